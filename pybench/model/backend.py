@@ -1,0 +1,29 @@
+"""What the host must know about each backend without importing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.settings import BackendName, WorkloadName
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendTraits:
+    """One backend's reach.
+
+    ``parallel_axes`` maps a workload to the parallel degrees the backend can raise above 1 for it;
+    ``rank_per_gpu`` says whether it wants one process per GPU (torchrun) or starts its own workers.
+    """
+
+    parallel_axes: dict[WorkloadName, tuple[str, ...]]
+    rank_per_gpu: bool
+    packages: tuple[str, ...]
+
+
+BACKENDS: dict[BackendName, BackendTraits] = {
+    "torch": BackendTraits(
+        parallel_axes={"generate": ("tensor_parallel",), "train": ("data_parallel",)},
+        rank_per_gpu=True,
+        packages=("torch", "transformers"),
+    ),
+}

@@ -1,0 +1,43 @@
+"""Every error a user can cause or meet. A message says where, what was found, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class PybenchError(Exception):
+    """Base of all errors that end in a plain message instead of a traceback."""
+
+
+class UsageError(PybenchError):
+    """The command line asks for something that can't be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing wrong in a file: ``path`` is the key path inside it, ``line`` is 1-based where known."""
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class FileError(PybenchError):
+    """A suite file or an expected table is not valid; carries every problem found."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class MachineError(PybenchError):
+    """The machine, its driver or a backend is in no state to measure."""
+
+
+class RunFolderError(PybenchError):
+    """A run's folder can't be read, or belongs to another suite, machine or version."""

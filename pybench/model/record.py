@@ -1,0 +1,85 @@
+"""What the host keeps of one attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.wire import Failure, Header, Metric, Step
+
+# 1: first form.
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuEnergy:
+    """Energy one GPU used in a window.
+
+    ``energy_low_j`` and ``energy_high_j`` bound the truth as far as the sensor's own sampling goes; the board's gain
+    error (about 5 %, systematic) is apart from it. Unknown is ``None``, and ``flags`` say why.
+    """
+
+    uuid: str
+    index: int
+    energy_j: float | None
+    energy_low_j: float | None
+    energy_high_j: float | None
+    mean_power_w: float | None
+    max_power_w: float | None
+    method: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include."""
+
+    start_ns: int
+    end_ns: int
+    gpus: tuple[GpuEnergy, ...]
+    scope: str = "gpu_board"
+
+    @property
+    def energy_j(self) -> float | None:
+        """Sum over the GPUs, ``None`` when one of them is unknown."""
+        values = [gpu.energy_j for gpu in self.gpus]
+        return sum(v for v in values if v is not None) if values and None not in values else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReport:
+    """What one rank said: measured steps only, warm-up reduced to its count."""
+
+    header: Header
+    steps: tuple[Step, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    warmup_steps: int = 0
+    steady: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One attempt at one point: measured, or failed with its cause.
+
+    ``startup_s`` runs from the launch to the first warm-up step. ``energy`` is ``None`` for the reason in
+    ``energy_reason``. Paths are relative to the run's folder.
+    """
+
+    point_id: str
+    point_digest: str
+    attempt: int
+    started_utc: str
+    duration_s: float
+    startup_s: float | None
+    ranks: tuple[RankReport, ...]
+    failure: Failure | None
+    energy: Energy | None
+    energy_reason: str | None
+    log: str
+    trace: str | None
+    argv: tuple[str, ...]
+    version: int = RECORD_VERSION
+
+    @property
+    def ok(self) -> bool:
+        """Whether the attempt was measured to its end."""
+        return self.failure is None

@@ -1,0 +1,112 @@
+"""What a run shows: estimates, scaling rows, verdicts. ``results.json`` is this, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pybench.model.suite import AxisValue, ScalingKind
+
+# 1: first form.
+RESULTS_VERSION = 1
+
+Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
+"""Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
+
+PointStatus = Literal["ok", "failed", "skipped", "missing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value with its 95 % interval, in ``unit``. ``low`` and ``high`` are ``None`` when the spread is unknown."""
+
+    value: float
+    low: float | None
+    high: float | None
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointResult:
+    """One point over all its attempts. ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions."""
+
+    id: str
+    benchmark: str
+    axes: dict[str, AxisValue]
+    status: PointStatus
+    reason: str | None
+    num_gpus: int
+    attempts: int
+    failed_attempts: int
+    metrics: dict[str, Estimate]
+    energy_by_gpu_j: dict[str, float]
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """One row of an expected table: the speedup that a count should give, and where that figure comes from."""
+
+    minimum: float
+    maximum: float | None
+    source: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingResult:
+    """One count of one scaling expectation.
+
+    ``speedup`` is X(N)/X(B) for baseline count B (always point over baseline, also where less is
+    better). ``efficiency`` is (X(N)/N)/(X(B)/B) for throughput, ``None`` for other metrics.
+    """
+
+    benchmark: str
+    metric: str
+    scaling: ScalingKind
+    along: str
+    group: dict[str, AxisValue]
+    count: int
+    baseline_count: int
+    point_id: str
+    baseline_id: str
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    efficiency: float | None
+    expected: Expected | None
+    verdict: Verdict
+    reason: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """One absolute expectation on one point."""
+
+    benchmark: str
+    metric: str
+    point_id: str
+    value: Estimate | None
+    minimum: float | None
+    maximum: float | None
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything a report shows of one run."""
+
+    run_id: str
+    suite: str
+    description: str
+    profile: str | None
+    machine: str
+    fingerprint: str
+    verdict: Verdict
+    reason: str
+    points: tuple[PointResult, ...]
+    scaling: tuple[ScalingResult, ...]
+    checks: tuple[CheckResult, ...]
+    schema_version: int = RESULTS_VERSION

@@ -1,0 +1,122 @@
+"""A suite as read from its file, and the plan of points it expands to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+from pybench.model.settings import Effort, Generate, Range, Train
+
+AxisValue = str | int | float | bool
+Architecture = dict[str, Any]
+"""A Hugging Face ``config.json`` as a mapping: the shape of a model without its weights."""
+
+DeviceKind = Literal["cuda", "cpu"]
+ScalingKind = Literal["strong", "weak"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """One thing a benchmark must show.
+
+    With ``along`` and ``table`` it is a scaling expectation: the metric's ratio to the baseline point of the same run,
+    judged against an expected table. With ``minimum`` or ``maximum`` (in the metric's own unit) it is an absolute one.
+    """
+
+    metric: Annotated[str, "metric that is judged"]
+    scaling: Annotated[ScalingKind | None, "strong: same work in all; weak: same work per GPU"] = None
+    along: Annotated[str | None, "axis the GPU count grows along"] = None
+    table: Annotated[str | None, "expected table, a file of expected/ without .toml"] = None
+    baseline: Annotated[int | None, Range(1, 1024), "count of the baseline point; default: the smallest"] = None
+    minimum: Annotated[float | None, "least acceptable value"] = None
+    maximum: Annotated[float | None, "greatest acceptable value"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One ``[[benchmark]]`` table with the profile already applied.
+
+    ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values.
+    """
+
+    name: str
+    workload: str
+    settings: dict[str, Any]
+    axes: dict[str, tuple[AxisValue, ...]]
+    effort: Effort
+    expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A suite file that passed every check. ``profile`` names the profile applied, ``None`` for none."""
+
+    name: str
+    description: str
+    benchmarks: tuple[Benchmark, ...]
+    profile: str | None = None
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One combination of axis values: what one worker process measures.
+
+    ``axes`` holds the values that tell this point from its siblings and make its ``id``.
+    """
+
+    id: str
+    benchmark: str
+    axes: dict[str, AxisValue]
+    settings: Generate | Train
+    effort: Effort
+    architecture: Architecture = field(repr=False)
+
+    @property
+    def num_gpus(self) -> int:
+        """Devices the point occupies."""
+        return self.settings.num_gpus
+
+    @property
+    def digest(self) -> str:
+        """Hash of all that shapes the measurement; a resumed run trusts only records that carry the same one."""
+        shaped = {
+            "id": self.id,
+            "settings": self.settings.to_json(),
+            "steps": self.effort.steps,
+            "max_warmup_steps": self.effort.max_warmup_steps,
+            "architecture": self.architecture,
+        }
+        return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as the manifest keeps them."""
+        return {
+            "id": self.id,
+            "benchmark": self.benchmark,
+            "axes": self.axes,
+            "settings": self.settings.to_json(),
+            "effort": asdict(self.effort),
+            "architecture": self.architecture,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skip:
+    """A point that can't be measured here, and why. It stays visible in every report."""
+
+    id: str
+    benchmark: str
+    axes: dict[str, AxisValue]
+    num_gpus: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Every point of a suite, in the order they run, and those that can't run."""
+
+    points: tuple[Point, ...]
+    skips: tuple[Skip, ...]

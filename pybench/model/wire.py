@@ -1,0 +1,162 @@
+"""What host and worker say to each other: a work order in, events out, each one JSON object.
+
+All times are integer nanoseconds on CLOCK_MONOTONIC, which host and container share. Every rank writes its own event
+stream, so an event needs no rank; the header opens it and carries one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pybench.model.settings import Generate, Train, settings_from_json
+
+# 1: first form.
+PROTOCOL_VERSION = 1
+
+FailureCause = Literal[
+    "out_of_memory",  # device or host memory ran out
+    "missing_package",  # the worker's Python lacks the backend
+    "unsupported",  # the backend can't run this combination
+    "exception",  # anything else the worker could still report
+    "exit_code",  # the worker ended without a result
+    "signal",  # something killed the worker
+    "time_limit",  # the host ended it
+    "protocol",  # events the host can't read or trust
+    "launch",  # the worker never started
+]
+PhaseName = Literal["prepare", "warmup", "measure", "finish"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOrder:
+    """One point for one worker. ``architecture`` is a Hugging Face config mapping."""
+
+    point_id: str
+    settings: Generate | Train
+    architecture: dict[str, Any]
+    device: Literal["cuda", "cpu"]
+    steps: int
+    max_warmup_steps: int
+    protocol: int = PROTOCOL_VERSION
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps({**asdict(self), "settings": self.settings.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkOrder:
+        """Read a work order. Raises ``ValueError``, ``KeyError`` or ``TypeError`` on anything else."""
+        values = json.loads(text)
+        if values["protocol"] != PROTOCOL_VERSION:
+            raise ValueError(f"work order speaks protocol {values['protocol']}, this worker {PROTOCOL_VERSION}")
+        return cls(**{**values, "settings": settings_from_json(values["settings"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one step got done on all ranks together."""
+
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    samples: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """Who speaks. ``time_offset_ns`` is the time namespace's offset of CLOCK_MONOTONIC; ``packages`` are versions."""
+
+    rank: int
+    world_size: int
+    pid: int
+    boot_id: str
+    time_offset_ns: int
+    python: str
+    packages: dict[str, str]
+    device: str
+    device_name: str
+    device_uuid: str | None = None
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A phase begins at ``start_ns``; the one before it ends there."""
+
+    name: PhaseName
+    start_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One iteration. ``token_end_ns``: when each decode round's tokens were ready (generation only)."""
+
+    index: int
+    phase: Literal["warmup", "measure"]
+    start_ns: int
+    end_ns: int
+    work: Work
+    token_end_ns: tuple[int, ...] = ()
+    loss: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A value the backend knows and the host can't measure, such as peak memory."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The rank finished. ``steady`` tells whether the warm-up met its rule before its ceiling."""
+
+    warmup_steps: int
+    steady: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The rank could not finish. Also what the host writes when a worker left no word."""
+
+    cause: FailureCause
+    message: str
+    detail: str = field(default="", repr=False)
+
+
+Event = Header | Phase | Step | Metric | Result | Failure
+_EVENTS: dict[str, type[Event]] = {
+    "header": Header,
+    "phase": Phase,
+    "step": Step,
+    "metric": Metric,
+    "result": Result,
+    "error": Failure,
+}
+_NAMES = {kind: name for name, kind in _EVENTS.items()}
+
+
+def encode_event(event: Event) -> str:
+    """One line of an event stream, without its newline."""
+    return json.dumps({"event": _NAMES[type(event)], **asdict(event)})
+
+
+def decode_event(line: str) -> Event:
+    """Read one line of an event stream. Raises ``ValueError`` when it is no event of this protocol."""
+    try:
+        values = json.loads(line)
+        kind = _EVENTS[values.pop("event")]
+        if kind is Step:
+            values["work"] = Work(**values["work"])
+            values["token_end_ns"] = tuple(values["token_end_ns"])
+        return kind(**values)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"not an event of protocol {PROTOCOL_VERSION}: {line[:200]!r} ({error})") from error
