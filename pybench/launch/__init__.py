@@ -1,0 +1,1 @@
+"""Floor 4: how a worker is started, here or (later) inside a container."""

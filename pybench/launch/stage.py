@@ -1,0 +1,36 @@
+"""The worker's source as its own folder: all that a worker sees of pybench, read-only to it.
+
+A foreign image has its own Python and must not meet the host's packages, so the folder holds the wire types and the
+worker, nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from importlib import resources
+from pathlib import Path
+
+_STAGED = ("model", "worker")
+
+
+def stage_worker(folder: Path) -> Path:
+    """Copy the worker below ``folder`` and return the script that starts it. Raises ``OSError`` as copying does."""
+    source = Path(str(resources.files("pybench")))
+    package = folder / "pybench"
+    package.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / "__init__.py", package / "__init__.py")
+    for room in _STAGED:
+        shutil.copytree(
+            source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+        )
+    return package / "worker" / "__main__.py"
+
+
+def worker_digest(folder: Path) -> str:
+    """SHA-256 over the names and bytes of a staged worker: what exactly ran."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,56 @@
+"""The local launcher: pure argv and environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybench.launch.job import Job
+from pybench.launch.local import TOKEN_VARIABLE, Local
+
+
+def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Job:
+    return Job(
+        script=Path("/stage/pybench/worker/__main__.py"),
+        exchange=Path("/exchange"),
+        num_processes=num_processes,
+        gpu_uuids=gpu_uuids,
+        token="run/abc",
+        host_environment=environment,
+    )
+
+
+def test_one_process_is_started_directly() -> None:
+    """No torchrun for one rank: it would only add start-up time."""
+    expected = ("/py", "-I", "-B", "/stage/pybench/worker/__main__.py", "/exchange")
+    assert Local("/py").argv(job()) == expected
+
+
+def test_several_processes_go_through_the_workers_launcher() -> None:
+    """The rank count is the only difference."""
+    assert Local("/py").argv(job(4))[-2:] == ("--ranks", "4")
+
+
+def test_environment_is_an_allow_list() -> None:
+    """Tuning and library paths pass; whatever could steer a measurement from a shell does not."""
+    environment = Local("/py").environment(
+        job(PATH="/bin", NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", PYTHONPATH="/x", SECRET="s")
+    )
+    assert environment["PATH"] == "/bin"
+    assert environment["NCCL_NVLS_ENABLE"] == "0"
+    assert environment["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
+    assert environment[TOKEN_VARIABLE] == "run/abc"
+    assert not {"PYTHONPATH", "SECRET"} & environment.keys()
+
+
+def test_gpus_are_named_by_uuid_whatever_the_shell_says() -> None:
+    """An inherited CUDA_VISIBLE_DEVICES must not re-number the GPUs."""
+    environment = Local("/py").environment(job(2, ("GPU-a", "GPU-b"), CUDA_VISIBLE_DEVICES="7"))
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert "OMP_NUM_THREADS" not in environment
+
+
+def test_a_cpu_rank_gets_one_thread_and_no_gpu() -> None:
+    """One rank is one core."""
+    environment = Local("/py").environment(job(2, OMP_NUM_THREADS="16"))
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
