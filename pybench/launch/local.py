@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pybench.launch.job import Job
 
-TOKEN_VARIABLE = "PYBENCH_ATTEMPT"
+ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
 # What a worker may inherit: where programs, caches and CUDA live, and how collectives are tuned. Everything else stays
 # outside, so that two shells give one measurement.
@@ -40,7 +40,7 @@ class Local:
         kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         kept["HF_HUB_OFFLINE"] = "1"
         kept["PYTHONUNBUFFERED"] = "1"
-        kept[TOKEN_VARIABLE] = job.token
+        kept[ATTEMPT_VARIABLE] = job.token
         if not job.gpu_uuids:
             # One rank is one core: otherwise a single rank would use every core and no speedup could show.
             kept["OMP_NUM_THREADS"] = "1"

@@ -21,9 +21,7 @@ def stage_worker(folder: Path) -> Path:
     package.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / "__init__.py", package / "__init__.py")
     for room in _STAGED:
-        shutil.copytree(
-            source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
-        )
+        shutil.copytree(source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     return package / "worker" / "__main__.py"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybench.launch.job import Job
-from pybench.launch.local import TOKEN_VARIABLE, Local
+from pybench.launch.local import ATTEMPT_VARIABLE, Local
 
 
 def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Job:
@@ -38,7 +38,7 @@ def test_environment_is_an_allow_list() -> None:
     assert environment["PATH"] == "/bin"
     assert environment["NCCL_NVLS_ENABLE"] == "0"
     assert environment["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
-    assert environment[TOKEN_VARIABLE] == "run/abc"
+    assert environment[ATTEMPT_VARIABLE] == "run/abc"
     assert not {"PYTHONPATH", "SECRET"} & environment.keys()
 
 

@@ -1,0 +1,30 @@
+"""The one table of exit codes."""
+
+from __future__ import annotations
+
+from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
+from pybench.model.results import Verdict
+
+USAGE = 2
+MACHINE = 3
+INTERRUPTED = 130
+
+BY_VERDICT: dict[Verdict, int] = {
+    "pass": 0,
+    "fail": 1,
+    "missing": 1,
+    "error": MACHINE,
+    "inconclusive": 4,
+    "no_expectation": 4,
+}
+BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
+    (FileError, USAGE),
+    (UsageError, USAGE),
+    (RunFolderError, USAGE),
+    (MachineError, MACHINE),
+)
+
+
+def exit_code_of(error: PybenchError) -> int:
+    """Exit code of an error that reached the command line."""
+    return next(code for kind, code in BY_ERROR if isinstance(error, kind))

@@ -1,0 +1,156 @@
+"""The ``pybench`` command: each subcommand is a few lines that call the floors below.
+
+Heavy rooms are imported inside the commands, so that ``pybench --help`` costs little more than click.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+_SUITE = click.Path(path_type=Path)
+_RUN = click.Path(path_type=Path, file_okay=False)
+_FORMATS = ("terminal", "json", "junit", "markdown")
+
+
+class Door(click.Group):
+    """The one place where errors become messages and exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+        """Run the command; an error of ours prints its message alone, any other keeps its traceback."""
+        from pybench.cli.exit_codes import INTERRUPTED, exit_code_of  # noqa: PLC0415
+        from pybench.model.errors import PybenchError  # noqa: PLC0415
+
+        try:
+            return super().invoke(ctx)
+        except PybenchError as error:
+            click.echo(f"pybench: {error}", err=True)
+            ctx.exit(exit_code_of(error))
+        except KeyboardInterrupt:
+            click.echo("pybench: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pybench")
+def main() -> None:
+    """Prove that N GPUs give the speedup they should, at the energy they should."""
+
+
+def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
+    for option in (
+        click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
+        click.option("-k", "keep", metavar="EXPR", help="Keep the points whose id matches, as in pytest -k."),
+        click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("suite", type=_SUITE, required=False)
+@_plan_options
+@click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
+@click.option("--runs", "root", type=_RUN, default=Path("runs"), show_default=True, help="Folder of run folders.")
+@click.option("--python", metavar="PATH", default=sys.executable, help="Python that has the backends; default: this.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    suite: Path | None,
+    profile: str | None,
+    keep: str | None,
+    max_gpus: int | None,
+    resume: Path | None,
+    root: Path,
+    python: str,
+) -> None:
+    """Run SUITE, judge it, and exit with its verdict."""
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED  # noqa: PLC0415
+    from pybench.cli.progress import make_progress  # noqa: PLC0415
+    from pybench.launch.local import Local  # noqa: PLC0415
+    from pybench.model.errors import UsageError  # noqa: PLC0415
+    from pybench.report.formats import REPORT_FILES, render  # noqa: PLC0415
+    from pybench.runner.prepare import prepare_run, resume_run  # noqa: PLC0415
+
+    launcher = Local(python)
+    if (suite is None) == (resume is None):
+        raise UsageError("run takes either a SUITE or --resume RUN")
+    if suite is not None:
+        job = prepare_run(suite, root, launcher, profile=profile, keep=keep, max_gpus=max_gpus)
+    elif resume is not None:
+        if profile or keep or max_gpus:
+            raise UsageError("--resume goes on with the run's own --profile, -k and --max-gpus; leave them out")
+        job = resume_run(resume, launcher)
+    interrupted = False
+    try:
+        results = job.finish(make_progress(sys.stderr))
+    except KeyboardInterrupt:
+        interrupted, results = True, job.results()
+    for name, file in REPORT_FILES.items():
+        (job.folder.path / file).write_text(render(results, name), encoding="utf-8")
+    click.echo(render(results, "terminal", **_terminal()), nl=False)
+    click.echo(f"run folder: {job.folder.path}")
+    if interrupted:
+        click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
+    ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])
+
+
+@main.command()
+@click.argument("suite", type=_SUITE)
+@_plan_options
+def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | None) -> None:
+    """Print the points SUITE expands to here, without running them."""
+    from pybench.machine.environment import snapshot  # noqa: PLC0415
+    from pybench.report.plan import render  # noqa: PLC0415
+    from pybench.runner.prepare import plan_suite  # noqa: PLC0415
+
+    click.echo(render(*plan_suite(suite, snapshot(), profile=profile, keep=keep, max_gpus=max_gpus)), nl=False)
+
+
+@main.command()
+@click.option("--results", is_flag=True, help="The schema of results.json instead of suite files.")
+def schema(results: bool) -> None:
+    """Print the JSON Schema of suite files, for editors."""
+    import json  # noqa: PLC0415
+
+    from pybench.report.machine import results_schema  # noqa: PLC0415
+    from pybench.store.suite_file import suite_schema  # noqa: PLC0415
+
+    click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
+
+
+@main.command()
+@click.argument("run_folder", metavar="RUN", type=_RUN)
+@click.option("--format", "name", type=click.Choice(_FORMATS), default="terminal", show_default=True)
+def report(run_folder: Path, name: str) -> None:
+    """Rebuild a report of RUN from its folder alone."""
+    from pybench.judge.assemble import assemble  # noqa: PLC0415
+    from pybench.report.formats import render  # noqa: PLC0415
+    from pybench.store.journal import RunFolder  # noqa: PLC0415
+
+    folder = RunFolder.open(run_folder)
+    results = assemble(folder.read_manifest(), folder.records())
+    click.echo(render(results, name, **(_terminal() if name == "terminal" else {})), nl=False)
+
+
+@main.command()
+@click.pass_context
+def doctor(ctx: click.Context) -> None:
+    """Say what this machine has and lacks for pybench, each with its remedy."""
+    from pybench.cli.exit_codes import MACHINE  # noqa: PLC0415
+    from pybench.machine.doctor import examine  # noqa: PLC0415
+    from pybench.report.doctor import render  # noqa: PLC0415
+
+    findings = examine()
+    click.echo(render(findings), nl=False)
+    ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
+
+
+def _terminal() -> dict[str, Any]:
+    """Width and colour of the terminal that standard output is, or of none."""
+    from shutil import get_terminal_size  # noqa: PLC0415
+
+    return {"width": get_terminal_size((120, 24)).columns, "color": sys.stdout.isatty()}

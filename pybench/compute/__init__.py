@@ -1,0 +1,1 @@
+"""Floor 1: plans, statistics, energy and FLOPs; pure."""

@@ -1,0 +1,59 @@
+"""Which attempt runs next: rounds over all points, every other round backwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pybench.model.record import Record
+from pybench.model.results import ScalingResult
+from pybench.model.suite import Point
+from pybench.model.wire import FailureCause
+
+# Another attempt would end the same way, or cost its whole time limit again.
+FINAL_CAUSES: frozenset[FailureCause] = frozenset({"out_of_memory", "missing_package", "unsupported", "time_limit"})
+
+Attempt = tuple[Point, int]
+"""A point and the 1-based number of its attempt."""
+
+
+def given_up(point: Point, records: Iterable[Record]) -> bool:
+    """Whether a recorded failure of ``point`` makes more attempts pointless."""
+    return any(
+        record.failure is not None and record.failure.cause in FINAL_CAUSES
+        for record in records
+        if record.point_id == point.id
+    )
+
+
+def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt, ...]:
+    """Attempts still owed to ``points``, in the order to run them.
+
+    Round by round instead of point by point, and every second round in reverse (A-B-B-A): a machine that warms up or
+    slows down over the run then biases no point against another.
+    """
+    done = {(record.point_id, record.attempt) for record in records}
+    rounds = max((point.effort.attempts for point in points), default=0)
+    owed: list[Attempt] = []
+    for number in range(1, rounds + 1):
+        order = points if number % 2 else tuple(reversed(points))
+        owed += [(p, number) for p in order if number <= p.effort.attempts and (p.id, number) not in done]
+    return tuple((point, number) for point, number in owed if not given_up(point, records))
+
+
+def undecided(
+    points: Sequence[Point], scaling: Iterable[ScalingResult], records: Sequence[Record]
+) -> tuple[Attempt, ...]:
+    """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""
+    wanted = {
+        point_id
+        for row in scaling
+        if row.verdict == "inconclusive" and "suspect_baseline" not in row.flags
+        for point_id in (row.baseline_id, row.point_id)
+    }
+    taken = Counter(record.point_id for record in records)
+    return tuple(
+        (point, taken[point.id] + 1)
+        for point in points
+        if point.id in wanted and taken[point.id] < point.effort.max_attempts and not given_up(point, records)
+    )

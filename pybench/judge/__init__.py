@@ -1,0 +1,1 @@
+"""Floor 2: from records to results and verdicts; pure."""

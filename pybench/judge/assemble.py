@@ -1,0 +1,37 @@
+"""From a manifest and its records to results: the one way from measurements to what every report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.judge.scaling import absolute_checks, scaling_results
+from pybench.judge.summary import summarize
+from pybench.judge.verdict import overall
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.results import Results
+
+
+def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
+    """Judge everything ``records`` hold. Records of points that the plan doesn't have are left aside."""
+    suite, plan = manifest.suite, manifest.plan
+    known = {point.id: point.digest for point in plan.points}
+    own = tuple(record for record in records if known.get(record.point_id) == record.point_digest)
+    points = summarize(plan, own)
+    scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
+    checks = absolute_checks(suite, plan, own)
+    declared = any(benchmark.expectations for benchmark in suite.benchmarks)
+    verdict, reason = overall(points, scaling, checks, declared=declared)
+    return Results(
+        run_id=manifest.run_id,
+        suite=suite.name,
+        description=suite.description,
+        profile=suite.profile,
+        machine=manifest.machine.kind,
+        fingerprint=manifest.fingerprint,
+        verdict=verdict,
+        reason=reason,
+        points=points,
+        scaling=scaling,
+        checks=checks,
+    )

@@ -1,0 +1,37 @@
+"""What a run was asked to do, on which machine: written once, before the first attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.expected import ExpectedTable
+from pybench.model.machine import Machine
+from pybench.model.suite import DeviceKind, Plan, Suite
+
+# 1: first form.
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """All that a report or a resumed run needs besides the journal.
+
+    ``worker_sha256`` covers the worker's source as staged; ``keep`` and ``max_gpus`` are the command line's ``-k`` and
+    ``--max-gpus``; ``power_reason`` says why power is unknown, ``None`` when it is sampled.
+    """
+
+    run_id: str
+    created_utc: str
+    pybench_version: str
+    suite: Suite
+    plan: Plan
+    device: DeviceKind
+    machine: Machine
+    fingerprint: str
+    tables: dict[str, ExpectedTable]
+    worker_sha256: str
+    engine: str
+    keep: str | None = None
+    max_gpus: int | None = None
+    power_reason: str | None = None
+    version: int = MANIFEST_VERSION

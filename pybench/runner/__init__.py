@@ -1,0 +1,1 @@
+"""Floor 5: the loop over points: launch, sample, record, judge, resume."""

@@ -1,0 +1,213 @@
+"""One attempt at one point: launch, watch, sample, record."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pybench.compute.energy import attempt_energy
+from pybench.launch.job import ORDER_FILE, Job, Launcher
+from pybench.launch.local import ATTEMPT_VARIABLE
+from pybench.machine.sampler import PowerSampler, write_trace
+from pybench.model.progress import Progress
+from pybench.model.record import Energy, Record
+from pybench.model.suite import Point
+from pybench.model.trace import PowerTrace
+from pybench.model.wire import Event, Failure, FailureCause, Header, Phase, Step
+from pybench.runner.events import EventReader, RankLog
+from pybench.runner.process import WorkerProcess
+
+_POLL_S = 0.1
+_LOG_TAIL_LINES = 40
+_LOG_TAIL_BYTES = 64 * 1024
+
+# The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
+_CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "exception")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptSetup:
+    """What an attempt needs besides its point. ``gpu_uuids`` are as many as the point occupies, none on a CPU.
+
+    ``clock`` is this host's (boot id, CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the
+    power trace. ``power_reason`` says why power is not sampled; ``None`` when it is.
+    """
+
+    run_path: Path
+    folder: Path
+    job: Job
+    launcher: Launcher
+    clock: tuple[str, int]
+    power_reason: str | None
+
+
+def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, progress: Progress) -> Record:
+    """Run one attempt to its record. A failed worker is a record too.
+
+    Raises ``KeyboardInterrupt`` when interrupted, with the worker ended and nothing recorded.
+    """
+    (setup.folder / ORDER_FILE).write_text(order)
+    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    start_ns = time.monotonic_ns()
+    log = setup.folder / "worker.log"
+    argv = setup.launcher.argv(setup.job)
+    reader = EventReader(setup.folder, setup.job.num_processes)
+    sampler = PowerSampler(setup.job.gpu_uuids) if setup.power_reason is None and setup.job.gpu_uuids else None
+    if sampler:
+        sampler.start()
+    try:
+        failure = _watch(point, setup, argv, log, reader, sampler, progress)
+    finally:
+        trace = sampler.stop() if sampler else None
+    failure = failure or _distrust(reader.ranks, setup, point)
+    energy, energy_reason = (None, "the attempt failed") if failure else _energy(reader.ranks, trace, setup)
+    if trace is not None:
+        write_trace(trace, setup.folder / "trace.npz")
+    return Record(
+        point_id=point.id,
+        point_digest=point.digest,
+        attempt=number,
+        started_utc=started_utc,
+        duration_s=(time.monotonic_ns() - start_ns) / 1e9,
+        startup_s=_startup_s(reader.ranks, start_ns),
+        ranks=tuple(report for rank in reader.ranks if (report := rank.report())),
+        failure=failure,
+        energy=energy,
+        energy_reason=energy_reason,
+        log=str(log.relative_to(setup.run_path)),
+        trace=str((setup.folder / "trace.npz").relative_to(setup.run_path)) if trace is not None else None,
+        argv=argv,
+    )
+
+
+def _watch(
+    point: Point,
+    setup: AttemptSetup,
+    argv: Sequence[str],
+    log: Path,
+    reader: EventReader,
+    sampler: PowerSampler | None,
+    progress: Progress,
+) -> Failure | None:
+    """Follow the worker to its end and say how it failed, if it did."""
+    environment = setup.launcher.environment(setup.job)
+    try:
+        process = WorkerProcess(argv, environment, log, variable=ATTEMPT_VARIABLE, token=setup.job.token)
+    except OSError as error:
+        return Failure(cause="launch", message=f"{argv[0]}: {error.strerror}")
+    limit_s = point.effort.time_limit_s
+    deadline = time.monotonic() + limit_s
+    try:
+        while (code := process.wait(_POLL_S)) is None:
+            for rank, event in reader.poll():
+                _show(point, rank, event, sampler, progress)
+            if time.monotonic() > deadline:
+                process.end()
+                reader.poll()
+                return _failure("time_limit", f"no result within {limit_s:g} s, {_last_seen(reader.ranks)}", log)
+        reader.poll()
+    except ValueError as error:
+        return _failure("protocol", str(error), log)
+    finally:
+        # Ends ranks that outlive their launcher, and everything when interrupted.
+        process.end()
+    return _verdict_of_exit(code, reader.ranks, log)
+
+
+def _show(point: Point, rank: int, event: Event, sampler: PowerSampler | None, progress: Progress) -> None:
+    if rank != 0:
+        return
+    if isinstance(event, Phase):
+        progress.phase(event.name)
+    elif isinstance(event, Step):
+        total = point.effort.steps if event.phase == "measure" else point.effort.max_warmup_steps
+        tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
+        progress.step(event.index + 1, total, event.phase, tokens / event.duration_s, "tok/s")
+    if sampler:
+        watts = list(sampler.latest_power_w().values())
+        progress.power(sum(w for w in watts if w is not None) if watts and None not in watts else None)
+
+
+def _verdict_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
+    said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
+    if said:
+        return said[0]
+    if code < 0:
+        return _failure("signal", f"ended by signal {-code}, {_last_seen(ranks)}", log)
+    if code > 0:
+        # torchrun reports a rank's death in its log and exits 1 itself.
+        if killed := re.search(r"exitcode\s*: -(\d+)", _tail(log)):
+            return _failure("signal", f"a rank was ended by signal {killed[1]}, {_last_seen(ranks)}", log)
+        return _failure("exit_code", f"exit code {code} without a result, {_last_seen(ranks)}", log)
+    if silent := [rank for rank, said_so in enumerate(ranks) if said_so.result is None]:
+        return _failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
+    return None
+
+
+def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Failure | None:
+    """Refuse a measurement whose clock, GPUs or steps are not what was asked for."""
+    for rank, log in enumerate(ranks):
+        header: Header | None = log.header
+        if header is None:
+            return Failure(cause="protocol", message=f"rank {rank} sent no header")
+        if (header.boot_id, header.time_offset_ns) != setup.clock:
+            return Failure(cause="protocol", message=f"rank {rank} runs on another clock than this host")
+        if setup.job.gpu_uuids and header.device_uuid not in setup.job.gpu_uuids:
+            return Failure(
+                cause="protocol",
+                message=f"rank {rank} ran on {header.device_uuid}, asked for one of {', '.join(setup.job.gpu_uuids)}",
+            )
+        if len(log.steps) != point.effort.steps:
+            message = f"rank {rank} measured {len(log.steps)} steps, asked for {point.effort.steps}"
+            return Failure(cause="protocol", message=message)
+    return None
+
+
+def _energy(
+    ranks: Sequence[RankLog], trace: PowerTrace | None, setup: AttemptSetup
+) -> tuple[Energy | None, str | None]:
+    """Energy from the first measured step's start to the last one's end, over all ranks."""
+    if trace is None:
+        return None, setup.power_reason or "no GPU takes part"
+    steps = [step for rank in ranks for step in rank.steps]
+    start_ns, end_ns = min(s.start_ns for s in steps), max(s.end_ns for s in steps)
+    return attempt_energy(trace, start_ns, end_ns, _round_period_s(ranks[0].steps)), None
+
+
+def _round_period_s(steps: Sequence[Step]) -> float | None:
+    """Median time between decode rounds, else of a step: the load's period, which a sensor may alias with."""
+    gaps = [
+        (later - earlier) / 1e9
+        for step in steps
+        for earlier, later in zip(step.token_end_ns, step.token_end_ns[1:], strict=False)
+    ] or [step.duration_s for step in steps]
+    return sorted(gaps)[len(gaps) // 2] if gaps else None
+
+
+def _startup_s(ranks: Sequence[RankLog], start_ns: int) -> float | None:
+    begun = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
+    return (max(begun) - start_ns) / 1e9 if begun else None
+
+
+def _last_seen(ranks: Sequence[RankLog]) -> str:
+    first = ranks[0]
+    if first.phase is None:
+        return "before its first event"
+    return f"last seen in phase {first.phase.name} after {len(first.steps)} measured steps"
+
+
+def _failure(cause: FailureCause, message: str, log: Path) -> Failure:
+    return Failure(cause=cause, message=message, detail=_tail(log))
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+            return "\n".join(stream.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+    except OSError:
+        return ""

@@ -1,0 +1,84 @@
+"""Follows the event files of an attempt while the worker writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.launch.job import events_file
+from pybench.model.record import RankReport
+from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, decode_event
+
+
+@dataclass
+class RankLog:
+    """What one rank has said so far."""
+
+    header: Header | None = None
+    phase: Phase | None = None
+    first_warmup_ns: int | None = None
+    steps: list[Step] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    result: Result | None = None
+    failure: Failure | None = None
+
+    def add(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case Header():
+                self.header = event
+            case Phase():
+                self.phase = event
+                if event.name == "warmup":
+                    self.first_warmup_ns = event.start_ns
+            case Step():
+                if event.phase == "measure":
+                    self.steps.append(event)
+            case Metric():
+                self.metrics.append(event)
+            case Result():
+                self.result = event
+            case Failure():
+                self.failure = event
+
+    def report(self) -> RankReport | None:
+        """What a record keeps of the rank; ``None`` when it never introduced itself."""
+        if self.header is None:
+            return None
+        return RankReport(
+            header=self.header,
+            steps=tuple(self.steps),
+            metrics=tuple(self.metrics),
+            warmup_steps=self.result.warmup_steps if self.result else 0,
+            steady=self.result.steady if self.result else None,
+        )
+
+
+class EventReader:
+    """Reads whole new lines of every rank's file at each :meth:`poll`."""
+
+    def __init__(self, exchange: Path, num_ranks: int) -> None:
+        self._paths = [exchange / events_file(rank) for rank in range(num_ranks)]
+        self._offsets = [0] * num_ranks
+        self.ranks = [RankLog() for _ in range(num_ranks)]
+
+    def poll(self) -> list[tuple[int, Event]]:
+        """Events since the last call, as (rank, event). Raises ``ValueError`` on a line that is no event."""
+        news: list[tuple[int, Event]] = []
+        for rank, path in enumerate(self._paths):
+            for line in self._new_lines(rank, path):
+                event = decode_event(line)
+                self.ranks[rank].add(event)
+                news.append((rank, event))
+        return news
+
+    def _new_lines(self, rank: int, path: Path) -> list[str]:
+        try:
+            with path.open("rb") as stream:
+                stream.seek(self._offsets[rank])
+                data = stream.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may still be in the writing
+        self._offsets[rank] += len(whole)
+        return whole.decode(errors="replace").splitlines()

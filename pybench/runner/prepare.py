@@ -1,0 +1,98 @@
+"""From a suite file to a run folder that is ready to measure, or to an old one that can go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from pybench.compute.fingerprint import fingerprint, fingerprint_fields
+from pybench.compute.plan import expand
+from pybench.compute.point_filter import parse_filter
+from pybench.launch.job import Launcher
+from pybench.launch.stage import stage_worker, worker_digest
+from pybench.machine.environment import snapshot
+from pybench.machine.sampler import sampler_unavailable_reason
+from pybench.model.errors import MachineError, RunFolderError, UsageError
+from pybench.model.machine import Machine
+from pybench.model.manifest import Manifest
+from pybench.model.suite import DeviceKind, Plan, Suite
+from pybench.runner.run import Run
+from pybench.store.expected_tables import load_tables
+from pybench.store.journal import RunFolder
+from pybench.store.models import load_models
+from pybench.store.suite_file import read_suite
+
+
+def plan_suite(
+    path: Path, machine: Machine, *, profile: str | None, keep: str | None, max_gpus: int | None
+) -> tuple[Suite, Plan]:
+    """Read ``path`` and expand it for ``machine``. Raises ``FileError`` or ``UsageError``."""
+    suite = read_suite(path, profile=profile, machine_kind=machine.kind)
+    device, num_devices = _devices(machine)
+    plan = expand(
+        suite,
+        load_models(),
+        device=device,
+        num_devices=num_devices,
+        max_gpus=max_gpus,
+        keep=parse_filter(keep) if keep is not None else lambda _point_id: True,
+    )
+    if not (plan.points or plan.skips or plan.left_out):
+        raise UsageError(f"-k {keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+    return suite, plan
+
+
+def prepare_run(
+    path: Path,
+    root: Path,
+    launcher: Launcher,
+    *,
+    profile: str | None,
+    keep: str | None,
+    max_gpus: int | None,
+) -> Run:
+    """Check everything that can be checked before the first attempt, then make the run's folder."""
+    machine = snapshot()
+    suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
+    names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
+    tables = load_tables(path, sorted(names))
+    folder = RunFolder.create(root, suite.name)
+    stage_worker(folder.worker)
+    manifest = Manifest(
+        run_id=folder.run_id,
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        pybench_version=version("pybench"),
+        suite=suite,
+        plan=plan,
+        device=_devices(machine)[0],
+        machine=machine,
+        fingerprint=fingerprint(machine),
+        tables=tables,
+        worker_sha256=worker_digest(folder.worker),
+        engine=launcher.name,
+        keep=keep,
+        max_gpus=max_gpus,
+        power_reason=sampler_unavailable_reason(),
+    )
+    folder.write_manifest(manifest)
+    return Run(folder=folder, manifest=manifest, launcher=launcher)
+
+
+def resume_run(path: Path, launcher: Launcher) -> Run:
+    """Open a run that was interrupted. Raises ``RunFolderError`` or ``MachineError`` when it can't go on here."""
+    folder = RunFolder.open(path)
+    manifest = folder.read_manifest()
+    machine = snapshot()
+    if fingerprint(machine) != manifest.fingerprint:
+        before, now = fingerprint_fields(manifest.machine), fingerprint_fields(machine)
+        changes = [f"{name}: {before.get(name)} -> {now.get(name)}" for name in now if before.get(name) != now[name]]
+        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
+    if worker_digest(folder.worker) != manifest.worker_sha256:
+        raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
+    return Run(folder=folder, manifest=manifest, launcher=launcher)
+
+
+def _devices(machine: Machine) -> tuple[DeviceKind, int]:
+    """Kind and number of devices that points may occupy: GPUs, or physical cores where there is none."""
+    return ("cuda", len(machine.gpus)) if machine.gpus else ("cpu", machine.cpu_cores)

@@ -1,0 +1,135 @@
+"""The loop over attempts: what is owed, then what could still decide a verdict."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from pybench.compute.schedule import Attempt, pending, undecided
+from pybench.judge.assemble import assemble
+from pybench.launch.job import Job, Launcher, clear_exchange
+from pybench.launch.local import ATTEMPT_VARIABLE
+from pybench.machine.clock import host_clock
+from pybench.model.backend import BACKENDS
+from pybench.model.errors import RunFolderError
+from pybench.model.manifest import Manifest
+from pybench.model.progress import Progress
+from pybench.model.record import Record
+from pybench.model.results import Results
+from pybench.model.suite import Point
+from pybench.model.wire import WorkOrder
+from pybench.runner.attempt import AttemptSetup, run_attempt
+from pybench.runner.process import end_marked
+from pybench.store.journal import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run in its folder: planned, perhaps begun."""
+
+    folder: RunFolder
+    manifest: Manifest
+    launcher: Launcher
+
+    def results(self) -> Results:
+        """Judge what is recorded so far."""
+        return assemble(self.manifest, self.folder.records())
+
+    def finish(self, progress: Progress) -> Results:
+        """Measure all that is owed, then what is undecided, and judge it.
+
+        Raises ``KeyboardInterrupt`` on Ctrl-C or SIGTERM: workers are ended by then and everything measured is kept.
+        """
+        with self.folder.lock(), _sigterm_interrupts():
+            # A runner that was killed may have left workers that still hold GPUs.
+            end_marked(ATTEMPT_VARIABLE, f"{self.folder.run_id}/")
+            records = list(self.folder.records())
+            _check_digests(self.folder.path, self.manifest.plan.points, records)
+            try:
+                owed = pending(self.manifest.plan.points, records)
+                progress.run_started(self.folder.run_id, str(self.folder.path), len(owed))
+                while owed:
+                    records.append(self._attempt(owed[0], len(records) + 1, len(records) + len(owed), progress))
+                    owed = pending(self.manifest.plan.points, records)
+                self._decide(records, progress)
+            finally:
+                progress.finished()
+            return assemble(self.manifest, records)
+
+    def _decide(self, records: list[Record], progress: Progress) -> None:
+        """Add attempts while a verdict is inconclusive and its points' budget lasts."""
+        points = self.manifest.plan.points
+        while extra := undecided(points, assemble(self.manifest, records).scaling, records):
+            progress.note(f"inconclusive: {len(extra)} more attempts")
+            for attempt in extra:
+                records.append(self._attempt(attempt, len(records) + 1, len(records) + len(extra), progress))
+
+    def _attempt(self, attempt: Attempt, position: int, total: int, progress: Progress) -> Record:
+        point, number = attempt
+        progress.attempt_started(point.id, number, position, total)
+        folder = self.folder.attempt(point.id, number)
+        clear_exchange(folder)
+        setup = AttemptSetup(
+            run_path=self.folder.path,
+            folder=folder,
+            job=self._job(point, folder),
+            launcher=self.launcher,
+            clock=host_clock(),
+            power_reason=self.manifest.power_reason,
+        )
+        record = run_attempt(point, number, setup, self._order(point), progress)
+        self.folder.append(record)
+        failure = record.failure
+        outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
+        progress.attempt_finished(point.id, outcome, failure is None)
+        return record
+
+    def _job(self, point: Point, folder: Path) -> Job:
+        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
+        return Job(
+            script=self.folder.worker / "pybench" / "worker" / "__main__.py",
+            exchange=folder,
+            num_processes=point.num_gpus if BACKENDS[point.settings.backend].rank_per_gpu else 1,
+            gpu_uuids=gpus if self.manifest.device == "cuda" else (),
+            token=f"{self.folder.run_id}/{secrets.token_hex(8)}",
+            host_environment=dict(os.environ),
+        )
+
+    def _order(self, point: Point) -> str:
+        return WorkOrder(
+            point_id=point.id,
+            settings=point.settings,
+            architecture=point.architecture,
+            device=self.manifest.device,
+            steps=point.effort.steps,
+            max_warmup_steps=point.effort.max_warmup_steps,
+        ).to_json()
+
+
+def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:
+    """Refuse to mix measurements of different things under one id."""
+    known = {point.id: point.digest for point in points}
+    for record in records:
+        if record.point_id in known and known[record.point_id] != record.point_digest:
+            message = f"{path}: the journal's {record.point_id} was measured with other settings; run afresh"
+            raise RunFolderError(message)
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM take Ctrl-C's way out, so that a CI's cancel leaves no worker behind either."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,115 @@
+"""Which attempt comes next."""
+
+from __future__ import annotations
+
+from pybench.compute.schedule import pending, undecided
+from pybench.model.record import Record
+from pybench.model.results import ScalingResult, Verdict
+from pybench.model.settings import Effort, Generate
+from pybench.model.suite import Point
+from pybench.model.wire import Failure, FailureCause
+
+
+def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
+    return Point(
+        id=name,
+        benchmark="decode",
+        axes={},
+        settings=Generate(backend="torch", model="m", batch_size=1, prompt_tokens=1, output_tokens=2),
+        effort=Effort(attempts=attempts, max_attempts=max_attempts),
+        architecture={},
+    )
+
+
+def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record:
+    return Record(
+        point_id=name,
+        point_digest="",
+        attempt=attempt,
+        started_utc="",
+        duration_s=1.0,
+        startup_s=None,
+        ranks=(),
+        failure=Failure(cause=cause, message="") if cause else None,
+        energy=None,
+        energy_reason=None,
+        log="",
+        trace=None,
+        argv=(),
+    )
+
+
+def row(verdict: Verdict, flags: tuple[str, ...] = ()) -> ScalingResult:
+    return ScalingResult(
+        benchmark="decode",
+        metric="output_tokens_per_s",
+        scaling="strong",
+        along="tensor_parallel",
+        group={},
+        count=2,
+        baseline_count=1,
+        point_id="b",
+        baseline_id="a",
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        efficiency=None,
+        expected=None,
+        verdict=verdict,
+        reason="",
+        flags=flags,
+    )
+
+
+def names(attempts: tuple[tuple[Point, int], ...]) -> list[str]:
+    return [f"{p.id}{number}" for p, number in attempts]
+
+
+def test_rounds_alternate_their_direction() -> None:
+    """A-B-B-A: a drift over the run cancels."""
+    assert names(pending((point("a", 3), point("b", 3)), ())) == ["a1", "b1", "b2", "a2", "a3", "b3"]
+
+
+def test_recorded_attempts_are_not_repeated() -> None:
+    """What a resumed run still owes."""
+    assert names(pending((point("a"), point("b")), (record("a", 1), record("b", 2)))) == ["b1", "a2"]
+
+
+def test_points_may_want_different_numbers_of_attempts() -> None:
+    """Each point has its own effort."""
+    assert names(pending((point("a", 1), point("b", 2)), ())) == ["a1", "b1", "b2"]
+
+
+def test_nothing_is_owed_to_no_points() -> None:
+    """The empty plan."""
+    assert pending((), ()) == ()
+
+
+def test_an_out_of_memory_point_is_given_up_and_a_crashed_one_is_not() -> None:
+    """The first would end the same way again."""
+    records = (record("a", 1, "out_of_memory"), record("b", 1, "signal"))
+    assert names(pending((point("a"), point("b")), records)) == ["b2"]
+
+
+def test_inconclusive_verdicts_get_one_more_attempt_for_both_sides() -> None:
+    """The ratio's spread comes from both points."""
+    records = (record("a", 1), record("a", 2), record("b", 1), record("b", 2))
+    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), records)) == ["a3", "b3"]
+
+
+def test_the_budget_ends_it() -> None:
+    """No point goes past its max_attempts."""
+    records = (*(record("a", n) for n in (1, 2, 3)), record("b", 1), record("b", 2))
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["b3"]
+
+
+def test_decided_rows_and_suspect_baselines_get_nothing() -> None:
+    """More measuring would change neither."""
+    rows = (row("pass"), row("fail"), row("inconclusive", ("suspect_baseline",)))
+    assert undecided((point("a"), point("b")), rows, ()) == ()
+
+
+def test_a_point_that_was_given_up_gets_no_extra_attempt() -> None:
+    """Its baseline may still be measured again."""
+    records = (record("a", 1), record("b", 1, "out_of_memory"))
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["a2"]
