@@ -1,0 +1,25 @@
+"""Entry of the staged worker: ``python3 -I -B STAGE/pybench/worker/__main__.py EXCHANGE [--ranks N]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# -I leaves the script's folder off sys.path, so that the stage is the only place pybench can come from.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from pybench.worker import launcher, main  # noqa: E402 - the path must be set first
+
+
+def run(argv: list[str]) -> int:
+    """Be one rank, or with ``--ranks N`` the launcher of N. Returns the exit code."""
+    exchange = Path(argv[0]).resolve()
+    if len(argv) == 1:
+        return main.run_rank(exchange)
+    if len(argv) == 3 and argv[1] == "--ranks":  # noqa: PLR2004 - the documented form
+        return launcher.launch(exchange, num_ranks=int(argv[2]))
+    raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N]")
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""What a backend offers, and which there are."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from pybench.model.wire import Metric, Work, WorkOrder
+from pybench.worker.header import Device
+from pybench.worker.ranks import Ranks
+
+
+class UnsupportedError(Exception):
+    """The backend can't run this combination; the message says what it can."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What one step did. Times are CLOCK_MONOTONIC; ``work`` is that of all ranks together."""
+
+    work: Work
+    token_end_ns: tuple[int, ...] = ()
+    loss: float | None = None
+
+
+class Workload(Protocol):
+    """A model ready to work."""
+
+    def step(self, index: int) -> StepOutcome:
+        """Do one step; return only after the device is done."""
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Values only the backend knows, asked for once after the last step."""
+
+
+class Backend(Protocol):
+    """One library under test; each backend module defines these two functions."""
+
+    def join(self, order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
+        """Take this rank's device and meet the other ranks."""
+
+    def prepare(self, order: WorkOrder, ranks: Ranks) -> AbstractContextManager[Workload]:
+        """Build the model; not measured."""
+
+
+# Module path of each backend, imported only when a point asks for it.
+BACKENDS: dict[str, str] = {"torch": "pybench.worker.backends.torch.entry"}

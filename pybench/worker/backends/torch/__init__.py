@@ -1,0 +1,1 @@
+"""PyTorch with model definitions from transformers."""

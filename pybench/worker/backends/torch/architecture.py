@@ -1,0 +1,89 @@
+"""A model from its shape alone: built without memory, then filled with weights that don't depend on the ranks."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.torch import attention
+from pybench.worker.backends.torch.tensor_parallel import Shard
+
+# Families whose module names, attention masks and buffers this backend knows.
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
+WEIGHT_STD = 0.02
+
+
+def build_model(
+    architecture: dict[str, Any], dtype: torch.dtype, device: torch.device, seed: int, shard: Shard | None = None
+) -> nn.Module:
+    """Model on ``device`` with random weights; with ``shard``, only this rank's part of each layer.
+
+    Raises :class:`UnsupportedError` for a family this backend does not know.
+    """
+    family = architecture.get("model_type")
+    if family not in FAMILIES:
+        raise UnsupportedError(f"model_type {family!r}: the torch backend knows {', '.join(FAMILIES)}")
+    values = {key: value for key, value in architecture.items() if key != "model_type"}
+    config = AutoConfig.for_model(family, **values)
+    attention.register()
+    with torch.device("meta"):
+        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
+    if shard is not None:
+        shard.check(config)
+    _fill_parameters(model, device, seed, shard)
+    _fill_buffers(model, device)
+    if shard is not None:
+        shard.connect(model)
+    return model
+
+
+def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:
+    """The whole weight ``name``: ``value`` everywhere, or normal with ``WEIGHT_STD`` seeded by seed and name."""
+    weight = torch.empty(meta.shape, dtype=meta.dtype, device=device)
+    if value is not None:
+        return weight.fill_(value)
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    generator = torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+    return weight.normal_(0.0, WEIGHT_STD, generator=generator)
+
+
+@torch.no_grad()
+def _fill_parameters(model: nn.Module, device: torch.device, seed: int, shard: Shard | None) -> None:
+    filled: dict[int, nn.Parameter] = {}  # tied weights are one parameter under two names
+    for module_name, module in model.named_modules():
+        for leaf, meta in list(module.named_parameters(recurse=False)):
+            name = f"{module_name}.{leaf}"
+            if id(meta) not in filled:
+                weight = full_weight(name, meta, _constant(module, leaf), device, seed)
+                if shard is not None:
+                    weight = shard.part(name, weight)
+                filled[id(meta)] = nn.Parameter(weight)
+            setattr(module, leaf, filled[id(meta)])
+
+
+def _constant(module: nn.Module, leaf: str) -> float | None:
+    """0 for biases, identity for norms (Gemma's multiply by 1 + weight), ``None`` for random weights."""
+    if leaf == "bias":
+        return 0.0
+    kind = type(module).__name__
+    if "RMSNorm" in kind:
+        return 0.0 if kind.startswith("Gemma") else 1.0
+    return None
+
+
+def _fill_buffers(model: nn.Module, device: torch.device) -> None:
+    """Recompute the buffers that no checkpoint would hold, in float32 as the library does."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if name == "rotary_emb":
+                setattr(parent, name, type(child)(child.config).to(device))
+            elif "embed_scale" in dict(child.named_buffers(recurse=False)):
+                child.embed_scale = torch.tensor(float(child.embedding_dim) ** 0.5, device=device)  # type: ignore[arg-type]
+    left = [name for name, buffer in model.named_buffers() if buffer.is_meta]
+    if left:
+        raise UnsupportedError(f"{type(model).__name__}: no rule to compute the buffers {', '.join(left)}")

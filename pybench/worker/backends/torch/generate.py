@@ -1,0 +1,151 @@
+"""Offline batch generation: prefill, then greedy decode over a cache of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, StaticLayer
+
+from pybench.model.settings import Generate
+from pybench.model.wire import Metric, Work
+from pybench.worker.backend import StepOutcome
+from pybench.worker.backends.torch.architecture import build_model
+from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
+from pybench.worker.backends.torch.memory import memory_metrics
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.round_clock import round_clock
+from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.tokens import sample_tokens
+
+# Eager rounds before capture: libraries allocate their workspaces in the first ones.
+_ROUNDS_BEFORE_CAPTURE = 3
+_NOT_PRODUCED = -1
+
+
+class Generation:
+    """A model, its cache and its token buffers; every tensor a decode round touches stays where it is."""
+
+    def __init__(self, settings: Generate, model: nn.Module, device: torch.device) -> None:
+        self._settings = settings
+        self._model = model
+        self._device = device
+        self._config: Any = model.config
+        self._length = settings.prompt_tokens + settings.output_tokens
+        # One kind of layer for all: the sliding one keeps its place in a Python int, which a CUDA graph would freeze.
+        self._cache = Cache(layers=[StaticLayer(self._length) for _ in range(self._config.num_hidden_layers)])
+        self._token = torch.zeros((settings.batch_size, 1), dtype=torch.long, device=device)
+        self._position = torch.zeros(1, dtype=torch.long, device=device)
+        self._slot = torch.zeros(1, dtype=torch.long, device=device)
+        shape = (settings.batch_size, settings.output_tokens)
+        self.output = torch.full(shape, _NOT_PRODUCED, dtype=torch.long, device=device)
+        self._prompt_positions = torch.arange(settings.prompt_tokens, device=device)[None]
+        self._prompt_masks = sequence_masks(self._config, settings.prompt_tokens, device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @torch.inference_mode()
+    def step(self, index: int) -> StepOutcome:
+        """Prefill the prompts of step ``index`` and decode all their tokens."""
+        settings = self._settings
+        clock = round_clock(self._device)
+        self.prefill(self.prompts(index))
+        clock.mark()
+        for _ in range(settings.output_tokens - 1):
+            self.decode()
+            clock.mark()
+        ends_ns = clock.read()
+        work = Work(
+            prompt_tokens=settings.batch_size * settings.prompt_tokens,
+            output_tokens=int((self.output != _NOT_PRODUCED).sum()),
+            samples=settings.batch_size,
+        )
+        return StepOutcome(work=work, token_end_ns=ends_ns)
+
+    def prompts(self, index: int) -> torch.Tensor:
+        """Prompts of step ``index``, on the device."""
+        settings = self._settings
+        first = index * settings.batch_size
+        vocab_size = self._config.vocab_size
+        tokens = sample_tokens(first, settings.batch_size, settings.prompt_tokens, vocab_size, settings.seed)
+        return tokens.to(self._device)
+
+    def prefill(self, prompts: torch.Tensor) -> None:
+        """Fill the cache from empty and produce each sequence's first token."""
+        for layer in self._cache.layers:
+            layer.cumulative_length.zero_()
+        self.output.fill_(_NOT_PRODUCED)
+        self._slot.zero_()
+        self._position.fill_(self._settings.prompt_tokens)
+        self._produce(prompts, self._prompt_positions, self._prompt_masks)
+
+    def decode(self) -> None:
+        """Produce the next token of each sequence."""
+        if self._graph is None:
+            self._decode_round()
+        else:
+            self._graph.replay()
+
+    @torch.inference_mode()
+    def capture(self) -> None:
+        """Record one decode round as a CUDA graph, so that launching its kernels does not bound it."""
+        rounds = min(_ROUNDS_BEFORE_CAPTURE, self._settings.output_tokens - 1)
+        side = torch.cuda.Stream(self._device)
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):
+            for _ in range(rounds):
+                self.prefill(self.prompts(0))
+                self._decode_round()
+        torch.cuda.current_stream(self._device).wait_stream(side)
+        torch.cuda.synchronize(self._device)
+        graph = torch.cuda.CUDAGraph()
+        # thread_local: NCCL's watchdog thread makes CUDA calls of its own while we capture.
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            self._decode_round()
+        self._graph = graph
+
+    def close(self) -> None:
+        """Drop the graph: it holds collectives and must go before the process group does."""
+        if self._graph is not None:
+            torch.cuda.synchronize(self._device)
+            self._graph.reset()
+            self._graph = None
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory, and whether decode rounds ran from a CUDA graph."""
+        captured = Metric(name="cuda_graph", value=float(self._graph is not None), unit="")
+        return (*memory_metrics(self._device), captured)
+
+    def _decode_round(self) -> None:
+        masks = decode_masks(self._config, self._position, self._length)
+        self._produce(self._token, self._position[None], masks)
+        self._position.add_(1)
+
+    def _produce(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> None:  # noqa: ANN401 - Masks
+        logits = self._model(
+            input_ids=tokens,
+            attention_mask=masks,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        self._token.copy_(logits[:, -1].argmax(dim=-1, keepdim=True))
+        self.output.index_copy_(1, self._slot, self._token)
+        self._slot.add_(1)
+
+
+@contextmanager
+def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Generation]:
+    """Build the model, split over the ranks, and on a GPU capture its decode round."""
+    shard = Shard(ranks.rank, settings.tensor_parallel) if settings.tensor_parallel > 1 else None
+    model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, shard).eval()
+    work = Generation(settings, model, ranks.device)
+    if ranks.device.type == "cuda":
+        work.capture()
+    try:
+        yield work
+    finally:
+        work.close()

@@ -1,0 +1,78 @@
+"""This rank's device and its way to the other ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import distributed
+
+from pybench.model.wire import WorkOrder
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.ranks import rank_numbers
+
+# A rank that waits this long for another has lost it; the host's own limit usually comes first.
+_TIMEOUT = timedelta(minutes=10)
+
+
+class TorchRanks:
+    """The ranks of a point and this rank's device; one rank needs no process group."""
+
+    def __init__(self, rank: int, world_size: int, device: torch.device) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.device = device
+
+    def barrier(self) -> None:
+        """Wait for this rank's device, then for all ranks."""
+        self._synchronize()
+        if self.world_size > 1:
+            distributed.all_reduce(torch.zeros(1, device=self.device))
+            self._synchronize()
+
+    def agree(self, decision: bool) -> bool:
+        """Rank 0's decision."""
+        if self.world_size == 1:
+            return decision
+        flag = torch.tensor([int(decision)], device=self.device)
+        distributed.broadcast(flag, src=0)
+        return bool(flag.item())
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+@contextmanager
+def joined(order: WorkOrder) -> Iterator[TorchRanks]:
+    """Meet the other ranks. Raises :class:`UnsupportedError` when ranks or devices don't fit the order."""
+    numbers = rank_numbers()
+    if numbers.world_size != order.settings.num_gpus:
+        raise UnsupportedError(
+            f"{order.point_id}: the settings need {order.settings.num_gpus} ranks, started were {numbers.world_size}"
+        )
+    device = _device(order.device, numbers.local_rank)
+    if numbers.world_size > 1:
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            timeout=_TIMEOUT,
+            device_id=device if device.type == "cuda" else None,
+        )
+    yield TorchRanks(numbers.rank, numbers.world_size, device)
+    if numbers.world_size > 1:
+        distributed.destroy_process_group()
+
+
+def _device(kind: str, local_rank: int) -> torch.device:
+    if kind == "cpu":
+        # One rank is one core unless the host says otherwise, so that more ranks mean more compute.
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return torch.device("cpu")
+    if local_rank >= torch.cuda.device_count():
+        raise UnsupportedError(f"rank {local_rank} needs its own GPU; torch sees {torch.cuda.device_count()}")
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device

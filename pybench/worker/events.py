@@ -1,0 +1,28 @@
+"""The stream a rank reports on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from pybench.model.wire import Event, encode_event
+
+
+class EventStream:
+    """Appends one line for each event, each with one write, so that a killed rank leaves whole lines."""
+
+    def __init__(self, exchange: Path, rank: int) -> None:
+        self.path = exchange / f"events.{rank}.jsonl"
+        self._file = self.path.open("ab", buffering=0)
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, event: Event) -> None:
+        """Append one event."""
+        self._file.write((encode_event(event) + "\n").encode())

@@ -1,0 +1,60 @@
+"""Who a rank is: clock, interpreter, packages, device."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from pybench.model.wire import Header
+
+_PROC = Path("/proc")
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device one rank computes on. ``uuid`` is NVML's form, ``GPU-…``; ``None`` for a CPU."""
+
+    kind: str
+    name: str
+    uuid: str | None = None
+
+
+def monotonic_offset_ns(timens_offsets: str) -> int:
+    """Offset of CLOCK_MONOTONIC from the text of ``/proc/self/timens_offsets`` (time_namespaces(7))."""
+    for line in timens_offsets.splitlines():
+        clock, seconds, nanoseconds = line.split()
+        if clock == "monotonic":
+            return int(seconds) * _NS_PER_S + int(nanoseconds)
+    return 0
+
+
+def package_versions(names: tuple[str, ...]) -> dict[str, str]:
+    """Versions of those packages that are installed."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:
+    """Header of this process. A kernel without time namespaces has no offset."""
+    offsets = _PROC / "self/timens_offsets"
+    return Header(
+        rank=rank,
+        world_size=world_size,
+        pid=os.getpid(),
+        boot_id=(_PROC / "sys/kernel/random/boot_id").read_text().strip(),
+        time_offset_ns=monotonic_offset_ns(offsets.read_text()) if offsets.exists() else 0,
+        python=platform.python_version(),
+        packages=package_versions(packages),
+        device=device.kind,
+        device_name=device.name,
+        device_uuid=device.uuid,
+    )

@@ -1,0 +1,57 @@
+"""The worker's launcher role: start N ranks of this machine with torchrun and die with the host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pybench.model.wire import WorkOrder
+from pybench.worker.events import EventStream
+from pybench.worker.failure import missing_package
+from pybench.worker.main import blind_header
+from pybench.worker.process import die_with_parent
+
+
+def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
+    """Arguments for torchrun: one node, rendezvous on loopback, no restarts."""
+    entry = Path(__file__).with_name("__main__.py")
+    return [
+        "--nnodes=1",
+        f"--nproc-per-node={num_ranks}",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=127.0.0.1:0",
+        "--local-addr=127.0.0.1",
+        "--max-restarts=0",
+        "--no-python",
+        sys.executable,
+        "-I",
+        "-B",
+        str(entry),
+        str(exchange),
+    ]
+
+
+def launch(exchange: Path, num_ranks: int) -> int:
+    """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams say why."""
+    die_with_parent(signal.SIGTERM)
+    order = WorkOrder.from_json((exchange / "point.json").read_text(encoding="utf-8"))
+    # One machine needs no network: loopback works in a container without any.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        from torch.distributed import run  # noqa: PLC0415 - its absence is a result, not a traceback
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    except ImportError as error:
+        with EventStream(exchange, 0) as events:
+            events.write(blind_header(order))
+            events.write(missing_package(error, order.settings.backend))
+        return 1
+    try:
+        run.main(torchrun_arguments(exchange, num_ranks))
+    except ChildFailedError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - standard error is the attempt's log
+        return 1
+    return 0

@@ -1,0 +1,57 @@
+"""The processes that work on one point together."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class RankNumbers:
+    """Which of how many, as torchrun's environment tells; a lone process is 0 of 1."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+
+
+def rank_numbers() -> RankNumbers:
+    """Read this process's place."""
+    return RankNumbers(
+        rank=int(os.environ.get("RANK", "0")),
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+    )
+
+
+class Ranks(Protocol):
+    """What the timing loop needs of the ranks."""
+
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+
+    def barrier(self) -> None:
+        """Wait for this rank's device, then for all ranks."""
+
+    def agree(self, decision: bool) -> bool:
+        """Rank 0's decision."""
+
+
+class SingleRank:
+    """The only rank: nobody to wait for."""
+
+    rank = 0
+    world_size = 1
+
+    def barrier(self) -> None:
+        """Nothing to wait for: a step returns after its device is done."""
+
+    def agree(self, decision: bool) -> bool:
+        """Its own decision."""
+        return decision

@@ -1,0 +1,78 @@
+"""The one timing loop: every workload of every backend is warmed up and measured here."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pybench.model.wire import Event, Phase, Result, Step, WorkOrder
+from pybench.worker.backend import Workload
+from pybench.worker.ranks import Ranks
+
+STEADY_STEPS = 3
+STEADY_FRACTION = 0.05
+
+
+def is_steady(durations_ns: Sequence[int]) -> bool:
+    """Whether the last ``STEADY_STEPS`` durations all lie within ``STEADY_FRACTION`` of their median."""
+    last = durations_ns[-STEADY_STEPS:]
+    if len(last) < STEADY_STEPS:
+        return False
+    median = statistics.median(last)
+    return all(abs(duration - median) <= STEADY_FRACTION * median for duration in last)
+
+
+class TimingLoop:
+    """Runs steps of ``workload`` and reports each. Times are CLOCK_MONOTONIC nanoseconds."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        ranks: Ranks,
+        report: Callable[[Event], None],
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._workload = workload
+        self._ranks = ranks
+        self._report = report
+        self._clock = clock
+
+    def run(self, order: WorkOrder) -> Result:
+        """Warm up until steady or the ceiling, then measure ``order.steps`` steps."""
+        self._report(Phase(name="warmup", start_ns=self._clock()))
+        num_warmup, steady = self._warm_up(order.max_warmup_steps)
+        self._report(Phase(name="measure", start_ns=self._clock()))
+        for index in range(num_warmup, num_warmup + order.steps):
+            self._step(index, "measure")
+        self._report(Phase(name="finish", start_ns=self._clock()))
+        return Result(warmup_steps=num_warmup, steady=steady)
+
+    def _warm_up(self, ceiling: int) -> tuple[int, bool]:
+        durations_ns: list[int] = []
+        steady = False
+        while not steady and len(durations_ns) < ceiling:
+            durations_ns.append(self._step(len(durations_ns), "warmup"))
+            # Ranks time slightly differently: one decides for all, or they would part ways.
+            steady = self._ranks.agree(is_steady(durations_ns))
+        return len(durations_ns), steady
+
+    def _step(self, index: int, phase: Literal["warmup", "measure"]) -> int:
+        self._ranks.barrier()
+        start_ns = self._clock()
+        outcome = self._workload.step(index)
+        self._ranks.barrier()
+        end_ns = self._clock()
+        self._report(
+            Step(
+                index=index,
+                phase=phase,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                work=outcome.work,
+                token_end_ns=outcome.token_end_ns,
+                loss=outcome.loss,
+            )
+        )
+        return end_ns - start_ns

@@ -1,0 +1,77 @@
+"""A staged worker and orders for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pybench
+from pybench.model.settings import Generate, Train
+from pybench.model.wire import Event, WorkOrder, decode_event
+
+TINY: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+
+RunWorker = Callable[..., tuple[int, list[list[Event]], str]]
+
+
+@pytest.fixture
+def architecture() -> dict[str, Any]:
+    """A model that a CPU runs in milliseconds."""
+    return dict(TINY)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    """The worker as the launcher copies it: itself and floor 0, nothing else."""
+    source = Path(pybench.__file__).parent
+    target = tmp_path / "stage/pybench"
+    skip = shutil.ignore_patterns("__pycache__")
+    for room in ("model", "worker"):
+        shutil.copytree(source / room, target / room, ignore=skip)
+    shutil.copy(source / "__init__.py", target)
+    return target.parent
+
+
+@pytest.fixture
+def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
+    """Run one order in the staged worker: exit code, events of each rank, standard error."""
+
+    def run(
+        settings: Generate | Train, architecture: dict[str, Any], ranks: int = 1, device: str = "cpu"
+    ) -> tuple[int, list[list[Event]], str]:
+        exchange = tmp_path / "exchange"
+        exchange.mkdir()
+        order = WorkOrder(
+            point_id="tiny",
+            settings=settings,
+            architecture=architecture,
+            device=device,  # type: ignore[arg-type]
+            steps=2,
+            max_warmup_steps=4,
+        )
+        (exchange / "point.json").write_text(order.to_json())
+        argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
+        argv += ["--ranks", str(ranks)] if ranks > 1 else []
+        environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, env=environ)
+        streams = [(exchange / f"events.{rank}.jsonl") for rank in range(ranks)]
+        events = [[decode_event(line) for line in s.read_text().splitlines()] for s in streams if s.exists()]
+        return done.returncode, events, done.stderr
+
+    return run

@@ -1,0 +1,91 @@
+"""The staged worker, run as the launcher runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.model.settings import Generate, Train
+from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+
+pytest.importorskip("transformers")
+
+
+def steps_of(events: list[Event]) -> list[Step]:
+    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_generate_reports_every_token(run_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
+    """Both ranks tell of the whole batch: 3 sequences of 5 prompt and 4 output tokens."""
+    settings = Generate(
+        backend="torch",
+        model="tiny",
+        dtype="float32",
+        tensor_parallel=ranks,
+        batch_size=3,
+        prompt_tokens=5,
+        output_tokens=4,
+    )
+    code, streams, log = run_worker(settings, architecture, ranks)
+    assert (code, len(streams)) == (0, ranks), log
+    for rank, events in enumerate(streams):
+        header = events[0]
+        assert isinstance(header, Header)
+        assert (header.rank, header.world_size) == (rank, ranks)
+        assert isinstance(events[-1], Result)
+        steps = steps_of(events)
+        assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(15, 12, 3)] * 2
+        for step in steps:
+            assert len(step.token_end_ns) == 4
+            ends = (step.start_ns, *step.token_end_ns, step.end_ns)
+            assert list(ends) == sorted(ends)
+        assert "peak_memory_bytes" in {event.name for event in events if isinstance(event, Metric)}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_train_reports_samples_and_loss(run_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
+    """A joint batch of 4 samples, and a loss near ln(256) = 5.5 from random weights."""
+    settings = Train(
+        backend="torch",
+        model="tiny",
+        dtype="float32",
+        data_parallel=ranks,
+        global_batch_size=4,
+        sequence_tokens=8,
+    )
+    code, streams, log = run_worker(settings, architecture, ranks)
+    assert (code, len(streams)) == (0, ranks), log
+    for events in streams:
+        for step in steps_of(events):
+            assert step.work.samples == 4
+            assert step.loss == pytest.approx(5.55, abs=0.3)
+
+
+def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:
+    """The failure names the family and the known ones."""
+    settings = Train(backend="torch", model="tiny", global_batch_size=1, sequence_tokens=8)
+    code, [events], _ = run_worker(settings, {**architecture, "model_type": "gpt_oss"})
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause) == (1, "unsupported")
+    assert failure.message == "model_type 'gpt_oss': the torch backend knows llama, qwen2, qwen3, gemma3_text"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_missing_package_names_the_remedy(
+    stage: Path, run_worker: Any, architecture: dict[str, Any], ranks: int
+) -> None:
+    """A Python without torch: one failure event, no bare traceback."""
+    (stage / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
+    settings = Train(backend="torch", model="tiny", data_parallel=ranks, global_batch_size=2, sequence_tokens=8)
+    code, streams, log = run_worker(settings, architecture, ranks)
+    failure = streams[0][-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause, log) == (1, "missing_package", "")
+    assert failure.message == (
+        "backend 'torch' needs the package 'torch', which the worker's Python can't import; "
+        "install it there: pip install 'pybench[torch]'"
+    )
