@@ -116,7 +116,11 @@ class Skip:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Every point of a suite, in the order they run, and those that can't run."""
+    """Every point of a suite, in the order they run, and those that can't run.
+
+    ``left_out`` are points above the user's own GPU limit: visible in reports, but not missing.
+    """
 
     points: tuple[Point, ...]
     skips: tuple[Skip, ...]
+    left_out: tuple[Skip, ...] = ()

@@ -1,0 +1,17 @@
+"""The model shapes shipped with pybench."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+
+from pybench.model.suite import Architecture
+
+
+def load_models() -> dict[str, Architecture]:
+    """Hugging Face config mappings by model name, ``model_type`` included, in the data file's order."""
+    text = resources.files("pybench").joinpath("data", "models.toml").read_text(encoding="utf-8")
+    return {
+        name: {key: value for key, value in table.items() if key != "source"}
+        for name, table in tomllib.loads(text).items()
+    }
