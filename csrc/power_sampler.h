@@ -1,0 +1,79 @@
+// One native thread that records what NVML says about power. Knows no Python.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nvml_api.h"
+
+namespace pybench {
+
+constexpr int64_t kMissing = -1;  // a polled value that could not be read
+
+// Energy counter: a value was read somewhere between before_ns and after_ns (CLOCK_MONOTONIC).
+struct CounterColumns {
+    std::vector<int64_t> before_ns;
+    std::vector<int64_t> after_ns;
+    std::vector<uint64_t> energy_mj;
+};
+
+// The driver's own power series, its CLOCK_REALTIME stamps moved to CLOCK_MONOTONIC when drained.
+struct SeriesColumns {
+    std::vector<int64_t> t_ns;
+    std::vector<int64_t> power_mw;
+};
+
+struct PolledColumns {
+    std::vector<int64_t> t_ns;
+    std::vector<int64_t> instant_mw;
+    std::vector<int64_t> average_mw;
+    std::vector<int64_t> temperature_c;
+    std::vector<int64_t> sm_clock_mhz;
+    std::vector<int64_t> clock_event_reasons;
+};
+
+struct DeviceRecording {
+    DeviceInfo info;
+    std::string state;  // ok, lost, no_permission, not_supported, error, stalled
+    uint64_t failed_calls = 0;
+    CounterColumns counter;
+    SeriesColumns series;
+    PolledColumns polled;
+};
+
+struct Recording {
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    uint64_t missed_ticks = 0;
+    int64_t realtime_offset_start_ns = 0;  // CLOCK_REALTIME minus CLOCK_MONOTONIC
+    int64_t realtime_offset_end_ns = 0;
+    std::vector<DeviceRecording> devices;
+};
+
+class PowerSampler {
+  public:
+    explicit PowerSampler(std::vector<std::string> uuids);
+    ~PowerSampler();
+    PowerSampler(const PowerSampler&) = delete;
+    PowerSampler& operator=(const PowerSampler&) = delete;
+
+    // Opens NVML and every device, then starts the thread. Throws NvmlError, or std::logic_error when running.
+    void start();
+    // Ends the thread and hands over what it recorded, within a second also when a driver call hangs: the thread is
+    // then left to end by itself and its device is "stalled". Throws std::logic_error when not running.
+    Recording stop();
+    // Newest power of each device in mW, kMissing where unknown.
+    std::vector<int64_t> latest_power_mw() const;
+
+  private:
+    struct Shared;  // owned by this object and by the thread, so that a hung thread never touches freed memory
+    std::vector<std::string> uuids_;
+    std::shared_ptr<Shared> shared_;
+    std::thread thread_;
+};
+
+}  // namespace pybench
