@@ -1,0 +1,108 @@
+"""Words for what is wrong in a suite file: where, what was found, what is valid."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from pybench.store.toml_lines import KeyPath
+
+_MAX_TEXT = 60
+_BARE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def describe(value: object) -> str:
+    """Show a TOML value on one line, shortened."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return f"an array of {len(value)} value{'' if len(value) == 1 else 's'}"
+    if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004 - longer is no number anyone reads
+        return "an enormous integer"
+    if isinstance(value, str):
+        value = value[: _MAX_TEXT + 1]
+    text = repr(value) if isinstance(value, (str, float, int)) else f"the date or time {value}"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+
+
+def did_you_mean(found: object, valid: Iterable[str]) -> str:
+    """Name the closest valid word, or nothing."""
+    close = difflib.get_close_matches(str(found)[:_MAX_TEXT], list(valid), n=1) if isinstance(found, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def key_text(path: KeyPath, document: dict[str, Any]) -> str:
+    """Key path in the file's own words, e.g. ``[[benchmark]] "decode" -> axes.tensor_parallel[2]``."""
+    if path[:1] == ("benchmark",) and len(path) > 1 and isinstance(path[1], int):
+        table = document["benchmark"][path[1]]
+        name = table.get("name") if isinstance(table, dict) else None
+        head = f'[[benchmark]] "{name}"' if isinstance(name, str) and _BARE.fullmatch(name) else f"benchmark[{path[1]}]"
+        return _arrow(head, path[2:])
+    if path[:1] == ("profile",) and len(path) > 1:
+        end = 4 if path[2:3] == ("benchmark",) and len(path) > 3 else 2  # noqa: PLR2004 - profile.NAME.benchmark.BENCH
+        return _arrow(f"[{_dotted(path[:end])}]", path[end:])
+    return _dotted(path)
+
+
+def _arrow(head: str, rest: KeyPath) -> str:
+    return f"{head} -> {_dotted(rest)}" if rest else head
+
+
+def _dotted(path: KeyPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) else describe(part))
+    return text
+
+
+_KINDS = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a string",
+    "list_type": "an array",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def message_of(error: ErrorDetails, siblings: Iterable[str]) -> str:
+    """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one."""
+    kind, context, found = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "missing":
+        return "missing, and it is required"
+    if kind == "extra_forbidden":
+        names = sorted(siblings)
+        return f"unknown key{did_you_mean(error['loc'][-1], names)}; valid are {', '.join(names)}"
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        return f"found {describe(found)}, valid: {context['expected']}{did_you_mean(found, words)}"
+    if kind in _KINDS:
+        return f"found {describe(found)}, expected {_KINDS[kind]}"
+    if kind in {"greater_than_equal", "less_than_equal"}:
+        limit = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
+        return f"found {describe(found)}, must be {limit}"
+    if kind == "string_pattern_mismatch":
+        return f"found {describe(found)}; {_PATTERN}"
+    if kind == "too_short":
+        return "empty, needs at least one value"
+    if kind == "too_long":
+        return f"found {len(found)} values, at most {context['max_length']} are allowed"
+    if kind == "union_tag_invalid":
+        return f"workload: found {describe(context['tag'])}, valid: {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return "workload is missing, and it is required"
+    return f"found {describe(found)}: {error['msg']}"
+
+
+_PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"

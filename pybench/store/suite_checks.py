@@ -1,0 +1,116 @@
+"""Rules that join several keys of a suite file whose keys are each valid."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pybench.model.settings import WORKLOADS
+from pybench.store.problem_text import did_you_mean
+from pybench.store.suite_profiles import apply_profile, fields_of_workload
+from pybench.store.toml_lines import KeyPath
+
+MAX_POINTS = 4096
+Found = tuple[KeyPath, str]
+
+
+def cross_checks(document: dict[str, Any], chosen: str | None) -> list[Found]:
+    """Check names, profiles, and every benchmark as it stands under the chosen and under every profile."""
+    found = [*_names(document), *_profile_keys(document)]
+    views = [chosen, *(name for name in document.get("profile", {}) if name != chosen)]
+    for index, table in enumerate(document["benchmark"]):
+        for profile in views:
+            under = f" under profile {profile}" if profile else ""
+            for path, message in _benchmark(apply_profile(document, table, profile)):
+                if not any(path_seen == ("benchmark", index, *path) for path_seen, _ in found):
+                    found.append((("benchmark", index, *path), message + under))
+    return found
+
+
+def _names(document: dict[str, Any]) -> Iterator[Found]:
+    seen: set[str] = set()
+    for index, table in enumerate(document["benchmark"]):
+        # Names become folder names, and some file systems know no letter case.
+        if table["name"].casefold() in seen:
+            yield ("benchmark", index, "name"), f"{table['name']!r} is the name of an earlier benchmark"
+        seen.add(table["name"].casefold())
+
+
+def _profile_keys(document: dict[str, Any]) -> Iterator[Found]:
+    benchmarks = document["benchmark"]
+    names = [table["name"] for table in benchmarks]
+    for profile, override in document.get("profile", {}).items():
+        yield from _override(("profile", profile), override, benchmarks)
+        for name, own in override.get("benchmark", {}).items():
+            path = ("profile", profile, "benchmark", name)
+            tables = [table for table in benchmarks if table["name"] == name]
+            if not tables:
+                yield path, f"no such benchmark{did_you_mean(name, names)}; valid are {', '.join(names)}"
+            else:
+                yield from _override(path, own, tables)
+
+
+def _override(path: KeyPath, override: dict[str, Any], tables: list[dict[str, Any]]) -> Iterator[Found]:
+    valid = set().union(*(fields_of_workload(table["workload"]) for table in tables))
+    axes = {name for table in tables for name in table.get("axes", {})}
+    for key in override:
+        if key not in valid | {"axes", "benchmark"}:
+            yield (*path, key), f"no benchmark here has this field; valid are {', '.join(sorted(valid))}"
+    for key in override.get("axes", {}):
+        if key not in axes:
+            yield (
+                (*path, "axes", key),
+                f"no benchmark here has this axis; valid are {', '.join(sorted(axes)) or 'none'}",
+            )
+
+
+def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
+    axes = table.get("axes", {})
+    kind = next(kind for name, kind in WORKLOADS.items() if name == table["workload"])
+    for key in axes:
+        if key in table:
+            yield ("axes", key), "both fixed and an axis; keep one of the two"
+    for field in dataclasses.fields(kind):
+        if field.default is dataclasses.MISSING and field.name not in table and field.name not in axes:
+            yield (field.name,), "missing, and it is required, as a value or an axis"
+    num_points = math.prod(len(values) for values in axes.values())
+    if num_points > MAX_POINTS:
+        yield ("axes",), f"expands to {num_points} points, at most {MAX_POINTS} are allowed"
+    if "max_attempts" in table and table["max_attempts"] < table.get("attempts", 1):
+        yield ("max_attempts",), f"{table['max_attempts']} is below attempts = {table['attempts']}"
+    if table["workload"] == "train":
+        yield from _batch_sizes(table)
+    for index, expect in enumerate(table.get("expect", [])):
+        for key, message in _expectation(expect, table):
+            yield ("expect", index, *key), message
+
+
+def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
+    given = [key for key in ("global_batch_size", "batch_size_per_gpu") if key in table or key in table.get("axes", {})]
+    if len(given) != 1:
+        yield (), "needs exactly one of global_batch_size (strong scaling) and batch_size_per_gpu (weak scaling)"
+
+
+def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
+    scaling = [key for key in ("scaling", "along", "table") if key in expect]
+    limits = [key for key in ("minimum", "maximum") if key in expect]
+    if bool(scaling or "baseline" in expect) == bool(limits) or len(scaling) not in {0, 3}:
+        yield (), "needs either all of scaling, along and table, or minimum or maximum (or both), and not a mix"
+        return
+    if len(limits) == 2 and expect["minimum"] > expect["maximum"]:  # noqa: PLR2004 - both limits
+        yield ("minimum",), f"{expect['minimum']} is above maximum = {expect['maximum']}"
+    if scaling:
+        yield from _scaling(expect, table)
+
+
+def _scaling(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
+    counts = table.get("axes", {}).get(expect["along"])
+    if counts is None:
+        yield ("along",), f"{expect['along']} is no axis of this benchmark; add it to its axes"
+    elif "baseline" in expect and expect["baseline"] not in counts:
+        yield ("baseline",), f"{expect['baseline']} is no value of axis {expect['along']}: {counts}"
+    needed = "global_batch_size" if expect["scaling"] == "strong" else "batch_size_per_gpu"
+    if table["workload"] == "train" and needed not in table and needed not in table.get("axes", {}):
+        yield ("scaling",), f"{expect['scaling']} scaling of training needs {needed}"

@@ -1,0 +1,33 @@
+"""What a profile changes in a benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pybench.model.settings import WORKLOADS, Effort
+
+_EFFORT = {field.name for field in dataclasses.fields(Effort)}
+
+
+def fields_of_workload(workload: str) -> set[str]:
+    """Settings and effort fields that a benchmark of this workload may set."""
+    kind = next(kind for name, kind in WORKLOADS.items() if name == workload)
+    return {field.name for field in dataclasses.fields(kind)} | _EFFORT
+
+
+def apply_profile(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> dict[str, Any]:
+    """Lay ``[profile.NAME]``, then ``[profile.NAME.benchmark.BENCH]``, over a benchmark's table."""
+    if profile is None:
+        return table
+    whole = document["profile"][profile]
+    own = whole.get("benchmark", {}).get(table["name"], {})
+    return _lay(_lay(table, whole), own)
+
+
+def _lay(table: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    valid = fields_of_workload(table["workload"])
+    axes = table.get("axes", {})
+    changed = {name: values for name, values in override.get("axes", {}).items() if name in axes}
+    values = {key: value for key, value in override.items() if key in valid}
+    return {**table, **values, **({"axes": {**axes, **changed}} if axes else {})}

@@ -1,0 +1,113 @@
+"""Strict models of the suite file, derived from the settings dataclasses so that limits are stated once."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
+
+from pybench.model.metrics import METRICS
+from pybench.model.settings import PARALLEL_AXES, WORKLOADS, Effort, Range
+from pybench.model.suite import Expectation
+from pybench.store.models import load_models
+
+MAX_AXIS_VALUES = 64
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+# No control characters: the text goes to terminals and reports.
+_TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,2000}$"
+
+_Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def fields_of(kind: type) -> dict[str, Any]:
+    """The dataclass's fields as annotated types that pydantic can check."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _checked(field.name, hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values here
+    base, *notes = get_args(hint)
+    if type(None) in get_args(base) and get_origin(base) is not Literal:
+        base = Union[tuple(arg for arg in get_args(base) if arg is not type(None))]  # noqa: UP007 - built at run time
+    if name == "model":
+        base = Literal[tuple(load_models())]
+    if name == "along":
+        base = Literal[PARALLEL_AXES]
+    limits = next((note for note in notes if isinstance(note, Range)), Range())
+    description = next((note for note in notes if isinstance(note, str)), None)
+    return Annotated[base, Field(ge=limits.minimum, le=limits.maximum, description=description)]
+
+
+def _drop_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+def _optional(types: dict[str, Any]) -> dict[str, Any]:
+    return {name: (kind, Field(default=None, json_schema_extra=_drop_default)) for name, kind in types.items()}
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise PydanticCustomError("duplicates", "{value} appears twice", {"value": repr(value)})
+    return values
+
+
+def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
+    size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
+    axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in types.items()}  # type: ignore[valid-type]
+    return _model(name, _optional(axes))
+
+
+def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    return create_model(name, __config__=_CONFIG, **fields)
+
+
+def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseModel]:  # noqa: ANN401 - field definitions
+    axes = _axes_model(f"{name}_axes", types)
+    return _model(name, {**_optional({**types, **fields_of(Effort), "axes": axes}), **more})
+
+
+def _benchmark(workload: str) -> type[BaseModel]:
+    types = fields_of(next(kind for name, kind in WORKLOADS.items() if name == workload))
+    metrics = tuple(name for name, traits in METRICS.items() if workload in traits.workloads)
+    expect = {**fields_of(Expectation), "table": _Name}
+    metric = (Literal[metrics], Field(description="metric that is judged"))
+    expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
+    listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
+    named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **_optional({"expect": listed})}
+    return _override(f"{workload}_benchmark", types, **named)
+
+
+@cache
+def suite_model() -> type[BaseModel]:
+    """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
+    everything = {name: kind for workload in WORKLOADS.values() for name, kind in fields_of(workload).items()}
+    one = _override("profile_benchmark", everything)
+    profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
+    kinds = Union[tuple(_benchmark(workload) for workload in WORKLOADS)]  # noqa: UP007 - built at run time
+    benchmark = Annotated[kinds, Field(discriminator="workload")]
+    benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]  # type: ignore[valid-type]
+    description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
+    return _model(
+        "suite",
+        {
+            "schema_version": (
+                Annotated[int, Field(ge=1, le=1)],
+                Field(alias="schema", description="version of this format"),
+            ),
+            "name": (_Name, ...),
+            "description": (description, ""),
+            "benchmark": (benchmarks, ...),
+            **_optional({"profile": dict[_Name, profile]}),  # type: ignore[valid-type]
+        },
+    )
+
+
+def suite_schema() -> dict[str, Any]:
+    """JSON Schema of the suite file, for editors."""
+    return suite_model().model_json_schema()
