@@ -1,0 +1,1 @@
+"""Floor 3: this machine, its GPUs and its power sensors."""

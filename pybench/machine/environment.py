@@ -1,0 +1,116 @@
+"""Snapshot of this machine: hardware, driver, software."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from pybench.compute.machine_kind import machine_kind
+from pybench.machine.gpus import find_gpus
+from pybench.model.machine import GpuInventory, Machine
+
+# Whatever of these is installed is recorded: what computes, what communicates, what compiles.
+_PACKAGES = (
+    "pybench",
+    "torch",
+    "transformers",
+    "triton",
+    "numpy",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu13",
+    "nvidia-ml-py",
+    "vllm",
+    "tensorrt-llm",
+    "accelerate",
+    "peft",
+    "deepspeed",
+)
+
+
+def snapshot() -> Machine:
+    """Look at this machine once. Unknown values are ``None``; nothing here imports a backend."""
+    inventory = find_gpus()
+    names = tuple(gpu.name for gpu in inventory.gpus)
+    commit, dirty = _git()
+    return Machine(
+        kind=machine_kind(names),
+        fabric=_fabric(inventory),
+        gpu_count=len(inventory.gpus),
+        gpu_names=names,
+        gpu_vram_gb=tuple(gpu.vram_gb for gpu in inventory.gpus),
+        gpus=inventory.gpus,
+        gpu_reason=inventory.reason,
+        topology=inventory.topology,
+        driver=inventory.driver,
+        cuda_driver=inventory.cuda_driver,
+        cpu_model=_field("/proc/cpuinfo", "model name"),
+        cpu_cores=len(os.sched_getaffinity(0)),
+        numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        memory_bytes=_memory_bytes(),
+        kernel=platform.release(),
+        operating_system=platform.freedesktop_os_release().get("PRETTY_NAME") if _has_os_release() else None,
+        python=platform.python_version(),
+        packages=_packages(),
+        git_commit=commit,
+        git_dirty=dirty,
+    )
+
+
+def _fabric(inventory: GpuInventory) -> Literal["nvlink", "pcie", "none"]:
+    """``nvlink`` only when every pair is joined by it: the slowest pair sets the pace."""
+    ways = {way for i, row in enumerate(inventory.topology) for j, way in enumerate(row) if i != j}
+    if not ways:
+        return "none"
+    return "nvlink" if all(way.startswith("NV") for way in ways) else "pcie"
+
+
+def _packages() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _git() -> tuple[str | None, bool | None]:
+    """Commit of the checkout this package runs from, and whether it has changes; ``None`` outside one."""
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return None, None
+    commit, status = _git_says(folder, "rev-parse", "HEAD"), _git_says(folder, "status", "--porcelain")
+    return (commit or None), (None if status is None else bool(status))
+
+
+def _git_says(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: PLW1510, S607 - a missing or failing git is an unknown, not an error
+            ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _field(path: str, name: str) -> str | None:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
+
+
+def _memory_bytes() -> int | None:
+    text = _field("/proc/meminfo", "MemTotal")
+    return int(text.split()[0]) * 1024 if text else None
+
+
+def _has_os_release() -> bool:
+    return any(Path(path).exists() for path in ("/etc/os-release", "/usr/lib/os-release"))

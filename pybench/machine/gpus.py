@@ -1,0 +1,156 @@
+"""This machine's GPUs, as NVML tells."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pynvml
+
+from pybench.model.machine import GpuInfo, GpuInventory
+
+LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
+_GIB = 2**30
+_MHZ = 1e6
+_MILLI = 1e-3
+_T = TypeVar("_T")
+
+_COMMON_ANCESTOR = {
+    "NVML_TOPOLOGY_INTERNAL": "X",
+    "NVML_TOPOLOGY_SINGLE": "PIX",
+    "NVML_TOPOLOGY_MULTIPLE": "PXB",
+    "NVML_TOPOLOGY_HOSTBRIDGE": "PHB",
+    "NVML_TOPOLOGY_NODE": "NODE",
+    "NVML_TOPOLOGY_SYSTEM": "SYS",
+}
+
+
+def find_gpus() -> GpuInventory:
+    """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error."""
+    reason = _open_library()
+    if reason is not None:
+        return _nothing(reason)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return _nothing(f"NVML does not start: {error}")
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        gpus = tuple(_describe(index, handle) for index, handle in enumerate(handles))
+        kept = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        chosen = [handles[gpu.index] for gpu in kept]
+        return GpuInventory(
+            gpus=kept,
+            driver=_text(_ask(pynvml.nvmlSystemGetDriverVersion)),
+            cuda_driver=_cuda_version(_ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
+            topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
+            reason=None if kept else "CUDA_VISIBLE_DEVICES hides every GPU" if gpus else "the driver lists no GPU",
+        )
+    except pynvml.NVMLError as error:
+        return _nothing(f"NVML fails: {error}")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def visible(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo, ...]:
+    """Apply CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs and their beginnings) as CUDA does.
+
+    CUDA stops at the first entry it does not know, and so does this.
+    """
+    if setting is None:
+        return tuple(gpus)
+    kept: list[GpuInfo] = []
+    for entry in (part.strip() for part in setting.split(",")):
+        match = [g for g in gpus if (entry == str(g.index) if entry.isdigit() else entry and g.uuid.startswith(entry))]
+        if len(match) != 1:
+            break
+        kept.append(match[0])
+    return tuple(kept)
+
+
+def _open_library() -> str | None:
+    """Load the library named by the environment first, so that NVML's own look-up finds that one."""
+    path = os.environ.get(LIBRARY_VARIABLE)
+    try:
+        library = ctypes.CDLL(path or "libnvidia-ml.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return f"no NVIDIA driver: {path or 'libnvidia-ml.so.1'} not found"
+    if path:
+        pynvml.nvmlLib = library
+    return None
+
+
+def _nothing(reason: str) -> GpuInventory:
+    return GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=(), reason=reason)
+
+
+def _ask(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
+    """Answer of one NVML call; ``None`` where the driver has none to give (not supported, no permission)."""
+    try:
+        return call(*arguments)
+    except (pynvml.NVMLError, AttributeError):
+        return None
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _flag(value: Any) -> bool | None:  # noqa: ANN401 - a mode, or (current, pending)
+    current = value[0] if isinstance(value, list | tuple) else value
+    return None if current is None else bool(current)
+
+
+def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's handle
+    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    capability = _ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    limit = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    default = _ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
+    return GpuInfo(
+        index=index,
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)) or "",
+        name=_text(pynvml.nvmlDeviceGetName(handle)) or "",
+        vram_gb=None if memory is None else round(memory.total / _GIB, 2),
+        pci_bus_id=None if pci is None else _text(pci.busId),
+        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        power_limit_w=_scaled(limit, _MILLI),
+        power_limit_default_w=_scaled(default, _MILLI),
+        sm_clock_max_hz=_scaled(_ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM), _MHZ),
+        memory_clock_max_hz=_scaled(_ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM), _MHZ),
+        ecc_enabled=_flag(_ask(pynvml.nvmlDeviceGetEccMode, handle)),
+        mig_enabled=_flag(_ask(pynvml.nvmlDeviceGetMigMode, handle)),
+        persistence_enabled=_flag(_ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        pcie_generation=_ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        pcie_width=_ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        num_nvlinks=_active_nvlinks(handle),
+    )
+
+
+def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle
+    states = [_ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    known = [state for state in states if state is not None]
+    return sum(known) if known else None
+
+
+def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
+    """Name the way between two GPUs: NV<links> over NVLink, else their common ancestor on PCIe."""
+    level = _ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
+    names = {getattr(pynvml, name): short for name, short in _COMMON_ANCESTOR.items()}
+    if a is b:
+        return "X"
+    status = _ask(pynvml.nvmlDeviceGetP2PStatus, a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    links = _active_nvlinks(a)
+    if status == pynvml.NVML_P2P_STATUS_OK and links:
+        return f"NV{links}"
+    return names.get(level, "?") if level is not None else "?"
+
+
+def _cuda_version(number: int | None) -> str | None:
+    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"

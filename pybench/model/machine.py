@@ -1,0 +1,80 @@
+"""A machine as it stood when a run began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuInfo:
+    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not say."""
+
+    index: int
+    uuid: str
+    name: str
+    vram_gb: float | None
+    pci_bus_id: str | None
+    compute_capability: str | None
+    power_limit_w: float | None
+    power_limit_default_w: float | None
+    sm_clock_max_hz: float | None
+    memory_clock_max_hz: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    persistence_enabled: bool | None
+    pcie_generation: int | None
+    pcie_width: int | None
+    num_nvlinks: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuInventory:
+    """GPUs that pybench may use, in PCI order; without any, ``reason`` says why."""
+
+    gpus: tuple[GpuInfo, ...]
+    driver: str | None
+    cuda_driver: str | None
+    topology: tuple[tuple[str, ...], ...]
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Snapshot of a machine.
+
+    ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
+    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does.
+    """
+
+    kind: str
+    fabric: Literal["nvlink", "pcie", "none"]
+    gpu_count: int
+    gpu_names: tuple[str, ...]
+    gpu_vram_gb: tuple[float | None, ...]
+    gpus: tuple[GpuInfo, ...]
+    gpu_reason: str | None
+    topology: tuple[tuple[str, ...], ...]
+    driver: str | None
+    cuda_driver: str | None
+    cpu_model: str | None
+    cpu_cores: int
+    numa_nodes: int | None
+    memory_bytes: int | None
+    kernel: str
+    operating_system: str | None
+    python: str
+    packages: dict[str, str]
+    git_commit: str | None
+    git_dirty: bool | None
+    container_image: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing ``pybench doctor`` looked at, and what to do about it (empty when all is well)."""
+
+    name: str
+    state: Literal["ok", "warning", "missing"]
+    found: str
+    remedy: str = ""
