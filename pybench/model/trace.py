@@ -26,7 +26,7 @@ class CounterColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesColumns:
-    """The driver's own sample buffer, every 20 ms on recent boards; its wall-clock stamps moved to the monotonic clock."""
+    """The driver's own sample buffer, every 20 ms on recent boards; its wall-clock stamps made monotonic."""
 
     t_ns: Sequence[int] = ()
     power_mw: Sequence[int] = ()
