@@ -76,7 +76,9 @@ _KINDS = {
 }
 
 
-def message_of(error: ErrorDetails, siblings: Iterable[str]) -> str:
+def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
+    error: ErrorDetails, siblings: Iterable[str]
+) -> str:
     """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one."""
     kind, context, found = error["type"], error.get("ctx", {}), error["input"]
     if kind == "missing":

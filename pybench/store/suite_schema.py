@@ -89,9 +89,9 @@ def suite_model() -> type[BaseModel]:
     everything = {name: kind for workload in WORKLOADS.values() for name, kind in fields_of(workload).items()}
     one = _override("profile_benchmark", everything)
     profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
-    kinds = Union[tuple(_benchmark(workload) for workload in WORKLOADS)]  # noqa: UP007 - built at run time
-    benchmark = Annotated[kinds, Field(discriminator="workload")]
-    benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]  # type: ignore[valid-type]
+    kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in WORKLOADS))
+    benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
+    benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
     description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]
     return _model(
         "suite",

@@ -11,7 +11,10 @@ KeyPath = tuple[str | int, ...]
 
 
 def toml_lines(text: str) -> dict[KeyPath, int]:
-    """Map key paths such as ``("benchmark", 0, "axes", "backend", 1)`` to 1-based lines; ``text`` must be valid TOML."""
+    """Map key paths such as ``("benchmark", 0, "axes", "backend", 1)`` to 1-based lines.
+
+    ``text`` must be valid TOML.
+    """
     root = Parser(Language(tree_sitter_toml.language())).parse(text.encode()).root_node
     lines: dict[KeyPath, int] = {}
     array_lengths: dict[KeyPath, int] = {}

@@ -1,0 +1,99 @@
+"""From axes to points, and why some can't run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.compute import plan
+from pybench.compute.plan import expand
+from pybench.model.backend import BackendTraits
+from pybench.model.settings import Effort
+from pybench.model.suite import AxisValue, Benchmark, Suite
+
+SHAPE = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 64,
+    "intermediate_size": 126,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 32,
+}
+GENERATE = {"backend": "torch", "model": "m", "batch_size": 6, "prompt_tokens": 8, "output_tokens": 4}
+TRAIN = {"backend": "torch", "model": "m", "sequence_tokens": 8, "global_batch_size": 6}
+
+
+def _suite(workload: str, settings: dict[str, Any], **axes: tuple[AxisValue, ...]) -> Suite:
+    fixed = {key: value for key, value in settings.items() if key not in axes}
+    benchmark = Benchmark(name="b", workload=workload, settings=fixed, axes=axes, effort=Effort())
+    return Suite(name="s", description="", benchmarks=(benchmark,))
+
+
+def _reason(workload: str, settings: dict[str, Any]) -> str | None:
+    made = expand(_suite(workload, settings), {"m": SHAPE}, device="cuda", num_devices=64)
+    return made.skips[0].reason if made.skips else None
+
+
+def test_order_and_ids() -> None:
+    """The last axis turns fastest; without axes the id is the benchmark's name."""
+    suite = _suite("generate", GENERATE, seed=(1, 2), tensor_parallel=(1, 2))
+    made = expand(suite, {"m": SHAPE}, device="cpu", num_devices=2)
+    assert [point.id for point in made.points] == [
+        "b[seed=1,tensor_parallel=1]",
+        "b[seed=1,tensor_parallel=2]",
+        "b[seed=2,tensor_parallel=1]",
+        "b[seed=2,tensor_parallel=2]",
+    ]
+    assert expand(_suite("train", TRAIN), {"m": SHAPE}, device="cpu", num_devices=1).points[0].id == "b"
+
+
+def test_skipped_left_out_and_filtered() -> None:
+    """Too few devices skip a point, the user's limit leaves it out, the filter drops it."""
+    suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
+    cpu = expand(suite, {"m": SHAPE}, device="cpu", num_devices=1)
+    assert [skip.reason for skip in cpu.skips] == ["needs 2 CPU cores, found 1"]
+    none = expand(suite, {"m": SHAPE}, device="cuda", num_devices=0)
+    assert [skip.reason for skip in none.skips] == ["needs 1 GPU, found 0", "needs 2 GPUs, found 0"]
+    limited = expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, max_gpus=1)
+    assert [skip.reason for skip in limited.left_out] == ["left out by --max-gpus 1"]
+    assert limited.skips == ()
+    assert expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, keep=lambda _: False).points == ()
+
+
+@pytest.mark.parametrize(
+    ("workload", "change", "reason"),
+    [
+        ("generate", {}, None),
+        ("generate", {"tensor_parallel": 4}, "2 key-value heads of m can't be split over tensor_parallel 4"),
+        ("generate", {"tensor_parallel": 8}, "4 attention heads of m can't be split over tensor_parallel 8"),
+        ("generate", {"tensor_parallel": 3}, "64 hidden units of m can't be split over tensor_parallel 3"),
+        ("generate", {"tensor_parallel": 4}, "126 intermediate units of m can't be split over tensor_parallel 4"),
+        (
+            "generate",
+            {"data_parallel": 2},
+            "backend torch can't generate with data_parallel 2, only with tensor_parallel",
+        ),
+        ("generate", {"data_parallel": 4}, "6 samples in a step can't be split over data_parallel 4"),
+        ("generate", {"pipeline_parallel": 3}, "2 layers of m are fewer than pipeline_parallel 3"),
+        ("generate", {"prompt_tokens": 30}, "34 tokens in a sequence exceed the 32 positions of m"),
+        ("train", {"sequence_tokens": 33}, "33 tokens in a sequence exceed the 32 positions of m"),
+        (
+            "train",
+            {"global_batch_size": 5, "data_parallel": 2},
+            "5 samples in a step can't be split over data_parallel 2",
+        ),
+        ("train", {"global_batch_size": None, "batch_size_per_gpu": 5, "data_parallel": 2}, None),
+    ],
+)
+def test_impossible(workload: str, change: dict[str, Any], reason: str | None) -> None:
+    """Each impossible shape is named with both numbers."""
+    found = _reason(workload, {**(GENERATE if workload == "generate" else TRAIN), **change})
+    assert found is None if reason is None else found is not None and reason in found
+
+
+def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that lacks the workload is named."""
+    traits = BackendTraits(parallel_axes={"train": ()}, rank_per_gpu=True, packages=())
+    monkeypatch.setattr(plan, "BACKENDS", {"torch": traits})
+    assert _reason("generate", GENERATE) == "backend torch has no generate workload"

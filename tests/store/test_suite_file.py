@@ -1,0 +1,217 @@
+"""Suite files: what is read, and every way to get one wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybench.model.errors import FileError
+from pybench.model.suite import Suite
+from pybench.store.suite_file import read_suite, suite_schema
+
+SUITES = Path(__file__).parents[2] / "suites"
+HEAD = 'schema = 1\nname = "s"\n'
+BENCH = '[[benchmark]]\nname = "b"\nworkload = "generate"\nbackend = "torch"\nmodel = "llama-tiny"\n'
+SIZES = "batch_size = 2\nprompt_tokens = 4\noutput_tokens = 4\n"
+GOOD = HEAD + BENCH + SIZES
+TRAIN = (
+    HEAD
+    + '[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\nsequence_tokens = 4\n'
+)
+EXPECT = '[[benchmark.expect]]\nmetric = "step_s"\n'
+SCALING = EXPECT + 'scaling = "strong"\nalong = "tensor_parallel"\ntable = "t"\n'
+AXIS = "[benchmark.axes]\ntensor_parallel = [1, 2]\n"
+
+
+def _read(folder: Path, text: str | bytes, profile: str | None = None, kind: str = "cpu") -> Suite:
+    path = folder / "s.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_suite(path, profile=profile, machine_kind=kind)
+
+
+MALFORMED: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "empty; a suite begins with"),
+    "blank": (" \n\t\n", "empty; a suite begins with"),
+    "binary": (b"\x7fELF\0\0", "binary data"),
+    "not_utf8": (b'schema = 1\nname = "\xff"', ":2: not UTF-8"),
+    "syntax": ("schema = 1\nname = \n", ":2: not valid TOML"),
+    "duplicate_key": (HEAD + 'name = "t"\n', ":3: not valid TOML"),
+    "duplicate_table": (GOOD + "[profile.a]\n[profile.a]\n", "not valid TOML"),
+    "deep": ("a = " + "[" * 5000, "nested too deeply"),
+    "many_digits": ("a = " + "9" * 5000, "not valid TOML"),
+    "lone_surrogate": ('name = "\\ud800"', "not valid TOML"),
+    "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),
+    "no_schema": (GOOD.replace("schema = 1", ""), "schema: missing"),
+    "schema_2": (GOOD.replace("schema = 1", "schema = 2"), ":1: schema: found 2, must be at most 1"),
+    "schema_true": (GOOD.replace("schema = 1", "schema = true"), "schema: found true, expected an integer"),
+    "no_name": (GOOD.replace('name = "s"', ""), "name: missing"),
+    "no_benchmark": (HEAD, "benchmark: missing"),
+    "benchmark_empty": (HEAD + "benchmark = []", "benchmark: empty"),
+    "benchmark_table": (HEAD + "[benchmark]\n", "benchmark: found a table, expected an array"),
+    "benchmark_numbers": (HEAD + "benchmark = [1]", "benchmark[0]"),
+    "unknown_top": (
+        GOOD.replace("[[", "descripton = 'x'\n[[", 1),
+        "descripton: unknown key; did you mean 'description'?",
+    ),
+    "unknown_key": (
+        GOOD + "batch_siz = 3",
+        "[[benchmark]] \"b\" -> batch_siz: unknown key; did you mean 'batch_size'?",
+    ),
+    "no_workload": (GOOD.replace('workload = "generate"', ""), "workload is missing"),
+    "workload": (GOOD.replace('"generate"', '"generat"'), "found 'generat', valid: 'generate', 'train'"),
+    "model": (GOOD.replace("llama-tiny", "llama-tyni"), "did you mean 'llama-tiny'?"),
+    "backend": (GOOD.replace('"torch"', '"torhc"'), "did you mean 'torch'?"),
+    "string_size": (GOOD.replace("= 2", '= "8"'), "batch_size: found '8', expected an integer"),
+    "bool_size": (GOOD.replace("= 2", "= true"), "batch_size: found true, expected an integer"),
+    "float_size": (GOOD.replace("= 2", "= 2.0"), "batch_size: found 2.0, expected an integer"),
+    "date_size": (GOOD.replace("= 2", "= 2024-01-01"), "found the date or time 2024-01-01, expected an integer"),
+    "list_size": (GOOD.replace("= 2", "= [2]"), "found an array of 1 value, expected an integer"),
+    "table_size": (GOOD.replace("= 2", "= {a = 1}"), "found a table, expected an integer"),
+    "negative": (GOOD.replace("= 2", "= -2"), "found -2, must be at least 1"),
+    "too_large": (GOOD.replace("= 2", "= 99999999"), "must be at most 1048576"),
+    "nan": (GOOD + "time_limit_s = nan", "time_limit_s: found nan"),
+    "inf": (GOOD + "time_limit_s = inf", "time_limit_s: found inf"),
+    "missing_field": (HEAD + BENCH + "batch_size = 2\noutput_tokens = 4", '"b" -> prompt_tokens: missing'),
+    "path_name": (GOOD.replace('"b"', '"../x"'), "found '../x'; a name is"),
+    "shell_name": (GOOD.replace('"b"', '"$(x)"'), "found '$(x)'; a name is"),
+    "newline_name": (GOOD.replace('"b"', '"a\\n"'), "found 'a\\n'; a name is"),
+    "unicode_name": (GOOD.replace('"b"', '"décode"'), "found 'décode'; a name is"),
+    "long_name": (GOOD.replace('"b"', f'"{"b" * 65}"'), "a name is 1 to 64"),
+    "no_length_name": (GOOD.replace('"b"', '""'), "found ''; a name is"),
+    "escape_text": (GOOD.replace("[[", 'description = "\\u001b[2J"\n[[', 1), "description: found '\\x1b[2J'"),
+    "same_name": (GOOD + (BENCH + SIZES).replace('"b"', '"B"'), "is the name of an earlier benchmark"),
+    "axis_empty": (GOOD + "[benchmark.axes]\nseed = []", "axes.seed: empty"),
+    "axis_scalar": (GOOD + "[benchmark.axes]\nseed = 1", "axes.seed: found 1, expected an array"),
+    "axis_value": (GOOD + '[benchmark.axes]\ntensor_parallel = [1, "2"]', "axes.tensor_parallel[1]: found '2'"),
+    "axis_twice": (GOOD + "[benchmark.axes]\nseed = [1, 1]", "1 appears twice"),
+    "axis_long": (GOOD + f"[benchmark.axes]\nseed = {list(range(65))}", "at most 64 are allowed"),
+    "axis_unknown": (GOOD + "[benchmark.axes]\ntensor_paralel = [1]", "did you mean 'tensor_parallel'?"),
+    "axis_effort": (GOOD + "[benchmark.axes]\nsteps = [1]", "axes.steps: unknown key"),
+    "axis_and_fixed": (GOOD + "[benchmark.axes]\nbatch_size = [1]", "both fixed and an axis"),
+    "points": (
+        GOOD
+        + "".join(
+            [
+                "[benchmark.axes]\n",
+                *(f"{key} = {list(range(1, 18))}\n" for key in ("seed", "tensor_parallel", "data_parallel")),
+            ]
+        ),
+        "expands to 4913 points, at most 4096",
+    ),
+    "attempts": (GOOD + "attempts = 4\nmax_attempts = 2", "2 is below attempts = 4"),
+    "no_batch": (TRAIN, "exactly one of global_batch_size"),
+    "two_batches": (TRAIN + "global_batch_size = 2\nbatch_size_per_gpu = 2", "exactly one of global_batch_size"),
+    "metric": (GOOD + EXPECT.replace("step_s", "steps_s"), "did you mean 'step_s'?"),
+    "metric_of_train": (GOOD + EXPECT.replace("step_s", "samples_per_s"), "found 'samples_per_s', valid:"),
+    "expect_nothing": (GOOD + EXPECT, "needs either all of scaling, along and table"),
+    "expect_mix": (GOOD + AXIS + SCALING + "minimum = 1", "and not a mix"),
+    "expect_limits": (GOOD + EXPECT + "minimum = 2\nmaximum = 1", "2 is above maximum = 1"),
+    "along_no_axis": (GOOD + SCALING, "tensor_parallel is no axis of this benchmark"),
+    "along_word": (GOOD + AXIS + SCALING.replace('"tensor_parallel"', '"seed"'), "along: found 'seed', valid:"),
+    "baseline": (GOOD + AXIS + SCALING + "baseline = 4", "4 is no value of axis tensor_parallel: [1, 2]"),
+    "train_strong": (
+        TRAIN + "batch_size_per_gpu = 2\n[benchmark.axes]\ndata_parallel = [1]\n" + SCALING.replace("tensor", "data"),
+        "strong scaling of training needs global_batch_size",
+    ),
+    "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),
+    "profile_type": (GOOD + '[profile.a]\nbatch_size = "2"', "[profile.a] -> batch_size: found '2'"),
+    "profile_axis": (GOOD + "[profile.a.axes]\nseed = [1]", "no benchmark here has this axis"),
+    "profile_bench": (GOOD + "[profile.a.benchmark.c]\n", "[profile.a.benchmark.c]: no such benchmark"),
+    "profile_name": (GOOD + '[profile."a/b"]\n', "a name is"),
+    "profile_fixes_axis": (
+        GOOD + AXIS + "[profile.a]\ntensor_parallel = 2",
+        "both fixed and an axis; keep one of the two under profile a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed(tmp_path: Path, text: str | bytes, message: str) -> None:
+    """Each slip is refused with its own words."""
+    with pytest.raises(FileError) as caught:
+        _read(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    """Independent problems come together, each with its line."""
+    text = HEAD + BENCH + 'batch_size = 0\nprompt_tokens = "4"\n[benchmark.axes]\nsed = [1]\n'
+    with pytest.raises(FileError) as caught:
+        _read(tmp_path, text)
+    assert [problem.line for problem in caught.value.problems] == [8, 9, 11]
+
+
+def test_many_problems_are_cut(tmp_path: Path) -> None:
+    """A flood of problems ends with a word that more follow."""
+    with pytest.raises(FileError, match="more problems follow"):
+        _read(tmp_path, GOOD + "".join(f"x{i} = 1\n" for i in range(200)))
+
+
+def test_huge_file(tmp_path: Path) -> None:
+    """A 100 MB file is refused by its size."""
+    path = tmp_path / "s.toml"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(FileError, match="100000000 bytes; a suite file has at most 1048576"):
+        read_suite(path, profile=None, machine_kind="cpu")
+
+
+def test_folder_and_missing_file(tmp_path: Path) -> None:
+    """A folder is refused; a missing file names its neighbours."""
+    with pytest.raises(FileError, match="not a regular file"):
+        read_suite(tmp_path, profile=None, machine_kind="cpu")
+    with pytest.raises(FileError, match=r"no such file; did you mean 'tp_scaling\.toml'"):
+        read_suite(SUITES / "tp_scalin.toml", profile=None, machine_kind="cpu")
+
+
+PROFILES = (
+    GOOD
+    + AXIS
+    + (
+        "[profile.cpu]\nbatch_size = 8\n[profile.cpu.axes]\ntensor_parallel = [4]\n"
+        "[profile.cpu.benchmark.b]\nbatch_size = 16\nattempts = 9\n[profile.h200]\nprompt_tokens = 7\n"
+    )
+)
+
+
+def test_profile_of_the_machine(tmp_path: Path) -> None:
+    """The profile named like the machine applies; the benchmark's own part wins; attempts raise their ceiling."""
+    suite = _read(tmp_path, PROFILES)
+    (benchmark,) = suite.benchmarks
+    assert suite.profile == "cpu"
+    assert benchmark.settings["batch_size"] == 16
+    assert benchmark.axes == {"tensor_parallel": (4,)}
+    assert (benchmark.effort.attempts, benchmark.effort.max_attempts) == (9, 9)
+
+
+def test_explicit_profile_and_none(tmp_path: Path) -> None:
+    """An explicit profile wins, an unknown one is refused with those that exist, an unknown machine gets none."""
+    assert _read(tmp_path, PROFILES, profile="h200").benchmarks[0].settings["prompt_tokens"] == 7
+    assert _read(tmp_path, PROFILES, kind="l4").profile is None
+    with pytest.raises(FileError, match=r"no profile 'h20'; did you mean 'h200'\?; valid: cpu, h200"):
+        _read(tmp_path, PROFILES, profile="h20")
+
+
+@given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))
+def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """Whatever the text, only ``FileError`` comes out."""
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        read_suite(path, profile=None, machine_kind="cpu")
+    except FileError as error:
+        assert error.problems  # noqa: PT017 - success is fine too
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_suites(path: Path) -> None:
+    """Shipped suites read under each profile and match the JSON Schema."""
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    jsonschema.validate(document, suite_schema())
+    for profile in document["profile"]:
+        assert read_suite(path, profile=profile, machine_kind="cpu").profile == profile
