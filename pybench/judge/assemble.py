@@ -19,7 +19,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     own = tuple(record for record in records if known.get(record.point_id) == record.point_digest)
     points = summarize(plan, own)
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
-    checks = absolute_checks(suite, plan, own)
+    checks = absolute_checks(suite, plan, points)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
     verdict, reason = overall(points, scaling, checks, declared=declared)
     return Results(

@@ -47,7 +47,7 @@ class PointResult:
 class Expected:
     """One row of an expected table: the speedup that a count should give, and where that figure comes from."""
 
-    minimum: float
+    minimum: float | None
     maximum: float | None
     source: str
     table: str

@@ -1,0 +1,66 @@
+"""Parameters and FLOPs of a decoder from its shape alone."""
+
+from __future__ import annotations
+
+from pybench.model.suite import Architecture
+
+# Upper limits in parameters. A class gathers models whose compute and communication stand in about the same ratio.
+_CLASSES: tuple[tuple[float, str], ...] = (
+    (0.5e9, "tiny"),
+    (2e9, "1b"),
+    (5e9, "3b"),
+    (12e9, "8b"),
+    (25e9, "20b"),
+    (45e9, "30b"),
+    (90e9, "70b"),
+    (250e9, "200b"),
+)
+
+
+def num_parameters(architecture: Architecture) -> int:
+    """Weights of a decoder with grouped-query attention and a gated MLP; every expert of a mixture counts.
+
+    Norms and biases, under 0.1 % of a model, are left out.
+    """
+    hidden = architecture["hidden_size"]
+    vocabulary = architecture["vocab_size"] * hidden
+    heads = 1 if architecture.get("tie_word_embeddings", False) else 2
+    layer = _attention_weights(architecture) + _mlp_weights(architecture) * _experts(architecture)
+    return int(vocabulary * heads + layer * architecture["num_hidden_layers"])
+
+
+def forward_flops_per_token(architecture: Architecture, context_tokens: float) -> float:
+    """Floating-point operations of one token's forward pass at ``context_tokens`` of context.
+
+    2 for each active weight outside the embedding, plus attention's scores and values: 4 · layers · heads · head width
+    · context (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
+    """
+    hidden = architecture["hidden_size"]
+    active = architecture.get("num_experts_per_tok", 1) if _experts(architecture) > 1 else 1
+    layer = _attention_weights(architecture) + _mlp_weights(architecture) * active
+    weights = layer * architecture["num_hidden_layers"] + architecture["vocab_size"] * hidden
+    width = architecture["num_attention_heads"] * _head_width(architecture)
+    return float(2 * weights + 4 * architecture["num_hidden_layers"] * width * context_tokens)
+
+
+def model_class(architecture: Architecture) -> str:
+    """Size class that expected tables are keyed by: ``tiny``, ``1b``, ``8b`` … ``200b``, above that ``giant``."""
+    count = num_parameters(architecture)
+    return next((name for limit, name in _CLASSES if count < limit), "giant")
+
+
+def _head_width(architecture: Architecture) -> int:
+    return int(architecture.get("head_dim") or architecture["hidden_size"] // architecture["num_attention_heads"])
+
+
+def _attention_weights(architecture: Architecture) -> int:
+    heads = 2 * architecture["num_attention_heads"] + 2 * architecture["num_key_value_heads"]
+    return int(architecture["hidden_size"] * heads * _head_width(architecture))
+
+
+def _mlp_weights(architecture: Architecture) -> int:
+    return int(3 * architecture["hidden_size"] * architecture["intermediate_size"])
+
+
+def _experts(architecture: Architecture) -> int:
+    return int(architecture.get("num_local_experts") or architecture.get("num_experts") or 1)

@@ -1,0 +1,218 @@
+"""Speedup and efficiency against the baseline point of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pybench.compute.flops import model_class
+from pybench.compute.stats import Samples, ratio
+from pybench.judge.summary import metric_samples
+from pybench.judge.verdict import judge_ratio, judge_value, limits
+from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
+from pybench.model.machine import Machine
+from pybench.model.metrics import METRICS
+from pybench.model.record import Record
+from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+
+_KEYS = ("machine", "fabric", "backend", "model_class")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Context:
+    """Everything a row is made from."""
+
+    benchmark: Benchmark
+    expectation: Expectation
+    plan: Plan
+    records: Sequence[Record]
+    table: ExpectedTable
+    machine: Machine
+
+    @property
+    def along(self) -> str:
+        return self.expectation.along or ""
+
+
+def scaling_results(
+    suite: Suite,
+    plan: Plan,
+    records: Sequence[Record],
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+) -> tuple[ScalingResult, ...]:
+    """One row for each scaling expectation, group of other axes, and count above the baseline's."""
+    return tuple(
+        row
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        if expectation.table is not None
+        for row in _expectation_rows(
+            _Context(
+                benchmark=benchmark,
+                expectation=expectation,
+                plan=plan,
+                records=records,
+                table=tables[expectation.table],
+                machine=machine,
+            )
+        )
+    )
+
+
+def absolute_checks(suite: Suite, plan: Plan, points: Sequence[PointResult]) -> tuple[CheckResult, ...]:
+    """One row for each absolute expectation and planned point of its benchmark."""
+    left_out = {skip.id for skip in plan.left_out}
+    return tuple(
+        _check(expectation, point)
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        if expectation.table is None
+        for point in points
+        if point.benchmark == benchmark.name and point.id not in left_out
+    )
+
+
+def lookup(table: ExpectedTable, wanted: Mapping[str, str], count: int, baseline_count: int) -> ExpectedRow | None:
+    """Row for a machine, or ``None``.
+
+    Among the rows whose keys all match, the one with the most keys spelled out wins, and the machine counts most: one
+    table for all machines fails healthy ones. Figures that were measured go before published ones, those before seeds.
+    """
+    fitting = [
+        row
+        for row in table.rows
+        if (row.count, row.baseline_count) == (count, baseline_count)
+        and row.workload == wanted["workload"]
+        and row.metric == wanted["metric"]
+        and all(getattr(row, key) in {ANY, wanted[key]} for key in _KEYS)
+    ]
+    kinds = ("seed", "published", "measured")
+    return max(
+        fitting,
+        key=lambda row: (
+            row.machine != ANY,
+            sum(getattr(row, key) != ANY for key in _KEYS),
+            kinds.index(row.kind),
+        ),
+        default=None,
+    )
+
+
+def _expectation_rows(context: _Context) -> list[ScalingResult]:
+    everything: list[Point | Skip] = [*context.plan.points, *context.plan.skips, *context.plan.left_out]
+    own = [entry for entry in everything if entry.benchmark == context.benchmark.name and context.along in entry.axes]
+    groups: dict[str, list[Point | Skip]] = {}
+    for entry in own:
+        groups.setdefault(repr(sorted(_group(entry, context.along).items())), []).append(entry)
+    return [row for group in groups.values() for row in _group_rows(context, group)]
+
+
+def _group(entry: Point | Skip, along: str) -> dict[str, AxisValue]:
+    return {name: value for name, value in entry.axes.items() if name != along}
+
+
+def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
+    wanted = context.expectation.baseline
+    ordered = sorted(group, key=lambda entry: entry.num_gpus)
+    baseline = ordered[0] if wanted is None else next((e for e in ordered if e.num_gpus == wanted), None)
+    if baseline is None:
+        return []
+    return [_row(context, entry, baseline) for entry in ordered if entry.num_gpus > baseline.num_gpus]
+
+
+def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
+    metric = context.expectation.metric
+    traits = METRICS[metric]
+    count, baseline_count = entry.num_gpus, baseline.num_gpus
+    expected = _expected(context, entry, count, baseline_count)
+    speedup = low = high = None
+    flags: tuple[str, ...] = ()
+    absence = _absence(context, entry) or _absence(context, baseline)
+    if absence is None:
+        speedup, low, high = ratio(_samples(context, entry, metric), _samples(context, baseline, metric))
+        linear = count / baseline_count
+        verdict, reason, flags = judge_ratio(speedup, low, high, expected, linear, more=traits.higher_is_better)
+    else:
+        verdict, reason = absence
+        if expected is None and verdict == "missing" and isinstance(entry, Point) and isinstance(baseline, Point):
+            # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
+            verdict = "no_expectation"
+    throughput = traits.higher_is_better and speedup is not None
+    return ScalingResult(
+        benchmark=context.benchmark.name,
+        metric=metric,
+        scaling=context.expectation.scaling or "strong",
+        along=context.along,
+        group=_group(entry, context.along),
+        count=count,
+        baseline_count=baseline_count,
+        point_id=entry.id,
+        baseline_id=baseline.id,
+        speedup=speedup,
+        speedup_low=low,
+        speedup_high=high,
+        efficiency=speedup * baseline_count / count if throughput and speedup is not None else None,
+        expected=expected,
+        verdict=verdict,
+        reason=reason,
+        flags=flags,
+    )
+
+
+def _samples(context: _Context, entry: Point | Skip, metric: str) -> Samples:
+    return metric_samples(entry, context.records)[metric] if isinstance(entry, Point) else ()
+
+
+def _absence(context: _Context, entry: Point | Skip) -> tuple[Verdict, str] | None:
+    """Why ``entry`` has no measurement of the metric; ``None`` when it has."""
+    if isinstance(entry, Skip):
+        left_out = entry in context.plan.left_out
+        return ("no_expectation" if left_out else "missing"), f"{entry.id}: {entry.reason}"
+    if context.expectation.metric in metric_samples(entry, context.records):
+        return None
+    records = [record for record in context.records if record.point_id == entry.id]
+    failure = next((record.failure for record in records if record.failure), None)
+    if records and not any(record.ok for record in records) and failure is not None:
+        return "error", f"{entry.id}: {failure.cause}: {failure.message}"
+    why = next((record.energy_reason for record in records if record.energy_reason), "not measured")
+    return "missing", f"{entry.id}: {why}" if "energy" in context.expectation.metric else f"{entry.id}: not measured"
+
+
+def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
+    settings = {**context.benchmark.settings, **entry.axes}
+    point = next((p for p in context.plan.points if p.benchmark == entry.benchmark), None)
+    architecture = entry.architecture if isinstance(entry, Point) else point.architecture if point else None
+    wanted = {
+        "machine": context.machine.kind,
+        "fabric": context.machine.fabric,
+        "backend": str(settings.get("backend")),
+        "model_class": model_class(architecture) if architecture else "",
+        "workload": context.benchmark.workload,
+        "metric": context.expectation.metric,
+    }
+    row = lookup(context.table, wanted, count, baseline_count)
+    if row is None:
+        return None
+    minimum, maximum = limits(row)
+    return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
+
+
+def _check(expectation: Expectation, point: PointResult) -> CheckResult:
+    value: Estimate | None = point.metrics.get(expectation.metric)
+    verdict, reason = judge_value(value, expectation.minimum, expectation.maximum)
+    if value is None and point.status == "failed":
+        verdict, reason = "error", point.reason or ""
+    elif value is None and point.reason:
+        reason = point.reason
+    return CheckResult(
+        benchmark=point.benchmark,
+        metric=expectation.metric,
+        point_id=point.id,
+        value=value,
+        minimum=expectation.minimum,
+        maximum=expectation.maximum,
+        verdict=verdict,
+        reason=reason,
+    )
