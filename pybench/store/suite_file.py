@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +15,11 @@ from pybench.store.problem_text import describe, did_you_mean, key_text, message
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_profiles import apply_profile
 from pybench.store.suite_schema import suite_model, suite_schema
-from pybench.store.toml_lines import KeyPath, toml_lines
+from pybench.store.toml_file import read_toml, refuse
+from pybench.store.toml_lines import KeyPath
 
 __all__ = ["read_suite", "suite_schema"]
 
-MAX_FILE_BYTES = 2**20
 MAX_PROBLEMS = 50
 
 
@@ -31,65 +28,18 @@ def read_suite(path: Path, *, profile: str | None, machine_kind: str) -> Suite:
 
     Raises ``FileError`` with every problem in the file, also those in profiles that aren't applied.
     """
-    document, lines = _parse(path)
+    document, lines = read_toml(path)
     problems = _shape_problems(document)
     if not problems:
         profiles = document.get("profile", {})
         if profile is not None and profile not in profiles:
             valid = ", ".join(profiles) or "none, the suite has no profiles"
-            raise _refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
+            raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
         chosen = profile if profile is not None else machine_kind if machine_kind in profiles else None
         problems = cross_checks(document, chosen)
     if problems:
         raise FileError(_located(path, document, lines, problems))
     return _build(path, document, chosen)
-
-
-def _refuse(path: Path, message: str, line: int | None = None) -> FileError:
-    return FileError((Problem(file=str(path), line=line, path="", message=message),))
-
-
-def _parse(path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    text = _text(path)
-    try:
-        document = tomllib.loads(text)
-        return document, toml_lines(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise _refuse(path, f"not valid TOML: {error}", int(line[1]) if line else None) from error
-    except RecursionError as error:
-        raise _refuse(path, "nested too deeply; a suite needs no more than four levels") from error
-    except ValueError as error:
-        raise _refuse(path, f"not valid TOML: {error}") from error
-
-
-def _text(path: Path) -> str:
-    try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise _refuse(path, "not a regular file; name a suite's .toml file")
-        if about.st_size > MAX_FILE_BYTES:
-            raise _refuse(path, f"{about.st_size} bytes; a suite file has at most {MAX_FILE_BYTES}")
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise _refuse(path, f"no such file{_nearby(path)}") from error
-    except (OSError, ValueError) as error:
-        raise _refuse(path, f"can't be read: {error}") from error
-    if not data.strip():
-        raise _refuse(path, 'empty; a suite begins with schema = 1, name = "…" and a [[benchmark]] table')
-    if b"\0" in data:
-        raise _refuse(path, "binary data; a suite is a TOML text file")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise _refuse(path, "not UTF-8; save the file in that encoding", line) from error
-
-
-def _nearby(path: Path) -> str:
-    names = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
-    found = f"; suites in that folder: {', '.join(names[:20])}" if names else ""
-    return did_you_mean(path.name, names) + found
 
 
 def _shape_problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:

@@ -1,0 +1,13 @@
+"""Where the suites that come with pybench are."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+
+def shipped_suites() -> Path:
+    """Folder of the shipped suites: inside an installed wheel, or the checkout's top-level ``suites``."""
+    package = Path(str(resources.files("pybench")))
+    inside = package / "suites"
+    return inside if inside.is_dir() else package.parent / "suites"
