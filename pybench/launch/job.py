@@ -42,7 +42,10 @@ class Job:
 class Launcher(Protocol):
     """Turns a job into a command. Pure: starting it is the runner's business."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name of the engine, for the manifest."""
+        ...
 
     def argv(self, job: Job) -> tuple[str, ...]:
         """Command line of the job."""

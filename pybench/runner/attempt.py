@@ -104,7 +104,8 @@ def _watch(
     try:
         while (code := process.wait(_POLL_S)) is None:
             for rank, event in reader.poll():
-                _show(point, rank, event, sampler, progress)
+                _show(point, rank, event, len(reader.ranks[0].steps), progress)
+            _show_power(sampler, progress)
             if time.monotonic() > deadline:
                 process.end()
                 reader.poll()
@@ -118,18 +119,23 @@ def _watch(
     return _verdict_of_exit(code, reader.ranks, log)
 
 
-def _show(point: Point, rank: int, event: Event, sampler: PowerSampler | None, progress: Progress) -> None:
+def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Progress) -> None:
     if rank != 0:
         return
     if isinstance(event, Phase):
         progress.phase(event.name)
     elif isinstance(event, Step):
-        total = point.effort.steps if event.phase == "measure" else point.effort.max_warmup_steps
+        measuring = event.phase == "measure"
+        position = num_measured if measuring else event.index + 1
+        total = point.effort.steps if measuring else point.effort.max_warmup_steps
         tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
-        progress.step(event.index + 1, total, event.phase, tokens / event.duration_s, "tok/s")
+        progress.step(position, total, event.phase, tokens / event.duration_s, "tok/s")
+
+
+def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:
     if sampler:
         watts = list(sampler.latest_power_w().values())
-        progress.power(sum(w for w in watts if w is not None) if watts and None not in watts else None)
+        progress.power(sum(w for w in watts if w is not None) if None not in watts else None)
 
 
 def _verdict_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:

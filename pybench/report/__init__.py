@@ -1,0 +1,1 @@
+"""Floor 4: results to text; nothing here prints."""

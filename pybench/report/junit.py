@@ -1,0 +1,59 @@
+"""JUnit XML for CI systems: a test case for every point, every scaling row and every limit."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+from pybench.model.results import PointResult, Results, Verdict
+
+# XML 1.0 has no place for these, escaped or not.
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+# What CI must not take for a pass: only `pass` and "nothing to judge" leave a case without a mark. A point that this
+# machine can't run is skipped, but the expectation that needed it is missing, and so a failure.
+_MARKS: dict[Verdict, str | None] = {
+    "pass": None,
+    "no_expectation": "skipped",
+    "fail": "failure",
+    "inconclusive": "failure",
+    "missing": "failure",
+    "error": "error",
+}
+
+
+def render(results: Results) -> str:
+    """Render one ``testsuite`` per run."""
+    suite = ET.Element("testsuite", name=_clean(results.suite))
+    for point in results.points:
+        _point(suite, point)
+    for row in results.scaling:
+        name = f"{row.metric} {row.baseline_count} to {row.count} GPUs"
+        _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
+    for check in results.checks:
+        _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
+    cases = list(suite)
+    suite.set("tests", str(len(cases)))
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
+    root = ET.Element("testsuites", name="pybench")
+    root.append(suite)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _point(suite: ET.Element, point: PointResult) -> None:
+    mark = {"ok": None, "failed": "error", "missing": "failure", "skipped": "skipped"}[point.status]
+    _case(suite, point.id, "measure", mark, point.status, point.reason or "")
+
+
+def _case(suite: ET.Element, point_id: str, name: str, mark: str | None, kind: str, reason: str) -> None:
+    case = ET.SubElement(suite, "testcase", classname=_clean(point_id), name=_clean(name))
+    if mark is not None:
+        found = ET.SubElement(case, mark, message=_clean(reason))
+        if mark != "skipped":
+            found.set("type", kind)
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("?", text)

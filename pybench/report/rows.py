@@ -1,0 +1,108 @@
+"""What the tables of every human report say, as plain cells; each report only draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.results import PointResult, Results, ScalingResult
+from pybench.report.numbers import interval, percent, plain, quantity, quantity_with_interval
+
+# The first of these that a point has is its headline figure.
+_HEADLINES = ("output_tokens_per_s", "tokens_per_s", "step_s")
+_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Title, column heads, cells."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(results: Results) -> tuple[Table, ...]:
+    """Every table that has rows: points, latency, scaling, checks, energy of each GPU."""
+    everything = (_points(results), _scaling(results), _checks(results), _energy(results))
+    return tuple(table for table in everything if table.rows)
+
+
+def _points(results: Results) -> Table:
+    heads = (
+        "point",
+        "status",
+        "GPUs",
+        "attempts",
+        "throughput",
+        "first token",
+        "per token",
+        "energy",
+        "power",
+        "notes",
+    )
+    return Table("Points", heads, tuple(_point(point) for point in results.points))
+
+
+def _point(point: PointResult) -> tuple[str, ...]:
+    metrics = point.metrics
+    headline = next((metrics[name] for name in _HEADLINES if name in metrics), None)
+    energy = next((metrics[name] for name in _ENERGIES if name in metrics), None)
+    attempts = f"{point.attempts - point.failed_attempts}/{point.attempts}" if point.attempts else "-"
+    return (
+        point.id,
+        point.status,
+        str(point.num_gpus),
+        attempts,
+        quantity_with_interval(headline),
+        quantity(metrics.get("ttft_s")),
+        quantity(metrics.get("tpot_s")),
+        quantity(energy),
+        quantity(metrics.get("mean_power_w")),
+        "; ".join([*([point.reason] if point.reason else []), *point.flags]),
+    )
+
+
+def _scaling(results: Results) -> Table:
+    heads = ("point", "metric", "GPUs", "ratio", "95 % interval", "efficiency", "expected", "verdict", "reason")
+    return Table("Scaling", heads, tuple(_scaling_row(row) for row in results.scaling))
+
+
+def _scaling_row(row: ScalingResult) -> tuple[str, ...]:
+    return (
+        row.point_id,
+        row.metric,
+        f"{row.baseline_count} → {row.count}",
+        "-" if row.speedup is None else f"{row.speedup:.3f}x",
+        interval(row.speedup_low, row.speedup_high),
+        percent(row.efficiency),
+        expected_text(row),
+        row.verdict,
+        "; ".join((row.reason, *row.flags)),
+    )
+
+
+def expected_text(row: ScalingResult) -> str:
+    """The expected ratio's limits; a dash where no table has a row."""
+    if row.expected is None:
+        return "-"
+    low, high = row.expected.minimum, row.expected.maximum
+    if low is None:
+        return f"≤ {plain(high, 3)}" if high is not None else "-"
+    return f"≥ {plain(low, 3)}" if high is None else f"{plain(low, 3)} - {plain(high, 3)}"
+
+
+def _checks(results: Results) -> Table:
+    rows = tuple(
+        (check.point_id, check.metric, quantity_with_interval(check.value), check.verdict, check.reason)
+        for check in results.checks
+    )
+    return Table("Limits", ("point", "metric", "found", "verdict", "reason"), rows)
+
+
+def _energy(results: Results) -> Table:
+    rows = tuple(
+        (point.id, uuid, f"{plain(joules)} J")
+        for point in results.points
+        for uuid, joules in point.energy_by_gpu_j.items()
+    )
+    return Table("Energy of one step, by GPU (boards only)", ("point", "GPU", "energy"), rows)
