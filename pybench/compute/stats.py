@@ -76,17 +76,31 @@ def _used(samples: Samples) -> list[Sequence[float]]:
 
 
 def _resampled(attempts: Sequence[Sequence[float]], seed: int) -> NDArray[np.float64]:
-    """Locations of ``NUM_RESAMPLES`` two-level resamples."""
+    """Locations of ``NUM_RESAMPLES`` two-level resamples.
+
+    A resampled attempt's median is drawn directly: the k-th smallest of m uniform picks is Beta(k, m + 1 - k), so
+    memory does not grow with the number of steps.
+    """
     random = np.random.default_rng(seed)
-    medians = np.empty((len(attempts), NUM_RESAMPLES, len(attempts)))
-    for index, attempt in enumerate(attempts):
-        values = np.asarray(attempt, dtype=np.float64)
-        picks = random.integers(len(values), size=(NUM_RESAMPLES, len(attempts), len(values)))
-        medians[index] = np.median(values[picks], axis=-1)
+    lengths = np.array([len(attempt) for attempt in attempts])
+    ordered = np.zeros((len(attempts), lengths.max()))
+    for row, attempt in zip(ordered, attempts, strict=True):
+        row[: len(attempt)] = np.sort(attempt)
     chosen = random.integers(len(attempts), size=(NUM_RESAMPLES, len(attempts)))
-    rows, columns = np.ogrid[:NUM_RESAMPLES, : len(attempts)]
-    means: NDArray[np.float64] = medians[chosen, rows, columns].mean(axis=1)
+    size = lengths[chosen]
+    rank = (size + 1) // 2
+    lower = random.beta(rank, size + 1 - rank)
+    # An even number of steps has two middle ones; the next smallest lies above the lower by a Beta(1, m - k) share.
+    gap = (1 - lower) * random.beta(1, np.maximum(size - rank, 1))
+    upper = np.where(size % 2 == 0, lower + gap, lower)
+    medians = (ordered[chosen, _position(lower, size)] + ordered[chosen, _position(upper, size)]) / 2
+    means: NDArray[np.float64] = medians.mean(axis=1)
     return means
+
+
+def _position(share: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    # A share that rounds to 1 must not point past the last step.
+    return np.minimum((share * size).astype(np.int64), size - 1)
 
 
 def _expanded_interval(resampled: NDArray[np.float64], num_attempts: int) -> tuple[float, float]:
