@@ -8,7 +8,7 @@ from pathlib import Path
 # -I leaves the script's folder off sys.path, so that the stage is the only place pybench can come from.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pybench.worker import launcher, main  # noqa: E402 - the path must be set first
+from pybench.worker import launcher, main
 
 
 def run(argv: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from pybench.model.wire import WorkOrder
@@ -45,7 +46,7 @@ def launch(exchange: Path, num_ranks: int) -> int:
         from torch.distributed import run  # noqa: PLC0415 - its absence is a result, not a traceback
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     except ImportError as error:
-        with EventStream(exchange, 0) as events:
+        with closing(EventStream(exchange, 0)) as events:
             events.write(blind_header(order))
             events.write(missing_package(error, order.settings.backend))
         return 1

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -26,7 +27,7 @@ def run_rank(exchange: Path) -> int:
     """Run the order in ``exchange`` and report every event there. Returns the exit code."""
     die_with_parent(signal.SIGKILL)
     order = WorkOrder.from_json((exchange / "point.json").read_text(encoding="utf-8"))
-    with EventStream(exchange, rank_numbers().rank) as events:
+    with closing(EventStream(exchange, rank_numbers().rank)) as events:
         backend = import_backend(order, events)
         if backend is None:
             return 1

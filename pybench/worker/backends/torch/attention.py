@@ -18,7 +18,12 @@ Masks = torch.Tensor | dict[str, torch.Tensor | None] | None
 
 
 def attend(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **kw: Any
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    **kw: Any,  # noqa: ANN401 - the library's options
 ) -> tuple[torch.Tensor, None]:
     """Causal attention without a mask; decode of grouped heads without repeating keys and values.
 
@@ -26,7 +31,8 @@ def attend(
     path would write every key and value once for each head of its group first.
     """
     if query.shape[2] > 1 or mask is None:
-        kw.pop("is_causal", None)
+        if mask is not None:  # prefill from position 0: the rest of the cache is still empty
+            key, value = key[:, :, : mask.shape[-1]], value[:, :, : mask.shape[-1]]
         output, _ = sdpa_attention_forward(module, query, key, value, mask, **kw)
         return output, None
     batch, num_heads, _, width = query.shape

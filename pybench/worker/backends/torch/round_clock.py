@@ -38,7 +38,7 @@ class _EventClock:
         self._events: list[torch.cuda.Event] = []
 
     def mark(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         self._events.append(event)
 

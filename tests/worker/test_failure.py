@@ -1,0 +1,54 @@
+"""Causes of failures, clock offsets, and the grammar of Python 3.10."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pybench
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.failure import failure_of
+from pybench.worker.header import monotonic_offset_ns
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "message"),
+    [
+        (MemoryError(), "out_of_memory", "MemoryError"),
+        (RuntimeError("CUDA out of memory."), "out_of_memory", "RuntimeError: CUDA out of memory."),
+        (UnsupportedError("not this"), "unsupported", "not this"),
+        (ValueError("bad"), "exception", "ValueError: bad"),
+    ],
+)
+def test_each_error_has_its_cause(error: Exception, cause: str, message: str) -> None:
+    """The message leads with the error's kind; the traceback is the detail."""
+    failure = failure_of(error)
+    assert (failure.cause, failure.message) == (cause, message)
+    assert type(error).__name__ in failure.detail
+
+
+def test_monotonic_offset_adds_nanoseconds() -> None:
+    """Seconds and nanoseconds of the monotonic line; boottime is another clock."""
+    assert monotonic_offset_ns("monotonic 2 5\nboottime 9 9\n") == 2_000_000_005
+    assert monotonic_offset_ns("") == 0
+
+
+def test_worker_keeps_to_python_3_10() -> None:
+    """Images may bring 3.10."""
+    pytest.importorskip("vermin")
+    rooms = [str(Path(pybench.__file__).parent / room) for room in ("worker", "model")]
+    argv = [
+        sys.executable,
+        "-c",
+        "from vermin import main; main()",
+        "-q",
+        "-t=3.10-",
+        "--no-tips",
+        "--eval-annotations",
+        *rooms,
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,71 @@
+"""The timing loop's warm-up rule, under a clock of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.model.settings import Train
+from pybench.model.wire import Event, Result, Step, Work, WorkOrder
+from pybench.worker.backend import StepOutcome
+from pybench.worker.ranks import SingleRank
+from pybench.worker.timing import TimingLoop, is_steady
+
+
+@pytest.mark.parametrize(
+    ("durations_ns", "steady"),
+    [
+        ([], False),
+        ([100, 100], False),
+        ([100, 100, 100], True),
+        ([95, 100, 105], True),
+        ([94, 100, 105], False),
+        ([900, 100, 101, 102], True),
+    ],
+)
+def test_steady_means_three_steps_within_five_percent(durations_ns: list[int], steady: bool) -> None:
+    """Only the last three count, against their median."""
+    assert is_steady(durations_ns) == steady
+
+
+class Steps:
+    """A workload whose steps move the clock by the given lengths."""
+
+    def __init__(self, *lengths_ns: int) -> None:
+        self.now_ns = 0
+        self._lengths_ns = lengths_ns
+
+    def step(self, index: int) -> StepOutcome:
+        """Move the clock."""
+        self.now_ns += self._lengths_ns[index]
+        return StepOutcome(work=Work(samples=1))
+
+    def metrics(self) -> tuple[Any, ...]:
+        """None."""
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("lengths_ns", "expected"),
+    [
+        ((50, 10, 10, 10, 7, 8), Result(warmup_steps=4, steady=True)),
+        ((10, 20, 10, 20, 7, 8), Result(warmup_steps=4, steady=False)),
+    ],
+)
+def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Result) -> None:
+    """Two measured steps follow the warm-up, which says whether it became steady below its ceiling of 4."""
+    order = WorkOrder(
+        point_id="p",
+        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
+        architecture={},
+        device="cpu",
+        steps=2,
+        max_warmup_steps=4,
+    )
+    workload = Steps(*lengths_ns)
+    events: list[Event] = []
+    result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    steps = [event for event in events if isinstance(event, Step)]
+    assert expected == result
+    assert [(s.phase, s.end_ns - s.start_ns) for s in steps[4:]] == [("measure", 7), ("measure", 8)]
