@@ -16,6 +16,8 @@ _CLASSES: tuple[tuple[float, str], ...] = (
     (250e9, "200b"),
 )
 
+MODEL_CLASSES = (*(name for _, name in _CLASSES), "giant")
+
 
 def num_parameters(architecture: Architecture) -> int:
     """Weights of a decoder with grouped-query attention and a gated MLP; every expert of a mixture counts.
@@ -46,7 +48,7 @@ def forward_flops_per_token(architecture: Architecture, context_tokens: float) -
 def model_class(architecture: Architecture) -> str:
     """Size class that expected tables are keyed by: ``tiny``, ``1b``, ``8b`` … ``200b``, above that ``giant``."""
     count = num_parameters(architecture)
-    return next((name for limit, name in _CLASSES if count < limit), "giant")
+    return next((name for limit, name in _CLASSES if count < limit), MODEL_CLASSES[-1])
 
 
 def _head_width(architecture: Architecture) -> int:

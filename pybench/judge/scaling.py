@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pybench.compute.flops import model_class
+from pybench.compute.plan import point_id
 from pybench.compute.stats import Samples, ratio
 from pybench.judge.summary import metric_samples
 from pybench.judge.verdict import judge_ratio, judge_value, limits
-from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
+from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.metrics import METRICS
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
 
-_KEYS = ("machine", "fabric", "backend", "model_class")
+_KEYS = ("fabric", "backend", "model_class")
+_KINDS = ("seed", "published", "measured")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,27 +79,30 @@ def absolute_checks(suite: Suite, plan: Plan, points: Sequence[PointResult]) -> 
 def lookup(table: ExpectedTable, wanted: Mapping[str, str], count: int, baseline_count: int) -> ExpectedRow | None:
     """Row for a machine, or ``None``.
 
-    Among the rows whose keys all match, the one with the most keys spelled out wins, and the machine counts most: one
-    table for all machines fails healthy ones. Figures that were measured go before published ones, those before seeds.
+    Among the rows whose keys all match, the closest machine wins (its kind, then ``gpu``, then ``any``), then the most
+    keys spelled out, then measured before published before seed. A seed is what a guide promises for no machine in
+    particular, and one table for all machines fails healthy ones: it counts only where the table has no other figure,
+    at any count, for this context.
     """
-    fitting = [
-        row
-        for row in table.rows
-        if (row.count, row.baseline_count) == (count, baseline_count)
-        and row.workload == wanted["workload"]
-        and row.metric == wanted["metric"]
+    own = [row for row in table.rows if row.unit is None and _fits(row, wanted)]
+    if any(row.kind != "seed" for row in own):
+        own = [row for row in own if row.kind != "seed"]
+    fitting = [row for row in own if (row.count, row.baseline_count) == (count, baseline_count)]
+    return max(fitting, key=_closeness, default=None)
+
+
+def _fits(row: ExpectedRow, wanted: Mapping[str, str]) -> bool:
+    machines = {ANY, wanted["machine"]} | (set() if wanted["machine"] == "cpu" else {ANY_GPU})
+    return (
+        (row.workload, row.metric) == (wanted["workload"], wanted["metric"])
+        and row.machine in machines
         and all(getattr(row, key) in {ANY, wanted[key]} for key in _KEYS)
-    ]
-    kinds = ("seed", "published", "measured")
-    return max(
-        fitting,
-        key=lambda row: (
-            row.machine != ANY,
-            sum(getattr(row, key) != ANY for key in _KEYS),
-            kinds.index(row.kind),
-        ),
-        default=None,
     )
+
+
+def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
+    machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
+    return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
 
 
 def _expectation_rows(context: _Context) -> list[ScalingResult]:
@@ -114,22 +119,40 @@ def _group(entry: Point | Skip, along: str) -> dict[str, AxisValue]:
 
 
 def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
-    wanted = context.expectation.baseline
-    ordered = sorted(group, key=lambda entry: entry.num_gpus)
-    baseline = ordered[0] if wanted is None else next((e for e in ordered if e.num_gpus == wanted), None)
-    if baseline is None:
-        return []
-    return [_row(context, entry, baseline) for entry in ordered if entry.num_gpus > baseline.num_gpus]
+    """Rows of the counts above the baseline's; the suite, not what ``-k`` kept of it, says which that is."""
+    along = context.along
+    counts = [_count(value) for value in context.benchmark.axes[along]]
+    wanted = min(counts) if context.expectation.baseline is None else context.expectation.baseline
+    ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
+    baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], along, wanted))
+    return [_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted]
+
+
+def _count(value: AxisValue) -> int:
+    assert isinstance(value, int), "the suite file's check lets scaling run along parallel axes only"
+    return value
+
+
+def _filtered(sibling: Point | Skip, along: str, count: int) -> Skip:
+    """Stand-in for a baseline that is not in the plan."""
+    axes = {**sibling.axes, along: count}
+    return Skip(
+        id=point_id(sibling.benchmark, axes),
+        benchmark=sibling.benchmark,
+        axes=axes,
+        num_gpus=sibling.num_gpus * count // _count(sibling.axes[along]),
+        reason=f"{point_id(sibling.benchmark, axes)} was left out by -k",
+    )
 
 
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
     metric = context.expectation.metric
     traits = METRICS[metric]
-    count, baseline_count = entry.num_gpus, baseline.num_gpus
+    count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
     expected = _expected(context, entry, count, baseline_count)
     speedup = low = high = None
     flags: tuple[str, ...] = ()
-    absence = _absence(context, entry) or _absence(context, baseline)
+    absence = _absence(context, entry) or _absence(context, baseline, of="baseline: ")
     if absence is None:
         speedup, low, high = ratio(_samples(context, entry, metric), _samples(context, baseline, metric))
         linear = count / baseline_count
@@ -165,25 +188,25 @@ def _samples(context: _Context, entry: Point | Skip, metric: str) -> Samples:
     return metric_samples(entry, context.records)[metric] if isinstance(entry, Point) else ()
 
 
-def _absence(context: _Context, entry: Point | Skip) -> tuple[Verdict, str] | None:
+def _absence(context: _Context, entry: Point | Skip, of: str = "") -> tuple[Verdict, str] | None:
     """Why ``entry`` has no measurement of the metric; ``None`` when it has."""
     if isinstance(entry, Skip):
-        left_out = entry in context.plan.left_out
-        return ("no_expectation" if left_out else "missing"), f"{entry.id}: {entry.reason}"
+        # What the user left out is not missing.
+        return ("missing" if entry in context.plan.skips else "no_expectation"), of + entry.reason
     if context.expectation.metric in metric_samples(entry, context.records):
         return None
     records = [record for record in context.records if record.point_id == entry.id]
     failure = next((record.failure for record in records if record.failure), None)
     if records and not any(record.ok for record in records) and failure is not None:
-        return "error", f"{entry.id}: {failure.cause}: {failure.message}"
-    why = next((record.energy_reason for record in records if record.energy_reason), "not measured")
-    return "missing", f"{entry.id}: {why}" if "energy" in context.expectation.metric else f"{entry.id}: not measured"
+        return "error", f"{of}{failure.cause}: {failure.message}"
+    why = next((record.energy_reason for record in records if record.energy_reason), "the metric was not measured")
+    return "missing", of + (why if records else "not measured")
 
 
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
     settings = {**context.benchmark.settings, **entry.axes}
-    point = next((p for p in context.plan.points if p.benchmark == entry.benchmark), None)
-    architecture = entry.architecture if isinstance(entry, Point) else point.architecture if point else None
+    shapes = (point.architecture for point in context.plan.points if point.settings.model == settings["model"])
+    architecture = entry.architecture if isinstance(entry, Point) else next(shapes, None)
     wanted = {
         "machine": context.machine.kind,
         "fabric": context.machine.fabric,

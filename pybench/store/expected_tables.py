@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.errors import FileError, Problem
-from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
+from pybench.model.metrics import METRICS
 from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_schema import fields_of
 from pybench.store.toml_file import read_toml, refuse
-from pybench.store.toml_lines import KeyPath
+from pybench.store.toml_lines import KeyPath, nearest_line
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -33,10 +35,10 @@ def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTab
 def read_table(path: Path) -> ExpectedTable:
     """Read one table. Raises ``FileError`` with all its problems."""
     document, lines = read_toml(path)
-    problems = _problems(document)
+    problems = _problems(document) or _cross_problems(path.stem, document)
     if problems:
         located = [
-            Problem(file=str(path), line=lines.get(keys), path=key_text(keys, document), message=message)
+            Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
             for keys, message in problems
         ]
         raise FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
@@ -79,7 +81,7 @@ def _problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
         _table_model().model_validate(document)
     except ValidationError as error:
         return [(item["loc"], message_of(item, _siblings(item["loc"]))) for item in error.errors(include_url=False)]
-    return [problem for index, row in enumerate(document["row"]) for problem in _row_problems(index, row)]
+    return []
 
 
 def _siblings(loc: KeyPath) -> list[str]:
@@ -88,14 +90,42 @@ def _siblings(loc: KeyPath) -> list[str]:
     return ["schema", "name", "description", "row"]
 
 
-def _row_problems(index: int, row: dict[str, Any]) -> list[tuple[KeyPath, str]]:
-    """Rules across keys: one figure, in order, and a point above its baseline."""
-    problems: list[tuple[KeyPath, str]] = []
+def _cross_problems(stem: str, document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
+    """Rules across keys."""
+    found: list[tuple[KeyPath, str]] = []
+    if document["name"] != stem:
+        found.append((("name",), f"found {document['name']!r}, must be the file's own name, {stem!r}"))
+    for index, row in enumerate(document["row"]):
+        checks = (_figure_problems(row), _key_problems(row), () if "unit" in row else _ratio_problems(row))
+        found += [(("row", index, *key), message) for check in checks for key, message in check]
+    return found
+
+
+def _figure_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     value, minimum, maximum = row.get("value"), row.get("minimum"), row.get("maximum")
     if (value is None) == (minimum is None and maximum is None):
-        problems.append((("row", index), "needs either value, or minimum and/or maximum"))
+        yield (), "needs either value, or minimum and/or maximum"
+    if value is None and "tolerance" in row:
+        yield ("tolerance",), "belongs to value; minimum and maximum are exact"
     if minimum is not None and maximum is not None and minimum > maximum:
-        problems.append((("row", index, "minimum"), f"{minimum} is above maximum = {maximum}"))
+        yield ("minimum",), f"{minimum} is above maximum = {maximum}"
+
+
+def _key_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    classes = (ANY, *MODEL_CLASSES)
+    found = row.get("model_class", ANY)
+    if found not in classes:
+        yield ("model_class",), f"found {found!r}{did_you_mean(found, classes)}; valid are {', '.join(classes)}"
+
+
+def _ratio_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    metrics = [name for name, traits in METRICS.items() if row["workload"] in traits.workloads]
+    if row["metric"] not in metrics:
+        valid = ", ".join(metrics) or f"none, {row['workload']!r} is no workload"
+        yield ("metric",), f"found {row['metric']!r}{did_you_mean(row['metric'], metrics)}; valid are {valid}"
+    elif "value" not in row:
+        gate = "minimum" if METRICS[row["metric"]].higher_is_better else "maximum"
+        if gate not in row:
+            yield (), f"can't fail anything: {row['metric']} needs a {gate}"
     if row["count"] <= row.get("baseline_count", 1):
-        problems.append((("row", index, "count"), f"{row['count']} is not above the baseline's count"))
-    return problems
+        yield ("count",), f"{row['count']} is not above the baseline's count"

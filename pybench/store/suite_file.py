@@ -16,7 +16,7 @@ from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_profiles import apply_profile
 from pybench.store.suite_schema import suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
-from pybench.store.toml_lines import KeyPath
+from pybench.store.toml_lines import KeyPath, nearest_line
 
 __all__ = ["read_suite", "suite_schema"]
 
@@ -83,17 +83,13 @@ def _located(
     path: Path, document: dict[str, Any], lines: dict[KeyPath, int], problems: list[tuple[KeyPath, str]]
 ) -> tuple[Problem, ...]:
     located = [
-        Problem(file=str(path), line=_line(lines, keys), path=key_text(keys, document), message=message)
+        Problem(file=str(path), line=nearest_line(lines, keys), path=key_text(keys, document), message=message)
         for keys, message in problems[:MAX_PROBLEMS]
     ]
     located.sort(key=lambda problem: problem.line or 0)
     if len(problems) > MAX_PROBLEMS:
         located.append(Problem(file=str(path), line=None, path="", message="more problems follow; mend these first"))
     return tuple(located)
-
-
-def _line(lines: dict[KeyPath, int], keys: KeyPath) -> int | None:
-    return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
 
 
 def _build(path: Path, document: dict[str, Any], profile: str | None) -> Suite:

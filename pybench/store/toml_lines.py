@@ -26,6 +26,11 @@ def toml_lines(text: str) -> dict[KeyPath, int]:
     return lines
 
 
+def nearest_line(lines: dict[KeyPath, int], keys: KeyPath) -> int | None:
+    """Line of ``keys``, or of the closest table around it: a missing key has no line of its own."""
+    return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
+
+
 def _table(node: Node, lines: dict[KeyPath, int], array_lengths: dict[KeyPath, int]) -> None:
     header, *pairs = [child for child in node.named_children if child.type != "comment"]
     path: KeyPath = ()
