@@ -8,6 +8,7 @@ Bootstrap, The American Statistician 69(4), 2015, section 4.4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
@@ -103,6 +104,15 @@ def _position(share: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np
     return np.minimum((share * size).astype(np.int64), size - 1)
 
 
+def _normal_interval(resampled: NDArray[np.float64], reach: float) -> tuple[float, float]:
+    """``reach`` standard deviations each way, of the logarithm where all values are positive: so stay both ends."""
+    positive = bool((resampled > 0).all())
+    scaled = np.log(resampled) if positive else resampled
+    centre, spread = float(scaled.mean()), reach * float(scaled.std())
+    ends = (centre - spread, centre + spread)
+    return (math.exp(ends[0]), math.exp(ends[1])) if positive else ends
+
+
 def _expanded_interval(resampled: NDArray[np.float64], num_attempts: int) -> tuple[float, float]:
     """Percentile interval at the quantiles that Student's t and the bootstrap's own bias ask for."""
     freedom = num_attempts - 1
@@ -110,8 +120,6 @@ def _expanded_interval(resampled: NDArray[np.float64], num_attempts: int) -> tup
     tail = NormalDist().cdf(-quantile * (num_attempts / freedom) ** 0.5)
     # Quantiles beyond the outermost resample are those of a normal with the resamples' spread.
     if tail * NUM_RESAMPLES < 1:
-        reach = quantile * float(resampled.std()) * (num_attempts / freedom) ** 0.5
-        centre = float(resampled.mean())
-        return centre - reach, centre + reach
+        return _normal_interval(resampled, quantile * (num_attempts / freedom) ** 0.5)
     low, high = np.quantile(resampled, (tail, 1 - tail))
     return float(low), float(high)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from importlib import resources
 from pathlib import Path
+
+import pybench
 
 _STAGED = ("model", "worker")
 
 
 def stage_worker(folder: Path) -> Path:
     """Copy the worker below ``folder`` and return the script that starts it. Raises ``OSError`` as copying does."""
-    source = Path(str(resources.files("pybench")))
+    source = Path(pybench.__file__).parent
     package = folder / "pybench"
     package.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / "__init__.py", package / "__init__.py")

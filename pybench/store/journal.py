@@ -50,7 +50,7 @@ class RunFolder:
                 continue
             except OSError as error:
                 raise RunFolderError(f"{path}: cannot create the run's folder: {error.strerror}") from error
-            return cls(path)
+            return cls(path.resolve())
         raise RunFolderError(f"{root}: a hundred runs of {suite_name} began in one second; wait, or use another --runs")
 
     @classmethod

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
+
+import pybench
 
 
 def shipped_suites() -> Path:
     """Folder of the shipped suites: inside an installed wheel, or the checkout's top-level ``suites``."""
-    package = Path(str(resources.files("pybench")))
+    package = Path(pybench.__file__).parent
     inside = package / "suites"
     return inside if inside.is_dir() else package.parent / "suites"

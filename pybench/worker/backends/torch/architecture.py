@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
-from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.tensor_parallel import Shard, like
 
 # Families whose module names, attention masks and buffers this backend knows.
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
@@ -32,13 +32,14 @@ def build_model(
     config = AutoConfig.for_model(family, **values)
     attention.register()
     with torch.device("meta"):
-        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
+        build: Any = AutoModelForCausalLM.from_config  # partly untyped
+        model: nn.Module = build(config, dtype=dtype, attn_implementation=attention.NAME)
+    tied = _tied_names(model)
     if shard is not None:
         shard.check(config)
-    _fill_parameters(model, device, seed, shard)
+        shard.split(model)
+    _fill_parameters(model, device, seed, tied)
     _fill_buffers(model, device)
-    if shard is not None:
-        shard.connect(model)
     return model
 
 
@@ -52,17 +53,27 @@ def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torc
     return weight.normal_(0.0, WEIGHT_STD, generator=generator)
 
 
+def _tied_names(model: nn.Module) -> dict[str, str]:
+    """Second names of tied weights, each with its first: a split unties them, their values must stay the same."""
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first.setdefault(id(parameter), name)
+    return {
+        name: first[id(parameter)]
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+        if first[id(parameter)] != name
+    }
+
+
 @torch.no_grad()
-def _fill_parameters(model: nn.Module, device: torch.device, seed: int, shard: Shard | None) -> None:
+def _fill_parameters(model: nn.Module, device: torch.device, seed: int, tied: dict[str, str]) -> None:
     filled: dict[int, nn.Parameter] = {}  # tied weights are one parameter under two names
     for module_name, module in model.named_modules():
         for leaf, meta in list(module.named_parameters(recurse=False)):
             name = f"{module_name}.{leaf}"
             if id(meta) not in filled:
-                weight = full_weight(name, meta, _constant(module, leaf), device, seed)
-                if shard is not None:
-                    weight = shard.part(name, weight)
-                filled[id(meta)] = nn.Parameter(weight)
+                weight = full_weight(tied.get(name, name), meta, _constant(module, leaf), device, seed)
+                filled[id(meta)] = nn.Parameter(like(weight, meta))
             setattr(module, leaf, filled[id(meta)])
 
 

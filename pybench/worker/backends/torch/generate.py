@@ -29,21 +29,26 @@ _NOT_PRODUCED = -1
 class Generation:
     """A model, its cache and its token buffers; every tensor a decode round touches stays where it is."""
 
-    def __init__(self, settings: Generate, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, settings: Generate, model: nn.Module, config: Any, device: torch.device) -> None:  # noqa: ANN401 - the library's config
         self._settings = settings
         self._model = model
         self._device = device
-        self._config: Any = model.config
+        self._config = config
         self._length = settings.prompt_tokens + settings.output_tokens
         # One kind of layer for all: the sliding one keeps its place in a Python int, which a CUDA graph would freeze.
-        self._cache = Cache(layers=[StaticLayer(self._length) for _ in range(self._config.num_hidden_layers)])
+        num_layers: int = self._config.num_hidden_layers
+        self._layers: list[Any] = [StaticLayer(self._length) for _ in range(num_layers)]
+        self._cache = Cache(layers=self._layers)
         self._token = torch.zeros((settings.batch_size, 1), dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._slot = torch.zeros(1, dtype=torch.long, device=device)
         shape = (settings.batch_size, settings.output_tokens)
         self.output = torch.full(shape, _NOT_PRODUCED, dtype=torch.long, device=device)
         self._prompt_positions = torch.arange(settings.prompt_tokens, device=device)[None]
-        self._prompt_masks = sequence_masks(self._config, settings.prompt_tokens, device)
+        if settings.prompt_tokens > 1:
+            self._prompt_masks = sequence_masks(config, settings.prompt_tokens, device)
+        else:  # one token is a decode round at position 0: it must not see the empty cache
+            self._prompt_masks = decode_masks(config, torch.zeros(1, dtype=torch.long, device=device), self._length)
         self._graph: torch.cuda.CUDAGraph | None = None
 
     @torch.inference_mode()
@@ -74,7 +79,7 @@ class Generation:
 
     def prefill(self, prompts: torch.Tensor) -> None:
         """Fill the cache from empty and produce each sequence's first token."""
-        for layer in self._cache.layers:
+        for layer in self._layers:
             layer.cumulative_length.zero_()
         self.output.fill_(_NOT_PRODUCED)
         self._slot.zero_()
@@ -92,7 +97,7 @@ class Generation:
     def capture(self) -> None:
         """Record one decode round as a CUDA graph, so that launching its kernels does not bound it."""
         rounds = min(_ROUNDS_BEFORE_CAPTURE, self._settings.output_tokens - 1)
-        side = torch.cuda.Stream(self._device)
+        side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
             for _ in range(rounds):
@@ -140,9 +145,10 @@ class Generation:
 @contextmanager
 def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Generation]:
     """Build the model, split over the ranks, and on a GPU capture its decode round."""
-    shard = Shard(ranks.rank, settings.tensor_parallel) if settings.tensor_parallel > 1 else None
+    size = settings.tensor_parallel
+    shard = Shard.over_all_ranks(ranks.device, size) if size > 1 else None
     model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, shard).eval()
-    work = Generation(settings, model, ranks.device)
+    work = Generation(settings, model, model.config, ranks.device)
     if ranks.device.type == "cuda":
         work.capture()
     try:

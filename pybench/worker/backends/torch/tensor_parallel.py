@@ -1,8 +1,4 @@
-"""Tensor parallelism after Megatron-LM (arXiv:1909.08053): split columns, then rows, then one sum for each block.
-
-Weights are plain tensors and the collectives sit in forward hooks, so a decode round stays capturable in a CUDA graph
-and pays no dispatch of its own. Inference only: the collectives have no backward.
-"""
+"""Tensor parallelism after Megatron-LM (arXiv:1909.08053): split columns, then rows, then one sum for each block."""
 
 from __future__ import annotations
 
@@ -10,60 +6,53 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from pybench.worker.backend import UnsupportedError
 
-_COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")
+_COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Part ``rank`` of ``size`` of every layer."""
+    """Splits every layer over ``mesh``, which has one dimension."""
 
-    rank: int
-    size: int
+    mesh: DeviceMesh
+
+    @classmethod
+    def over_all_ranks(cls, device: torch.device, size: int) -> Shard:
+        """Split over all ``size`` ranks; collective."""
+        return cls(init_device_mesh(device.type, (size,), mesh_dim_names=("tensor_parallel",)))
 
     def check(self, config: Any) -> None:  # noqa: ANN401 - the library's config
         """Raise :class:`UnsupportedError` when a split would not come out even."""
+        size = self.mesh.size()
         for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
-            if getattr(config, name) % self.size:
-                raise UnsupportedError(
-                    f"tensor_parallel = {self.size} does not divide {name} = {getattr(config, name)}"
-                )
+            if getattr(config, name) % size:
+                raise UnsupportedError(f"tensor_parallel = {size} does not divide {name} = {getattr(config, name)}")
 
-    def part(self, name: str, weight: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the whole weight; the whole where every rank needs it."""
-        layer, leaf = name.split(".")[-2:]
-        if layer in _COLUMNS:
-            return weight.chunk(self.size, dim=0)[self.rank].clone()
-        if layer in _ROWS and leaf == "weight":
-            return weight.chunk(self.size, dim=1)[self.rank].clone(memory_format=torch.contiguous_format)
-        if layer in _ROWS and self.rank > 0:
-            return weight.zero_()  # the sum over ranks must count a bias once
+    def split(self, model: nn.Module) -> None:
+        """Turn the projections' weights into DTensors, each rank holding its part, and add the collectives."""
+        plan: dict[str, ParallelStyle] = {
+            name: _style(name.rsplit(".", 1)[-1])
+            for name, _ in model.named_modules()
+            if name.rsplit(".", 1)[-1] in {*_COLUMNS, *_ROWS, "lm_head"}
+        }
+        parallelize_module(model, self.mesh, plan)
+
+
+def _style(layer: str) -> ParallelStyle:
+    if layer == "lm_head":
+        return ColwiseParallel(output_layouts=Replicate())
+    return ColwiseParallel() if layer in _COLUMNS else RowwiseParallel()
+
+
+def like(weight: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
+    """``weight``, cut the way ``layout`` is where that is a DTensor. Every rank holds the whole weight already."""
+    if not isinstance(layout, DTensor):
         return weight
-
-    def connect(self, model: nn.Module) -> None:
-        """Add the collectives; a head tied to the embedding becomes a view of its rows."""
-        head: Any = model.get_submodule("lm_head")
-        rows = head.weight.shape[0]
-        if rows == model.config.vocab_size:  # type: ignore[union-attr]
-            head.weight = nn.Parameter(head.weight.detach().chunk(self.size, dim=0)[self.rank], requires_grad=False)
-        for name, module in model.named_modules():
-            leaf = name.rsplit(".", 1)[-1]
-            if leaf in _ROWS:
-                module.register_forward_hook(_sum_over_ranks)
-            elif leaf == "lm_head":
-                module.register_forward_hook(self._gather_columns)
-
-    def _gather_columns(self, _module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
-        parts = output.new_empty((self.size, *output.shape))
-        distributed.all_gather_into_tensor(parts.flatten(0, 1), output.contiguous())
-        return torch.cat(parts.unbind(0), dim=-1)
-
-
-def _sum_over_ranks(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
-    output = output.contiguous()
-    distributed.all_reduce(output)
-    return output
+    return distribute_tensor(weight, layout.device_mesh, layout.placements, src_data_rank=None)
