@@ -1,0 +1,119 @@
+"""The GPU inventory against the fake driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pybench.machine.gpus import find_gpus
+from pybench.model.machine import GpuInfo
+
+Tell = Callable[..., None]
+UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(3))
+
+
+@pytest.fixture(autouse=True)
+def fresh_pynvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """NVML's binding keeps the library and its functions for the life of the process."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    yield
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+def test_two_gpus(fake_nvml: Tell) -> None:
+    fake_nvml(devices=2)
+    inventory = find_gpus()
+    assert inventory.reason is None
+    assert (inventory.driver, inventory.cuda_driver) == ("580.00.fake", "13.0")
+    assert inventory.topology == (("X", "NV18"), ("NV18", "X"))
+    assert [gpu.index for gpu in inventory.gpus] == [0, 1]
+    assert inventory.gpus[1] == GpuInfo(
+        index=1,
+        uuid=UUIDS[1],
+        name="NVIDIA H200",
+        vram_gb=139.7,
+        pci_bus_id="00000000:1A:00.0",
+        compute_capability="9.0",
+        power_limit_w=650.0,
+        power_limit_default_w=700.0,
+        sm_clock_max_hz=1.98e9,
+        memory_clock_max_hz=3.201e9,
+        ecc_enabled=True,
+        mig_enabled=False,
+        persistence_enabled=True,
+        pcie_generation=5,
+        pcie_width=16,
+        num_nvlinks=18,
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("0", [0]),
+        ("2,0", [2, 0]),
+        (UUIDS[1], [1]),
+        ("GPU-00000002, 1", [2, 1]),
+        ("1,7,0", [1]),  # CUDA stops at the first entry that it does not know
+        ("GPU-,0", []),  # a beginning that fits several names none
+        ("", []),
+        ("-1", []),
+    ],
+)
+def test_cuda_visible_devices(
+    fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch, setting: str, expected: list[int]
+) -> None:
+    fake_nvml(devices=3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    inventory = find_gpus()
+    assert [gpu.index for gpu in inventory.gpus] == expected
+    assert len(inventory.topology) == len(expected)
+    assert inventory.reason == (None if expected else "CUDA_VISIBLE_DEVICES hides every GPU")
+
+
+def test_unanswered_questions_are_unknown(fake_nvml: Tell) -> None:
+    questions = ("MemoryInfo", "EccMode", "NvLinkState", "PciInfo_v3", "EnforcedPowerLimit", "MaxClockInfo")
+    fake_nvml(fail=",".join(f"nvmlDeviceGet{question}:3" for question in questions))
+    gpu = find_gpus().gpus[0]
+    assert (gpu.vram_gb, gpu.ecc_enabled, gpu.num_nvlinks, gpu.pci_bus_id) == (None, None, None, None)
+    assert (gpu.power_limit_w, gpu.sm_clock_max_hz, gpu.power_limit_default_w) == (None, None, 700.0)
+
+
+def test_without_nvlink_the_topology_names_the_pcie_way(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetNvLinkState:3")
+    assert find_gpus().topology == (("X", "SYS"), ("SYS", "X"))
+
+
+def test_unknown_topology(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetNvLinkState:3,nvmlDeviceGetTopologyCommonAncestor:3")
+    assert find_gpus().topology == (("X", "?"), ("?", "X"))
+
+
+def test_no_gpu(fake_nvml: Tell) -> None:
+    fake_nvml(devices=0)
+    assert find_gpus().reason == "the driver lists no GPU"
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
+    inventory = find_gpus()
+    assert (inventory.gpus, inventory.driver, inventory.topology) == ((), None, ())
+    assert inventory.reason == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+
+
+def test_driver_not_loaded(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlInit:9")
+    assert find_gpus().reason == "NVML does not start: Driver Not Loaded"
+
+
+def test_lost_gpu(fake_nvml: Tell, fake_library: Path) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:1")
+    assert find_gpus().reason == "NVML fails: GPU is lost"
+    # The session was closed: another shutdown finds none open.
+    assert ctypes.CDLL(str(fake_library)).nvmlShutdown() == 1
