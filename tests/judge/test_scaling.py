@@ -1,0 +1,318 @@
+"""Speedup and efficiency against the baseline point, and the table's row for a machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.judge.assemble import assemble
+from pybench.judge.scaling import absolute_checks, lookup, scaling_results
+from pybench.judge.summary import summarize
+from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.manifest import Manifest
+from pybench.model.settings import Effort
+from pybench.model.suite import Benchmark, Expectation, Plan, Point, Skip, Suite
+
+_STRONG = Expectation(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
+_ENERGY = dataclasses.replace(_STRONG, metric="energy_j_per_output_token")
+
+
+def _row(**keys: Any) -> ExpectedRow:
+    values = {
+        "machine": "any",
+        "workload": "generate",
+        "metric": "output_tokens_per_s",
+        "count": 2,
+        "source": "a source",
+        "kind": "measured",
+        "value": 1.8,
+    }
+    return ExpectedRow(**{**values, **keys})
+
+
+def _table(*rows: ExpectedRow) -> ExpectedTable:
+    return ExpectedTable(name="t", description="", rows=rows)
+
+
+def _suite(*expectations: Expectation, counts: tuple[int, ...] = (1, 2, 4)) -> Suite:
+    benchmark = Benchmark(
+        name="decode",
+        workload="generate",
+        settings={"backend": "torch", "model": "m"},
+        axes={"tensor_parallel": counts},
+        effort=Effort(),
+        expectations=expectations,
+    )
+    return Suite(name="s", description="", benchmarks=(benchmark,))
+
+
+def _skip(count: int, reason: str) -> Skip:
+    identity = f"decode[tensor_parallel={count}]"
+    return Skip(id=identity, benchmark="decode", axes={"tensor_parallel": count}, num_gpus=count, reason=reason)
+
+
+def _measured(build: Any, steps: dict[int, list[list[float]]]) -> tuple[Plan, list[Any]]:
+    points = {count: build.generate(count) for count in steps}
+    records = [record for count, lengths in steps.items() for record in build.measured(points[count], lengths)]
+    return Plan(points=tuple(points.values()), skips=()), records
+
+
+def test_speedup_and_efficiency_by_hand(build: Any) -> None:
+    """4 s on one GPU, 2.5 s on two, 2 s on four: 1.6x and 2x, efficiency 0.8 and 0.5. The baseline is no row."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
+    table = _table(_row(value=1.8), _row(count=4, minimum=1.5, value=None))
+    two, four = scaling_results(_suite(_STRONG), plan, records, {"t": table}, build.machine())
+    assert (two.count, two.baseline_count, two.point_id) == (2, 1, "decode[tensor_parallel=2]")
+    assert (two.speedup, two.efficiency) == pytest.approx((1.6, 0.8))
+    assert (two.verdict, four.verdict) == ("fail", "pass")
+    assert (four.speedup, four.efficiency) == pytest.approx((2.0, 0.5))
+    assert two.expected is not None
+    assert (two.expected.minimum, two.expected.maximum) == pytest.approx((1.71, 1.89))
+    assert (two.expected.source, two.expected.table) == ("a source", "t")
+
+
+def test_a_baseline_above_one_gpu(build: Any) -> None:
+    """Against two GPUs, four at 1.25x have an efficiency of 0.625; one GPU is below the baseline and no row."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
+    suite = _suite(dataclasses.replace(_STRONG, baseline=2))
+    table = _table(_row(count=4, baseline_count=2, value=1.25), _row(count=4, value=3.9))
+    (four,) = scaling_results(suite, plan, records, {"t": table}, build.machine())
+    assert (four.speedup, four.efficiency) == pytest.approx((1.25, 0.625))
+    assert four.verdict == "pass"
+
+
+def test_weak_scaling_of_training(build: Any) -> None:
+    """Two GPUs train twice the samples in 2.5 s instead of 2 s: 1.6x the tokens, efficiency 0.8."""
+    from pybench.model.wire import Work  # noqa: PLC0415
+
+    one, two = build.train(1), build.train(2)
+    records = [
+        build.record(point, (build.rank(build.steps([length], Work(samples=samples))),), number)
+        for point, length, samples in ((one, 2.0, 2), (two, 2.5, 4))
+        for number in (1, 2)
+    ]
+    expectation = Expectation(metric="tokens_per_s", scaling="weak", along="data_parallel", table="t")
+    benchmark = Benchmark(
+        name="fit",
+        workload="train",
+        settings={"backend": "torch", "model": "m"},
+        axes={"data_parallel": (1, 2)},
+        effort=Effort(),
+        expectations=(expectation,),
+    )
+    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    plan = Plan(points=(one, two), skips=())
+    (row,) = scaling_results(suite, plan, records, {"t": _table()}, build.machine())
+    assert (row.speedup, row.efficiency) == pytest.approx((1.6, 0.8))
+    assert (row.scaling, row.verdict) == ("weak", "no_expectation")
+
+
+def test_energy_has_a_ratio_and_no_efficiency(build: Any) -> None:
+    """30 J instead of 20 J for the same tokens: 1.5x, at most 1.6 allowed."""
+    one, two = build.generate(1), build.generate(2)
+    records = [
+        *build.measured(one, [[1.0], [1.0]], energy=build.energy([20.0], 1.0)),
+        *build.measured(two, [[1.0], [1.0]], energy=build.energy([15.0, 15.0], 1.0)),
+    ]
+    table = _table(_row(metric="energy_j_per_output_token", value=None, maximum=1.6))
+    plan = Plan(points=(one, two), skips=())
+    (row,) = scaling_results(_suite(_ENERGY, counts=(1, 2)), plan, records, {"t": table}, build.machine())
+    assert row.speedup == pytest.approx(1.5)
+    assert row.efficiency is None
+    assert row.verdict == "pass"
+
+
+def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Any) -> None:
+    """On a CPU without a sensor the run can still pass; with a row for it, the metric is missing."""
+    one, two = build.generate(1), build.generate(2)
+    records = [r for p in (one, two) for r in build.measured(p, [[1.0], [1.0]], energy_reason="no GPU takes part")]
+    plan, suite, machine = Plan(points=(one, two), skips=()), _suite(_ENERGY, counts=(1, 2)), build.machine("cpu")
+    (row,) = scaling_results(suite, plan, records, {"t": _table()}, machine)
+    assert (row.verdict, row.reason) == ("no_expectation", "no GPU takes part")
+    table = _table(_row(metric="energy_j_per_output_token", value=1.5))
+    (row,) = scaling_results(suite, plan, records, {"t": table}, machine)
+    assert (row.verdict, row.reason) == ("missing", "no GPU takes part")
+
+
+def test_points_that_were_not_measured_are_rows(build: Any) -> None:
+    """A skip and a point without records are missing, one the user left out is not, a broken one is an error."""
+    one, two, three = build.generate(1), build.generate(2), build.generate(4)
+    plan = Plan(
+        points=(one, two, three),
+        skips=(_skip(8, "needs 8 GPUs, found 4"),),
+        left_out=(_skip(16, "left out by --max-gpus 8"),),
+    )
+    records = [*build.measured(one, [[1.0], [1.0]]), build.failed(two)]
+    suite = _suite(_STRONG, counts=(1, 2, 4, 8, 16))
+    rows = scaling_results(suite, plan, records, {"t": _table(_row(), _row(count=4))}, build.machine())
+    assert [(row.count, row.verdict, row.reason) for row in rows] == [
+        (2, "error", "out_of_memory: 81 GiB asked"),
+        (4, "missing", "not measured"),
+        (8, "missing", "needs 8 GPUs, found 4"),
+        (16, "no_expectation", "left out by --max-gpus 8"),
+    ]
+    assert all(row.speedup is None and row.efficiency is None for row in rows)
+
+
+def test_a_broken_baseline_breaks_its_rows_and_says_so(build: Any) -> None:
+    """The reason names the baseline, not the point."""
+    one, two = build.generate(1), build.generate(2)
+    records = [build.failed(one), *build.measured(two, [[1.0], [1.0]])]
+    plan = Plan(points=(one, two), skips=())
+    (row,) = scaling_results(_suite(_STRONG), plan, records, {"t": _table(_row())}, build.machine())
+    assert (row.verdict, row.reason) == ("error", "baseline: out_of_memory: 81 GiB asked")
+    assert row.baseline_id == "decode[tensor_parallel=1]"
+
+
+@pytest.mark.parametrize("baseline", [None, 1])
+def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Any, baseline: int | None) -> None:
+    """With ``-k`` on 2 and 4 alone, two GPUs must not quietly become the baseline."""
+    plan, records = _measured(build, {2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
+    suite = _suite(dataclasses.replace(_STRONG, baseline=baseline))
+    rows = scaling_results(suite, plan, records, {"t": _table(_row())}, build.machine())
+    assert [(row.count, row.baseline_count, row.verdict) for row in rows] == [
+        (2, 1, "no_expectation"),
+        (4, 1, "no_expectation"),
+    ]
+    assert rows[0].reason == "baseline: decode[tensor_parallel=1] was left out by -k"
+
+
+def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Any) -> None:
+    """With data_parallel fixed at 2, tensor_parallel 1 and 2 occupy 2 and 4 GPUs; the axis counts 1 and 2."""
+    one, two = build.generate(1, data_parallel=2), build.generate(2, data_parallel=2)
+    records = [r for p, s in ((one, 4.0), (two, 2.5)) for r in build.measured(p, [[s], [s]])]
+    suite = _suite(dataclasses.replace(_STRONG, baseline=1), counts=(1, 2))
+    (row,) = scaling_results(suite, Plan(points=(one, two), skips=()), records, {"t": _table()}, build.machine())
+    assert (row.count, row.baseline_count) == (2, 1)
+    assert row.efficiency == pytest.approx(0.8)
+
+
+def test_each_group_of_other_axes_has_its_own_baseline(build: Any) -> None:
+    """Batch 1 is slower than batch 2, and neither is measured against the other."""
+
+    def at(count: int, batch: int) -> Point:
+        point: Point = build.generate(count)
+        axes = {"batch_size": batch, **point.axes}
+        return dataclasses.replace(point, axes=axes, id=f"decode[batch_size={batch},tensor_parallel={count}]")
+
+    points = {(count, batch): at(count, batch) for batch in (1, 2) for count in (1, 2)}
+    seconds = {(1, 1): 8.0, (2, 1): 5.0, (1, 2): 4.0, (2, 2): 2.0}
+    records = [r for key, point in points.items() for r in build.measured(point, [[seconds[key]], [seconds[key]]])]
+    plan = Plan(points=tuple(points.values()), skips=())
+    rows = scaling_results(_suite(_STRONG), plan, records, {"t": _table()}, build.machine())
+    assert [(row.group, row.speedup) for row in rows] == [({"batch_size": 1}, 1.6), ({"batch_size": 2}, 2.0)]
+
+
+def test_a_starved_baseline_is_suspect(build: Any) -> None:
+    """4.6x on two GPUs: one GPU had no room for its cache."""
+    plan, records = _measured(build, {1: [[4.6], [4.6]], 2: [[1.0], [1.0]]})
+    (row,) = scaling_results(_suite(_STRONG), plan, records, {"t": _table(_row())}, build.machine())
+    assert (row.verdict, row.flags) == ("inconclusive", ("suspect_baseline",))
+
+
+_WANTED = {
+    "machine": "h200",
+    "fabric": "nvlink",
+    "backend": "torch",
+    "model_class": "8b",
+    "workload": "generate",
+    "metric": "output_tokens_per_s",
+}
+
+
+def _source(table: ExpectedTable, count: int = 2, baseline: int = 1, **keys: str) -> str | None:
+    row = lookup(table, {**_WANTED, **keys}, count, baseline)
+    return row.source if row else None
+
+
+def test_the_closest_row_wins() -> None:
+    """The machine first, then the number of keys, then how the figure is known."""
+    table = _table(
+        _row(source="any", fabric="nvlink", backend="torch", model_class="8b"),
+        _row(source="gpu", machine="gpu"),
+        _row(source="h200", machine="h200"),
+        _row(source="h200 8b published", machine="h200", model_class="8b", kind="published"),
+        _row(source="h200 8b", machine="h200", model_class="8b"),
+    )
+    assert _source(table) == "h200 8b"
+    assert _source(table, model_class="70b") == "h200"
+    assert _source(table, machine="a100") == "gpu"
+    assert _source(table, machine="cpu") == "any"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"machine": "h100"},
+        {"fabric": "pcie"},
+        {"backend": "vllm"},
+        {"model_class": "70b"},
+        {"workload": "train"},
+        {"metric": "tpot_s"},
+        {"count": 4},
+        {"baseline": 2},
+    ],
+)
+def test_a_row_of_something_else_does_not_match(keys: dict[str, Any]) -> None:
+    """Every key that is spelled out must be met."""
+    table = _table(_row(machine="h200", fabric="nvlink", backend="torch", model_class="8b"))
+    assert _source(table) == "a source"
+    assert _source(table, **keys) is None
+
+
+def test_seeds_keep_off_machines_with_figures_of_their_own() -> None:
+    """A guide's promise for 8 GPUs does not judge an H200 that has a figure for 2; an A100 has none."""
+    table = _table(
+        _row(source="seed 2", machine="gpu", kind="seed"),
+        _row(source="seed 8", machine="gpu", kind="seed", count=8, value=6.4),
+        _row(source="own 2", machine="h200"),
+    )
+    assert _source(table) == "own 2"
+    assert _source(table, 8) is None
+    assert _source(table, 8, machine="a100") == "seed 8"
+    assert _source(table, machine="cpu") is None
+
+
+def test_absolute_figures_are_no_ratios() -> None:
+    """A throughput in tokens/s must never be taken for a speedup."""
+    assert _source(_table(_row(unit="tokens/s", value=800.0))) is None
+
+
+def test_absolute_checks_of_a_benchmark(build: Any) -> None:
+    """20 tokens/s asked of every point: one passes, one broke, one is skipped, one the user left out."""
+    one, two = build.generate(1), build.generate(2)
+    plan = Plan(points=(one, two), skips=(_skip(4, "needs 4 GPUs"),), left_out=(_skip(8, "left out"),))
+    suite = _suite(Expectation(metric="output_tokens_per_s", minimum=20.0))
+    points = summarize(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)])
+    checks = absolute_checks(suite, plan, points)
+    assert [(check.verdict, check.reason) for check in checks] == [
+        ("pass", "found 40 [40, 40] tokens/s, allowed least 20"),
+        ("error", "out_of_memory: 81 GiB asked"),
+        ("missing", "needs 4 GPUs"),
+    ]
+    assert scaling_results(suite, plan, [], {}, build.machine()) == ()
+
+
+def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
+    """Records of points that the plan does not have are left aside."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]]})
+    stranger = build.measured(build.generate(64), [[1.0]])
+    manifest = Manifest(
+        run_id="r",
+        created_utc="",
+        pybench_version="0",
+        suite=_suite(_STRONG, counts=(1, 2)),
+        plan=plan,
+        device="cuda",
+        machine=build.machine(),
+        fingerprint="f",
+        tables={"t": _table(_row())},
+        worker_sha256="",
+        engine="local",
+    )
+    results = assemble(manifest, [*records, *stranger])
+    assert (results.verdict, results.reason) == ("pass", "every expectation passes")
+    assert len(results.points) == 2
+    assert results.scaling[0].speedup == pytest.approx(4 / 2.2)

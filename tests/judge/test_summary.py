@@ -1,0 +1,143 @@
+"""From records to metrics, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.judge.summary import metric_samples, summarize
+from pybench.model.metrics import METRICS
+from pybench.model.suite import Plan, Skip
+from pybench.model.wire import Work
+
+
+def _plan(*points: Any, skips: tuple[Skip, ...] = (), left_out: tuple[Skip, ...] = ()) -> Plan:
+    return Plan(points=points, skips=skips, left_out=left_out)
+
+
+def test_generation_metrics_by_hand(build: Any) -> None:
+    """40 decoded and 120 prompt tokens of 4 sequences in 2 s, ten rounds 0.2 s apart."""
+    point = build.generate()
+    samples = metric_samples(point, build.measured(point, [[2.0, 2.0]]))
+    assert samples == {
+        "output_tokens_per_s": [[20.0, 20.0]],
+        "total_tokens_per_s": [[80.0, 80.0]],
+        "requests_per_s": [[2.0, 2.0]],
+        "step_s": [[2.0, 2.0]],
+        "ttft_s": [[0.2, 0.2]],
+        "tpot_s": [[0.2, 0.2]],
+        "peak_memory_bytes": [[5.0]],
+        "startup_s": [[3.0]],
+    }
+
+
+def test_training_metrics_by_hand(build: Any) -> None:
+    """4 samples of 100 tokens in 2 s on two ranks; 60 J in two steps."""
+    point = build.train(2)
+    steps = build.steps([2.0, 2.0], Work(samples=4))
+    record = build.record(point, (build.rank(steps), build.rank(steps, 1)), energy=build.energy([40.0, 20.0], 4.0))
+    samples = metric_samples(point, [record])
+    assert samples["tokens_per_s"] == [[200.0, 200.0]]
+    assert samples["samples_per_s"] == [[2.0, 2.0]]
+    assert samples["energy_j"] == [[30.0]]
+    assert samples["energy_j_per_token"] == [[60.0 / 800]]
+    assert samples["mean_power_w"] == [[15.0]]
+    assert "output_tokens_per_s" not in samples
+
+
+def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Any) -> None:
+    """Rank 1 begins 0.5 s after rank 0: 2.5 s together. Memory is the larger of the two."""
+    point = build.generate(2)
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    early, late = build.steps([2.0], work), build.steps([2.0], work, start_s=0.5)
+    record = build.record(point, (build.rank(early), build.rank(late, 1, memory=9.0)))
+    samples = metric_samples(point, [record])
+    assert samples["step_s"] == [[2.5]]
+    assert samples["output_tokens_per_s"] == [[16.0]]
+    assert samples["peak_memory_bytes"] == [[9.0]]
+
+
+def test_one_decode_round_has_no_time_per_further_token(build: Any) -> None:
+    """And without any round there is no time to the first."""
+    point = build.generate()
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    one = build.record(point, (build.rank(build.steps([2.0], work, rounds=1)),))
+    none = build.record(point, (build.rank(build.steps([2.0], work)),), startup_s=None)
+    assert metric_samples(point, [one])["ttft_s"] == [[2.0]]
+    assert "tpot_s" not in metric_samples(point, [one])
+    assert "ttft_s" not in metric_samples(point, [none])
+    assert "startup_s" not in metric_samples(point, [none])
+
+
+def test_energy_of_generation_by_hand(build: Any) -> None:
+    """160 J in two steps of 40 tokens: 80 J a step, 2 J a token; each GPU's own joules a step."""
+    point = build.generate(2)
+    (record,) = build.measured(point, [[2.0, 2.0]], energy=build.energy([100.0, 60.0], 4.0, flags=("alias_risk",)))
+    (result,) = summarize(_plan(point), [record])
+    assert result.metrics["energy_j"].value == 80.0
+    assert result.metrics["energy_j_per_output_token"].value == 2.0
+    assert result.metrics["energy_j_per_output_token"].unit == "J/token"
+    assert result.metrics["mean_power_w"].value == 40.0
+    assert result.energy_by_gpu_j == {"GPU-0": 50.0, "GPU-1": 30.0}
+    assert result.flags == ("single_attempt", "alias_risk")
+
+
+def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Any) -> None:
+    """A sum without one of its parts would be too small; the known GPU is still shown."""
+    point = build.generate(2)
+    (record,) = build.measured(point, [[2.0]], energy=build.energy([100.0, None], 2.0))
+    (result,) = summarize(_plan(point), [record])
+    assert not {name for name in result.metrics if "energy" in name or "power" in name}
+    assert result.energy_by_gpu_j == {"GPU-0": 100.0}
+
+
+def test_every_unit_is_the_metrics_own(build: Any) -> None:
+    """Units are stated once."""
+    point = build.generate()
+    (result,) = summarize(_plan(point), build.measured(point, [[1.0], [1.0]], energy=build.energy([5.0], 1.0)))
+    assert {name: e.unit for name, e in result.metrics.items()} == {name: METRICS[name].unit for name in result.metrics}
+    assert set(result.metrics) == {name for name, traits in METRICS.items() if "generate" in traits.workloads}
+
+
+def test_one_good_attempt_makes_a_point_ok(build: Any) -> None:
+    """The failed one is counted, and its steps are not."""
+    point = build.generate()
+    records = [build.failed(point, 2), *build.measured(point, [[2.0]])]
+    (result,) = summarize(_plan(point), records)
+    assert (result.status, result.reason, result.attempts, result.failed_attempts) == ("ok", None, 2, 1)
+    assert result.metrics["step_s"].value == 2.0
+    assert result.metrics["step_s"].low is None
+
+
+def test_a_point_that_only_failed_says_why(build: Any) -> None:
+    """The first failure's cause and message."""
+    point = build.generate()
+    (result,) = summarize(_plan(point), [build.failed(point)])
+    assert (result.status, result.reason, result.metrics) == ("failed", "out_of_memory: 81 GiB asked", {})
+
+
+def test_a_point_without_records_is_missing(build: Any) -> None:
+    """Another point's records are not its own."""
+    point, other = build.generate(1), build.generate(2)
+    results = summarize(_plan(point, other), build.measured(other, [[1.0]]))
+    assert [(r.status, r.reason) for r in results] == [("missing", "not measured"), ("ok", None)]
+
+
+def test_skipped_and_left_out_points_stay_visible(build: Any) -> None:
+    """Each with its reason."""
+    skip = Skip(id="a", benchmark="decode", axes={}, num_gpus=8, reason="needs 8 GPUs, found 1")
+    left = Skip(id="b", benchmark="decode", axes={}, num_gpus=4, reason="left out by --max-gpus 1")
+    results = summarize(_plan(build.generate(), skips=(skip,), left_out=(left,)), [])
+    assert [(r.status, r.reason) for r in results[1:]] == [("skipped", skip.reason), ("skipped", left.reason)]
+
+
+def test_cautions_are_flags(build: Any) -> None:
+    """An attempt that never got steady, and one far off the other four, which still counts."""
+    point = build.generate()
+    records = build.measured(point, [[2.0], [2.02], [1.98], [2.0]])
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    records.append(build.record(point, (build.rank(build.steps([4.0], work), steady=False),), 5))
+    (result,) = summarize(_plan(point), records)
+    assert result.flags == ("not_steady", "outlying_attempt")
+    assert result.metrics["step_s"].value == pytest.approx(2.4)
