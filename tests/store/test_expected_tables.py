@@ -1,0 +1,208 @@
+"""Expected tables: the reader's refusals, and the plausibility of every figure shipped."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pybench.compute.machine_kind import machine_kind
+from pybench.model.errors import FileError
+from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
+from pybench.model.metrics import METRICS
+from pybench.store.expected_tables import load_tables, read_table
+from pybench.store.shipped import shipped_suites
+
+_SHIPPED = sorted((shipped_suites() / "expected").glob("*.toml"))
+_TABLES = [read_table(path) for path in _SHIPPED]
+_ROWS = [pytest.param(row, id=f"{table.name}-{n}") for table in _TABLES for n, row in enumerate(table.rows)]
+_RATIOS = [case for case in _ROWS if case.values[0].unit is None]  # type: ignore[union-attr]
+_ABSOLUTE = [case for case in _ROWS if case.values[0].unit is not None]  # type: ignore[union-attr]
+
+_HEAD = 'schema = 1\nname = "mine"\ndescription = "d"\n'
+_ROW = """
+[[row]]
+machine = "h200"
+workload = "generate"
+metric = "output_tokens_per_s"
+count = 2
+value = 1.8
+kind = "measured"
+source = "s"
+"""
+
+
+def _write(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / "expected" / f"{name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _table(name: str) -> ExpectedTable:
+    return next(table for table in _TABLES if table.name == name)
+
+
+def test_a_row_is_read_with_its_defaults(tmp_path: Path) -> None:
+    """Every key that is not spelled out is ``any``, the baseline one GPU."""
+    table = read_table(_write(tmp_path, _HEAD + _ROW))
+    row = ExpectedRow(
+        machine="h200",
+        workload="generate",
+        metric="output_tokens_per_s",
+        count=2,
+        value=1.8,
+        kind="measured",
+        source="s",
+    )
+    assert table == ExpectedTable(name="mine", description="d", rows=(row,))
+    assert (row.fabric, row.backend, row.model_class, row.baseline_count) == (ANY, ANY, ANY, 1)
+
+
+def test_a_table_beside_the_suite_goes_before_a_shipped_one(tmp_path: Path) -> None:
+    """Own figures for the own machine, without touching what pybench ships."""
+    _write(tmp_path, _HEAD.replace("mine", "ddp_train") + _ROW, "ddp_train")
+    tables = load_tables(tmp_path / "s.toml", ["ddp_train", "replica_generate"])
+    assert [len(table.rows) for table in tables.values()] == [1, 2]
+    assert list(tables) == ["ddp_train", "replica_generate"]
+
+
+def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
+    """Those beside the suite and those shipped."""
+    _write(tmp_path, _HEAD + _ROW)
+    with pytest.raises(FileError) as caught:
+        load_tables(tmp_path / "s.toml", ["ddp_trian"])
+    text = str(caught.value)
+    assert text.startswith(
+        f"{tmp_path / 's.toml'}: no expected table 'ddp_trian'; did you mean 'ddp_train'?; there are "
+    )
+    assert "mine" in text
+    assert "replica_generate" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("count = 2", "cuont = 2", "row[0].cuont: unknown key; did you mean 'count'?"),
+        ("count = 2", "", "mine.toml:5: row[0].count: missing, and it is required"),
+        ("count = 2", 'count = "2"', "mine.toml:9: row[0].count: found '2', expected an integer"),
+        ("count = 2", "count = 0", "row[0].count: found 0, must be at least 1"),
+        ("count = 2", "count = 1", "row[0].count: 1 is not above the baseline's count"),
+        ("count = 2", "count = 2\nbaseline_count = 4", "row[0].count: 2 is not above the baseline's count"),
+        ("value = 1.8", "", "row[0]: needs either value, or minimum and/or maximum"),
+        ("value = 1.8", "value = 1.8\nminimum = 1.7", "row[0]: needs either value, or minimum and/or maximum"),
+        ("value = 1.8", "minimum = 1.9\nmaximum = 1.7", "row[0].minimum: 1.9 is above maximum = 1.7"),
+        ("value = 1.8", "maximum = 1.9", "row[0]: can't fail anything: output_tokens_per_s needs a minimum"),
+        ("value = 1.8", "minimum = 1.7\ntolerance = 0.1", "row[0].tolerance: belongs to value"),
+        ("value = 1.8", "value = -1", "row[0].value: found -1"),
+        ("value = 1.8", "value = inf", "row[0].value: found inf, expected a finite number"),
+        ("output_tokens_per_s", "output_token_per_s", "did you mean 'output_tokens_per_s'?"),
+        ("output_tokens_per_s", "tokens_per_s", "row[0].metric: found 'tokens_per_s'"),
+        ('"generate"', '"generation"', "valid are none, 'generation' is no workload"),
+        ('"measured"', '"guessed"', "row[0].kind: found 'guessed', valid: 'measured', 'published' or 'seed'"),
+        ('"h200"', '"h200"\nmodel_class = "9b"', "row[0].model_class: found '9b'"),
+        ('"mine"', '"other"', "mine.toml:2: name: found 'other', must be the file's own name, 'mine'"),
+        ("schema = 1", "schema = 2", "schema: found 2, must be at most 1"),
+        ('description = "d"', "", "description: missing, and it is required"),
+        (_ROW, "\nrow = []\n", "row: empty, needs at least one value"),
+        (_ROW, "\n[[row\n", "not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """File, line, key, what was found and what is valid."""
+    text = _HEAD + _ROW
+    assert old in text
+    with pytest.raises(FileError) as caught:
+        read_table(_write(tmp_path, text.replace(old, new)))
+    assert message in str(caught.value)
+
+
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
+    """In the order of the lines."""
+    with pytest.raises(FileError) as caught:
+        read_table(_write(tmp_path, _HEAD + _ROW.replace("value = 1.8", "") + _ROW.replace("count = 2", "count = 1")))
+    assert [problem.path for problem in caught.value.problems] == ["row[0]", "row[1].count"]
+
+
+def test_a_maximum_alone_can_gate_what_should_be_small(tmp_path: Path) -> None:
+    """Energy per token fails above it."""
+    text = _ROW.replace("output_tokens_per_s", "energy_j_per_output_token").replace("value", "maximum")
+    assert read_table(_write(tmp_path, _HEAD + text)).rows[0].maximum == 1.8
+
+
+def test_the_seeds_promises_are_in() -> None:
+    """Two, four and eight GPUs by DDP: 1.8, 3.4 and 6.4 times; nobody's own measurement."""
+    rows = _table("ddp_train").rows
+    assert [(row.count, row.value, row.kind) for row in rows] == [(2, 1.8, "seed"), (4, 3.4, "seed"), (8, 6.4, "seed")]
+
+
+@pytest.mark.parametrize("row", _ROWS)
+def test_every_figure_says_where_it_comes_from(row: ExpectedRow) -> None:
+    """And is for a machine kind that pybench can give, or for every GPU; a seed is never for one machine's ratio."""
+    assert len(row.source) > 10
+    assert "to be measured" not in row.source
+    known = {ANY, ANY_GPU, "cpu"}
+    kind = machine_kind([row.machine.replace("rtx", "rtx ")])
+    assert row.machine in known or row.machine.startswith("unknown-") or kind == row.machine
+    if row.kind == "seed" and row.unit is None:
+        assert row.machine == ANY_GPU
+
+
+@pytest.mark.parametrize("row", _RATIOS)
+def test_speedups_are_possible(row: ExpectedRow) -> None:
+    """No throughput above 1.1 times its GPUs, none below 1; energy per token at most grows with the GPUs."""
+    linear = row.count / row.baseline_count
+    figures = [figure for figure in (row.value, row.minimum, row.maximum) if figure is not None]
+    assert figures
+    if METRICS[row.metric].higher_is_better:
+        assert all(1 <= figure <= 1.1 * linear for figure in figures if figure is not row.minimum)
+        assert all(figure >= 0.5 for figure in figures)
+    else:
+        assert all(0.3 <= figure <= 2 * linear for figure in figures)
+
+
+@pytest.mark.parametrize("table", [pytest.param(table, id=table.name) for table in _TABLES])
+def test_more_gpus_never_promise_much_less(table: ExpectedTable) -> None:
+    """Within one context the figure grows with the count, give or take the tolerance."""
+    contexts: dict[tuple[object, ...], list[ExpectedRow]] = {}
+    for row in table.rows:
+        if row.unit is None and METRICS[row.metric].higher_is_better:
+            key = (row.machine, row.fabric, row.backend, row.model_class, row.metric, row.baseline_count, row.kind)
+            contexts.setdefault(key, []).append(row)
+    for rows in contexts.values():
+        ordered = sorted(rows, key=lambda row: row.count)
+        assert len({row.count for row in rows}) == len(rows), "two figures for one count"
+        for less, more in pairwise(ordered):
+            assert (more.value or more.minimum or 0) >= (less.value or less.minimum or 0) * (1 - less.tolerance)
+
+
+# Per GPU and direction: NVLink 4 has 18 links of 25 GB/s; an H100's or H200's own memory and matmul limits are its
+# data sheet's (bf16 dense 989 TFLOP/s, fp8 dense 1979 TFLOP/s, 3.35 and 4.8 TB/s).
+_NVLINK_BYTES_PER_S = 450e9
+_PCIE_BYTES_PER_S = 63e9
+_MEMORY_BYTES_PER_S = {"h100": 3.35e12, "h200": 4.8e12}
+
+
+@pytest.mark.parametrize("row", _ABSOLUTE)
+def test_absolute_figures_are_within_reach_of_the_hardware(row: ExpectedRow) -> None:
+    """Bus bandwidth within 10 times of the link either way, kernels below the data sheet."""
+    figure = row.value or row.maximum or 0.0
+    if row.workload == "collective":
+        assert row.unit == "bytes/s"
+        assert _NVLINK_BYTES_PER_S / 10 <= figure <= _NVLINK_BYTES_PER_S * 10
+    elif row.metric == "matmul_flops_per_s":
+        assert row.unit == "FLOP/s"
+        assert 100e12 < figure < (1979e12 if "fp8" in row.conditions else 989e12)
+    elif row.metric in {"triad_bytes_per_s", "copy_bytes_per_s"}:
+        assert 0.5 < figure / _MEMORY_BYTES_PER_S[row.machine] < 1
+    elif row.metric == "peer_copy_bytes_per_s":
+        assert figure < _NVLINK_BYTES_PER_S * (2 if "both" in row.conditions else 1)
+    elif row.metric == "host_copy_bytes_per_s":
+        assert figure < _PCIE_BYTES_PER_S
+    elif row.metric == "energy_j_per_output_token":
+        # 700 W over between 1000 and 50000 tokens/s.
+        assert 700 / 50_000 < figure < 700 / 1000
+    else:
+        assert (row.metric, row.unit) == ("tokens_per_s", "tokens/s")
+        assert 10 < figure < 1e6
