@@ -6,8 +6,9 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,21 +32,46 @@ ALIAS_FRACTION = 0.09
 ALIAS_HARMONICS = (1, 2, 3, 4)
 ALIAS_WIDTH_FRACTION = 0.10
 CLOCK_STEP_NS = 1_000_000
+# NVML counts whole mJ, at both ends of a window, and tells whole mW.
+COUNTER_DIGIT_J = 2e-3
+POWER_DIGIT_W = 1e-3
+# So many places are tried between the earliest and the latest shift.
+SHIFT_STEPS = 9
 # NVML clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
 THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
+class _Doubt:
+    """What is not known about a curve.
+
+    All its times may be late or early by ``shift_s`` together and each one by ``edge_s`` on its own. Where power
+    changed, the change may have come anywhere within ``resolution_s``; that matters up to ``reach_s`` from an end of
+    the window, beyond which the counter has the true sum.
+    """
+
+    shift_s: float = 0.0
+    edge_s: float = 0.0
+    resolution_s: float = 0.0
+    reach_s: float = 0.0
+
+
+# A sample may stand for the time before or after its stamp. Without the counter, every change in the window matters.
+_SERIES_DOUBT = _Doubt(shift_s=SAMPLE_PERIOD_S, resolution_s=SAMPLE_PERIOD_S, reach_s=math.inf)
+_POLLED_DOUBT = _Doubt(shift_s=AVERAGE_SPAN_S, resolution_s=AVERAGE_SPAN_S, reach_s=math.inf)
+
+
+@dataclass(frozen=True)
 class _Curve:
-    """Cumulative energy in J over seconds since the window's start; ``doubt_s`` is how far off its times may be."""
+    """Cumulative energy in J over seconds since the window's start."""
 
     time_s: Column
     energy_j: Column
-    doubt_s: float
+    doubt: _Doubt
     method: str
 
     def covers(self, start_s: float, end_s: float) -> bool:
-        return len(self.time_s) > 1 and bool(self.time_s[0] <= start_s and end_s <= self.time_s[-1])
+        return bool(self.time_s[0] <= start_s and end_s <= self.time_s[-1])
 
     def between(self, start_s: float, end_s: float) -> float:
         low, high = np.interp([start_s, end_s], self.time_s, self.energy_j)
@@ -55,11 +81,27 @@ class _Curve:
         inside = (self.time_s[1:] > 0) & (self.time_s[:-1] < length_s)
         return bool(np.any(np.diff(self.time_s)[inside] > GAP_S))
 
-    def edge_doubt_j(self, at_s: float) -> float:
-        """How far the curve may be off at one end of the window."""
-        low_s = max(at_s - self.doubt_s, float(self.time_s[0]))
-        high_s = min(at_s + self.doubt_s, float(self.time_s[-1]))
-        return self.between(low_s, high_s)
+    def doubt_j(self, length_s: float) -> float:
+        """How far the energy between 0 and ``length_s`` may be off; a shift of a steady load changes nothing."""
+        shifts_s = np.linspace(-self.doubt.shift_s, self.doubt.shift_s, SHIFT_STEPS)
+        shifted_j = max(abs(self.between(s, length_s + s) - self.between(0.0, length_s)) for s in shifts_s)
+        edges_j = sum(
+            max(self.between(at_s - self.doubt.edge_s, at_s), self.between(at_s, at_s + self.doubt.edge_s))
+            for at_s in (0.0, length_s)
+        )
+        # Halved: the estimate puts a change in the middle of the time in which it came.
+        changes_j = self._changes_w(length_s) * self.doubt.resolution_s / 2
+        return shifted_j + edges_j + changes_j + COUNTER_DIGIT_J + POWER_DIGIT_W * length_s
+
+    def _changes_w(self, length_s: float) -> float:
+        """Sum of all rises and falls of power that matter for a window."""
+        middle_s = (self.time_s[1:] + self.time_s[:-1]) / 2
+        margin_s = min(self.doubt.reach_s, COUNTER_PERIOD_S)
+        from_end_s = np.minimum(np.abs(middle_s), np.abs(middle_s - length_s))
+        matters = (middle_s >= -margin_s) & (middle_s <= length_s + margin_s) & (from_end_s <= self.doubt.reach_s)
+        power_w = np.diff(self.energy_j) / np.diff(self.time_s)
+        changes_w = np.abs(np.diff(power_w))
+        return float(np.sum(changes_w[matters[1:] | matters[:-1]]))
 
 
 def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, step_period_s: float | None) -> Energy:
@@ -86,8 +128,8 @@ def _aliases(period_s: float) -> bool:
 
 def _gpu_energy(gpu: GpuTrace, start_ns: int, end_ns: int, shared: list[str]) -> GpuEnergy:
     length_s = (end_ns - start_ns) / 1e9
-    series = _power_curve(gpu.series.t_ns, gpu.series.power_mw, start_ns, "series", SAMPLE_PERIOD_S)
-    polled = _power_curve(gpu.polled.t_ns, gpu.polled.average_mw, start_ns, "polled", AVERAGE_SPAN_S)
+    series = _power_curve(gpu.series.t_ns, gpu.series.power_mw, start_ns, "series", _SERIES_DOUBT)
+    polled = _power_curve(gpu.polled.t_ns, gpu.polled.average_mw, start_ns, "polled", _POLLED_DOUBT)
     counter, reset = _counter_curve(gpu.counter, start_ns, length_s, series)
     curve = next((c for c in (counter, series, polled) if c is not None and c.covers(0.0, length_s)), None)
     flags = [*shared, *_state_flags(gpu, start_ns, end_ns), *(["counter_reset"] if reset else [])]
@@ -104,7 +146,7 @@ def _gpu_energy(gpu: GpuTrace, start_ns: int, end_ns: int, shared: list[str]) ->
             flags=(*flags, "insufficient"),
         )
     energy_j = curve.between(0.0, length_s)
-    doubt_j = curve.edge_doubt_j(0.0) + curve.edge_doubt_j(length_s)
+    doubt_j = curve.doubt_j(length_s)
     if curve.has_gap(length_s):
         flags.append("gap")
     if curve is counter and _disagrees(series, energy_j, length_s):
@@ -146,7 +188,7 @@ def _seconds(times_ns: Sequence[int], start_ns: int) -> Column:
 
 
 def _power_curve(
-    times_ns: Sequence[int], power_mw: Sequence[int], start_ns: int, method: str, doubt_s: float
+    times_ns: Sequence[int], power_mw: Sequence[int], start_ns: int, method: str, doubt: _Doubt
 ) -> _Curve | None:
     """Trapezoid integral of a power series; repeated stamps and missing values change nothing."""
     power = np.asarray(power_mw, dtype=np.int64)
@@ -155,7 +197,7 @@ def _power_curve(
         return None
     power_w = power[power != MISSING][first] / 1e3
     pieces = np.diff(time_s) * (power_w[1:] + power_w[:-1]) / 2
-    return _Curve(time_s, np.concatenate(([0.0], np.cumsum(pieces))), doubt_s, method)
+    return _Curve(time_s, np.concatenate(([0.0], np.cumsum(pieces))), doubt, method)
 
 
 def _counter_curve(
@@ -177,33 +219,38 @@ def _counter_curve(
     if len(change) < MIN_POINTS:
         return None, False
     # A new value was published after the last reading of the old one began, before its own first reading ended.
-    time_s, doubt_s = _publications(before_s[change - 1], after_s[change])
+    time_s, doubt = _publications(before_s[change - 1], after_s[change])
     energy_j = (energy_mj[change] - energy_mj[change[0]]) / 1e3
     if series is None or not series.covers(float(time_s[0]), float(time_s[-1])):
-        return _Curve(time_s, energy_j, doubt_s + COUNTER_PERIOD_S, "counter"), False
+        # Between two publications the power is unknown, and with it up to a whole publication at each end.
+        return _Curve(time_s, energy_j, replace(doubt, edge_s=doubt.edge_s + COUNTER_PERIOD_S), "counter"), False
     shaped_s, shaped_j = _shape(time_s, energy_j, series)
-    return _Curve(shaped_s, shaped_j, doubt_s + SAMPLE_PERIOD_S, "counter+series"), False
+    doubt = replace(doubt, resolution_s=SAMPLE_PERIOD_S, reach_s=COUNTER_PERIOD_S)
+    return _Curve(shaped_s, shaped_j, doubt, "counter+series"), False
 
 
-def _publications(earliest_s: Column, latest_s: Column) -> tuple[Column, float]:
-    """When each counter value was published, and the half-width of that knowledge.
+def _publications(earliest_s: Column, latest_s: Column) -> tuple[Column, _Doubt]:
+    """When each counter value was published.
 
-    The counter publishes on a fixed grid, so every interval that is tighter than a period narrows the grid's phase;
-    without a common phase each time is the middle of its own interval.
+    The counter publishes on a fixed grid, so every interval that is tighter than half a period narrows the grid's
+    phase; where no grid fits, each time is the middle of its own interval.
     """
     middle_s, width_s = (earliest_s + latest_s) / 2, latest_s - earliest_s
+    alone = middle_s, _Doubt(edge_s=float(np.max(width_s)) / 2)
     tightest = int(np.argmin(width_s))
     steps = np.round((middle_s - middle_s[tightest]) / COUNTER_PERIOD_S)
     tight = width_s < COUNTER_PERIOD_S / 2
     low_s = np.max((earliest_s - steps * COUNTER_PERIOD_S)[tight], initial=earliest_s[tightest])
     high_s = np.min((latest_s - steps * COUNTER_PERIOD_S)[tight], initial=latest_s[tightest])
     if low_s > high_s:
-        return middle_s, float(np.max(width_s)) / 2
-    phase_s = (low_s + high_s) / 2
+        return alone
+    phase_s, half_s = float(low_s + high_s) / 2, float(high_s - low_s) / 2
     # The newest grid point a reading can have seen; float dust must not push it back a period.
-    return phase_s + np.floor((latest_s - phase_s) / COUNTER_PERIOD_S + 1e-6) * COUNTER_PERIOD_S, float(
-        high_s - low_s
-    ) / 2
+    grid_s = phase_s + np.floor((latest_s - phase_s) / COUNTER_PERIOD_S + 1e-6) * COUNTER_PERIOD_S
+    # A grid point before its value's interval: the board's period is another.
+    if np.any(grid_s < earliest_s - half_s - 1e-6) or np.any(np.diff(grid_s) <= 0):
+        return alone
+    return grid_s, _Doubt(shift_s=half_s)
 
 
 def _shape(time_s: Column, energy_j: Column, series: _Curve) -> tuple[Column, Column]:
