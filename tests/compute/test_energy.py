@@ -1,0 +1,325 @@
+"""Joules and their bounds from synthetic traces with numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pybench.compute.energy import attempt_energy
+from pybench.model.record import GpuEnergy
+from pybench.model.trace import CounterColumns, DeviceState, GpuTrace, PolledColumns, PowerTrace, SeriesColumns
+
+MS = 1_000_000
+# Days of nanoseconds since boot: more digits than a float has.
+BOOT_NS = 10**15
+OFFSET_MJ = 7_000_000_000
+EMPTY_COUNTER, EMPTY_SERIES, EMPTY_POLLED = CounterColumns(), SeriesColumns(), PolledColumns()
+
+Power = Callable[[float], float]
+
+
+def constant(power_w: float) -> Power:
+    """Energy in J since 0 at a time in ms."""
+    return lambda t_ms: power_w * t_ms / 1e3
+
+
+def step(at_ms: float, low_w: float, high_w: float) -> Power:
+    return lambda t_ms: (low_w * min(t_ms, at_ms) + high_w * max(t_ms - at_ms, 0.0)) / 1e3
+
+
+def counter(energy_j: Power, reads_ms: Sequence[int], phase_ms: int = 50) -> CounterColumns:
+    """Read at these times, instantly; published every 100 ms."""
+    published = [(t - phase_ms) // 100 * 100 + phase_ms for t in reads_ms]
+    times = [BOOT_NS + t * MS for t in reads_ms]
+    values = [OFFSET_MJ + round(energy_j(t) * 1e3) for t in published]
+    return CounterColumns(before_ns=times, after_ns=times, energy_mj=values)
+
+
+def series(power_w: Callable[[int], float], first_ms: int = -500, last_ms: int = 2000) -> SeriesColumns:
+    times = range(first_ms, last_ms + 1, 20)
+    return SeriesColumns(t_ns=[BOOT_NS + t * MS for t in times], power_mw=[round(power_w(t) * 1e3) for t in times])
+
+
+def polled(times_ms: Sequence[int], average_w: float, **columns: Sequence[int]) -> PolledColumns:
+    filled = {"instant_mw": [-1] * len(times_ms), "clock_event_reasons": [-1] * len(times_ms), **columns}
+    return PolledColumns(
+        t_ns=[BOOT_NS + t * MS for t in times_ms], average_mw=[round(average_w * 1e3)] * len(times_ms), **filled
+    )
+
+
+# Every 10 ms: each publication, 50 ms past a hundred, lies in the middle of the 10 ms between two readings.
+READS_MS = range(-205, 1406, 10)
+
+
+def gpu(
+    counter: CounterColumns = EMPTY_COUNTER,
+    series: SeriesColumns = EMPTY_SERIES,
+    polled: PolledColumns = EMPTY_POLLED,
+    state: DeviceState = "ok",
+) -> GpuTrace:
+    return GpuTrace(uuid="GPU-0", index=0, name="GPU", state=state, counter=counter, series=series, polled=polled)
+
+
+def trace(*gpus: GpuTrace, **fields: int) -> PowerTrace:
+    return PowerTrace(start_ns=BOOT_NS, end_ns=BOOT_NS + 2000 * MS, gpus=gpus, **fields)
+
+
+def energy(one: GpuTrace, start_ms: int = 0, end_ms: int = 1000, period_s: float | None = None) -> GpuEnergy:
+    (found,) = attempt_energy(trace(one), BOOT_NS + start_ms * MS, BOOT_NS + end_ms * MS, period_s).gpus
+    return found
+
+
+def half_width_j(found: GpuEnergy) -> float:
+    assert found.energy_j is not None
+    assert found.energy_low_j is not None
+    assert found.energy_high_j is not None
+    assert found.energy_high_j - found.energy_j == pytest.approx(found.energy_j - found.energy_low_j)
+    return found.energy_high_j - found.energy_j
+
+
+def test_counter_and_series_at_constant_load() -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)))
+    assert found.method == "counter+series"
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.mean_power_w == pytest.approx(400.0)
+    assert found.max_power_w == 400.0
+    assert found.flags == ()
+    # Two digits of the counter and one of the power over a second: nothing else is unknown.
+    assert half_width_j(found) == pytest.approx(0.003)
+
+
+def test_counter_rules_and_series_shapes() -> None:
+    # The board draws 400 W and its series, a tenth low, says 360 W: flagged, and the counter's word stands.
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 360)))
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.max_power_w == 360.0
+    assert found.flags == ("counter_vs_power",)
+
+
+def test_series_shapes_between_publications() -> None:
+    # 100 W until 1000 ms, then 600 W; a sample on the step, so trapezoid: the step is seen from 980 to 1000 ms.
+    load = step(1000, 100, 600)
+    one = gpu(counter(load, READS_MS), series(lambda t: 100 if t < 1000 else 600))
+    found = energy(one, 0, 1000)
+    # The counter was published at 950 and 1050 ms: 35 J. The series has 3 + 7 + 30 = 40 J there, 3 + 7 of it up to
+    # 1000 ms. So 35 * 10 / 40 = 8.75 J in the last 50 ms rather than 5, on top of 95 J.
+    assert found.energy_j == pytest.approx(95 + 8.75, abs=0.01)
+    assert half_width_j(found) > 3.75
+    # The bound holds both ways around the step.
+    for end_ms in (960, 990, 1000, 1010, 1040):
+        found = energy(one, 0, end_ms)
+        assert found.energy_j is not None
+        assert abs(found.energy_j - load(end_ms)) <= half_width_j(found)
+
+
+def test_a_step_far_from_both_ends_is_the_counters_to_know() -> None:
+    one = gpu(counter(step(500, 100, 600), READS_MS), series(lambda t: 100 if t < 500 else 600))
+    found = energy(one)
+    assert found.energy_j == pytest.approx(350.0)
+    # Publications are known to 5 ms either way, of 500 W more at the end than at the start.
+    assert half_width_j(found) == pytest.approx(500 * 0.005 + 0.003)
+
+
+def test_counter_alone() -> None:
+    found = energy(gpu(counter(constant(400), READS_MS)))
+    assert found.method == "counter"
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.max_power_w is None
+    # Up to a whole publication, 100 ms of 400 W, at each end.
+    assert half_width_j(found) == pytest.approx(2 * 40 + 0.003)
+
+
+def test_series_that_ends_early_does_not_shape() -> None:
+    assert energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400, 0, 500))).method == "counter"
+
+
+def test_grid_phase_comes_from_the_tightest_readings() -> None:
+    # Readings every 97 ms, but every 10 ms around one publication at 50 ms.
+    reads = [*range(-341, 47, 97), 46, 50, *range(143, 1501, 97)]
+    found = energy(gpu(counter(step(500, 100, 600), reads), series(lambda t: 100 if t < 500 else 600)))
+    assert found.method == "counter+series"
+    assert found.energy_j == pytest.approx(350.0, abs=500 * 0.002)
+    assert half_width_j(found) == pytest.approx(500 * 0.002 + 0.003, rel=0.1)
+
+
+def test_without_a_grid_each_publication_stands_for_itself() -> None:
+    # Published every 130 ms: no 100 ms grid fits.
+    times = [BOOT_NS + t * MS for t in range(-300, 1501, 10)]
+    values = [OFFSET_MJ + 400 * (t // 130 * 130) for t in range(-300, 1501, 10)]
+    one = gpu(CounterColumns(before_ns=times, after_ns=times, energy_mj=values), series(lambda _: 400))
+    found = energy(one)
+    assert found.energy_j == pytest.approx(400.0, abs=4.0)
+    # Each reading is 10 ms from the one before it: 5 ms of 400 W at each end, a little more where intervals differ.
+    assert half_width_j(found) == pytest.approx(2 * 0.005 * 400, rel=0.3)
+
+
+def test_a_slow_drift_from_the_grid_is_noticed() -> None:
+    # Readings far apart, so that only one pins the phase, and a board whose period is 85 ms.
+    reads = [-300, -200, -100, 0, 4, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200]
+    times = [BOOT_NS + t * MS for t in reads]
+    values = [OFFSET_MJ + 400 * ((t - 2) // 85 * 85) for t in reads]
+    found = energy(gpu(CounterColumns(before_ns=times, after_ns=times, energy_mj=values), series(lambda _: 400)))
+    assert found.energy_j is not None
+    assert abs(found.energy_j - 400.0) <= half_width_j(found)
+    # Readings are 100 ms apart: at least 50 ms of 400 W at one end, and more where two publications fell into one.
+    assert half_width_j(found) > 0.05 * 400
+
+
+def test_series_alone() -> None:
+    found = energy(gpu(series=series(lambda _: 250)))
+    assert found.method == "series"
+    assert found.energy_j == pytest.approx(250.0)
+    assert half_width_j(found) == pytest.approx(0.003)
+
+
+def test_series_alone_counts_every_change() -> None:
+    found = energy(gpu(series=series(lambda t: 100 if t < 500 else 600)))
+    # 480 ms to 500 ms rises from 100 W to 600 W: 48 + 7 + 300 J.
+    assert found.energy_j == pytest.approx(355.0)
+    # A shift of 20 ms, and a change of 500 W halfway in 20 ms.
+    assert half_width_j(found) == pytest.approx(500 * 0.02 + 500 * 0.02 / 2 + 0.003)
+
+
+def test_series_with_repeated_stamps_and_missing_values() -> None:
+    times = [BOOT_NS + t * MS for t in (0, 0, 500, 700, 1000)]
+    found = energy(gpu(series=SeriesColumns(t_ns=times, power_mw=[200_000, 900_000, 200_000, -1, 200_000])))
+    assert found.energy_j == pytest.approx(200.0)
+    assert "gap" in found.flags
+
+
+def test_polled_average_is_the_last_resort() -> None:
+    times = range(-1500, 2501, 50)
+    found = energy(gpu(polled=polled(times, 300, instant_mw=[310_000, -1] * (len(times) // 2) + [-1])))
+    assert found.method == "polled"
+    assert found.energy_j == pytest.approx(300.0)
+    assert found.max_power_w == 310.0
+    assert half_width_j(found) == pytest.approx(0.003)
+
+
+def test_polled_that_ends_early_knows_nothing() -> None:
+    found = energy(gpu(polled=polled(range(-500, 501, 50), 300)))
+    assert found == GpuEnergy(
+        uuid="GPU-0",
+        index=0,
+        energy_j=None,
+        energy_low_j=None,
+        energy_high_j=None,
+        mean_power_w=None,
+        max_power_w=None,
+        method="none",
+        flags=("insufficient",),
+    )
+
+
+@pytest.mark.parametrize("state", ["lost", "no_permission", "not_supported", "error", "stalled"])
+def test_state_of_the_gpu_is_a_flag(state: DeviceState) -> None:
+    assert energy(gpu(state=state)).flags == (state, "insufficient")
+    whole = gpu(counter(constant(400), READS_MS), series(lambda _: 400), state=state)
+    assert energy(whole).flags == (state,)
+
+
+@pytest.mark.parametrize("reads_ms", [[], [0], [0, 10, 20], [0, 60, 70]])
+def test_too_few_publications(reads_ms: list[int]) -> None:
+    assert energy(gpu(counter(constant(400), reads_ms))).method == "none"
+
+
+def reset_at(at_ms: int) -> CounterColumns:
+    """Counts 400 W from little again after ``at_ms``."""
+    whole = counter(constant(400), READS_MS)
+    after = BOOT_NS + at_ms * MS
+    values = [
+        v if t < after else v - OFFSET_MJ + 1_000_000 for t, v in zip(whole.before_ns, whole.energy_mj, strict=True)
+    ]
+    return replace(whole, energy_mj=values)
+
+
+def test_reset_inside_the_window() -> None:
+    found = energy(gpu(reset_at(500), series(lambda _: 400)))
+    assert found.method == "series"
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.flags == ("counter_reset",)
+
+
+@pytest.mark.parametrize("at_ms", [-150, 1300])
+def test_reset_outside_the_window_changes_nothing(at_ms: int) -> None:
+    found = energy(gpu(reset_at(at_ms), series(lambda _: 400)))
+    assert found.method == "counter+series"
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.flags == ()
+
+
+def test_gap() -> None:
+    # Nothing was read for 500 ms; the counter's sum is whole all the same.
+    reads = [t for t in READS_MS if not 300 < t < 800]
+    found = energy(gpu(counter(constant(400), reads)))
+    assert found.energy_j == pytest.approx(400.0)
+    assert found.flags == ("gap",)
+
+
+def test_gap_outside_the_window() -> None:
+    reads = [*range(-2000, -1900, 10), *READS_MS]
+    assert energy(gpu(counter(constant(400), reads))).flags == ()
+
+
+def test_no_disagreement_without_a_series_over_the_window() -> None:
+    assert energy(gpu(counter(constant(400), READS_MS), series(lambda _: 100, 0, 500))).flags == ()
+
+
+@pytest.mark.parametrize("reason", [0x08, 0x20, 0x40, 0x80])
+def test_throttled(reason: int) -> None:
+    whole = gpu(counter(constant(400), READS_MS), polled=polled([500], 400, clock_event_reasons=[reason]))
+    assert energy(whole).flags == ("throttled",)
+
+
+@pytest.mark.parametrize(("at_ms", "reason"), [(500, 0x04), (500, 0), (500, -1), (-10, 0x08), (1010, 0x08)])
+def test_not_throttled(at_ms: int, reason: int) -> None:
+    """The power cap is no fault; unknown reasons and reasons outside the window tell nothing."""
+    whole = gpu(counter(constant(400), READS_MS), polled=polled([at_ms], 400, clock_event_reasons=[reason]))
+    assert energy(whole).flags == ()
+
+
+@pytest.mark.parametrize("period_s", [0.020, 0.0185, 0.0215, 0.010, 0.0067, 0.005])
+def test_alias_risk(period_s: float) -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
+    assert found.flags == ("alias_risk",)
+    assert half_width_j(found) == pytest.approx(0.09 * 400 + 0.003)
+
+
+@pytest.mark.parametrize("period_s", [None, 0.040, 0.025, 0.0155, 0.0125, 0.008, 0.0059, 0.001, 1.0])
+def test_no_alias_risk(period_s: float | None) -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
+    assert found.flags == ()
+    assert half_width_j(found) == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize(
+    ("end_ns", "flags"), [(1_000_000, ()), (1_000_001, ("clock_step",)), (-2_000_000, ("clock_step",))]
+)
+def test_clock_step(end_ns: int, flags: tuple[str, ...]) -> None:
+    one = gpu(counter(constant(400), READS_MS))
+    stepped = trace(one, realtime_offset_start_ns=0, realtime_offset_end_ns=end_ns)
+    assert attempt_energy(stepped, BOOT_NS, BOOT_NS + 1000 * MS, None).gpus[0].flags == flags
+
+
+def test_low_end_is_never_negative() -> None:
+    found = energy(gpu(counter(constant(400), READS_MS)), 0, 100)
+    assert found.energy_j == pytest.approx(40.0)
+    assert found.energy_low_j == 0.0
+
+
+@pytest.mark.parametrize("end_ns", [BOOT_NS, BOOT_NS - 5])
+def test_empty_window(end_ns: int) -> None:
+    with pytest.raises(ValueError, match=rf"^window ends at {end_ns} ns, not after its start at {BOOT_NS} ns$"):
+        attempt_energy(trace(), BOOT_NS, end_ns, None)
+
+
+def test_sum_over_gpus() -> None:
+    whole = gpu(counter(constant(400), READS_MS))
+    both = attempt_energy(trace(whole, replace(whole, uuid="GPU-1", index=1)), BOOT_NS, BOOT_NS + 1000 * MS, None)
+    assert [one.uuid for one in both.gpus] == ["GPU-0", "GPU-1"]
+    assert both.energy_j == pytest.approx(800.0)
+    half = attempt_energy(trace(whole, gpu(state="lost")), BOOT_NS, BOOT_NS + 1000 * MS, None)
+    assert half.energy_j is None
+    assert half.scope == "gpu_board"
