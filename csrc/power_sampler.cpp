@@ -249,6 +249,7 @@ PowerSampler::~PowerSampler() {
 }
 
 void PowerSampler::start() {
+    const std::lock_guard<std::mutex> session(mutex_);
     if (shared_) throw std::logic_error("the sampler is already running");
     auto shared = std::make_shared<Shared>();
     shared->nvml = Nvml::open();
@@ -270,17 +271,22 @@ void PowerSampler::start() {
 }
 
 Recording PowerSampler::stop() {
-    if (!shared_) throw std::logic_error("the sampler is not running");
-    const std::shared_ptr<Shared> shared = std::move(shared_);
-    shared_.reset();
+    std::shared_ptr<Shared> shared;
+    std::thread thread;
+    {
+        const std::lock_guard<std::mutex> session(mutex_);
+        if (!shared_) throw std::logic_error("the sampler is not running");
+        shared.swap(shared_);
+        thread.swap(thread_);
+    }
     shared->stop = true;
     const int64_t give_up_ns = now_ns() + kStopPatience;
     while (!shared->done && now_ns() < give_up_ns) sleep_until(now_ns() + kStopPause);
     const bool hung = !shared->done;
     if (hung) {
-        thread_.detach();
+        thread.detach();
     } else {
-        thread_.join();
+        thread.join();
     }
     const std::lock_guard<std::mutex> lock(shared->mutex);
     // A copy, because a hung thread may come back and add to its own.
@@ -294,6 +300,7 @@ Recording PowerSampler::stop() {
 
 std::vector<int64_t> PowerSampler::latest_power_mw() const {
     std::vector<int64_t> latest(uuids_.size(), kMissing);
+    const std::lock_guard<std::mutex> session(mutex_);
     for (size_t i = 0; shared_ && i < latest.size(); ++i) latest[i] = shared_->latest_mw[i];
     return latest;
 }

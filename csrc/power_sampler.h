@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -71,7 +72,8 @@ class PowerSampler {
 
   private:
     struct Shared;  // owned by this object and by the thread, so that a hung thread never touches freed memory
-    std::vector<std::string> uuids_;
+    const std::vector<std::string> uuids_;
+    mutable std::mutex mutex_;  // guards what follows; callers may be several threads
     std::shared_ptr<Shared> shared_;
     std::thread thread_;
 };
