@@ -107,8 +107,8 @@ Config read_config() {
     return config;
 }
 
-std::mutex mutex;  // guards what follows: init and shutdown may meet a call that hung
-Config config;
+std::mutex mutex;              // guards what follows: init and shutdown may meet a call that hung
+Config& config = *new Config;  // never destroyed: a call that hung may outlive main
 int sessions = 0;
 
 Config current() {
