@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from pybench.model.progress import Progress
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -38,7 +40,7 @@ class PlainProgress:
         """Keep the newest rate for the attempt's line."""
         del position, total
         if phase == "measure":
-            self._rate = f", {rate:,.0f} {rate_unit}"
+            self._rate = f", {plain(rate)} {rate_unit}"
 
     def power(self, watts: float | None) -> None:
         """Power is in the report."""
@@ -57,7 +59,7 @@ class PlainProgress:
         """Nothing is left open."""
 
     def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 class LiveProgress(PlainProgress):
@@ -66,9 +68,9 @@ class LiveProgress(PlainProgress):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         from rich.console import Console  # noqa: PLC0415 - `pybench --help` does without rich
-        from rich.markup import escape  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
-        self._escape = escape
+        self._text = Text
         self._console = Console(file=stream)
         self._status: Status = self._console.status("starting")
         self._durations_s: list[float] = []
@@ -95,7 +97,7 @@ class LiveProgress(PlainProgress):
     def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
         """Show the step and its rate."""
         super().step(position, total, phase, rate, rate_unit)
-        self._steps = f" {position}/{total}, {rate:,.0f} {rate_unit}"
+        self._steps = f" {position}/{total}, {plain(rate)} {rate_unit}"
         self._show()
 
     def power(self, watts: float | None) -> None:
@@ -113,13 +115,14 @@ class LiveProgress(PlainProgress):
         self._status.stop()
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(self._text(printable(text)), soft_wrap=True)
 
     def _show(self) -> None:
         left = ""
         if self._durations_s:
             left = f", about {(self._left + 1) * statistics.median(self._durations_s) / 60:.1f} min left"
-        self._status.update(self._escape(f"{self._heading}: {self._phase}{self._steps}{self._watts}{left}"))
+        line = f"{self._heading}: {self._phase}{self._steps}{self._watts}{left}"
+        self._status.update(self._text(printable(line)))
 
 
 def make_progress(stream: TextIO) -> Progress:

@@ -13,7 +13,9 @@ from pybench.model.results import Results
 
 def render(results: Results) -> str:
     """Indented JSON. Raises ``ValueError`` rather than write NaN or infinity, which JSON has no word for."""
-    return json.dumps(dataclasses.asdict(results), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(dataclasses.asdict(results), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    # A worker's message may hold lone surrogates, which UTF-8 can't write and strict readers refuse.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def results_schema() -> dict[str, Any]:

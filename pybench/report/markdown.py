@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from pybench.model.results import Results
+from pybench.report.printable import printable
 from pybench.report.rows import Table, tables
-from pybench.report.terminal import clean
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def render(results: Results) -> str:
@@ -26,7 +26,7 @@ def render(results: Results) -> str:
 
 def escape(text: str) -> str:
     """One line of plain text, whatever it holds."""
-    return _SPECIAL.sub(r"\\\1", clean(text))
+    return _SPECIAL.sub(r"\\\1", printable(text))
 
 
 def _table(table: Table) -> list[str]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from pybench.model.results import Estimate
 
 _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
     "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
+    "tokens/s": ((1.0, "tok/s"),),
     "J/token": ((1.0, "J/token"), (1e-3, "mJ/token")),
 }
+
+# Digits of a half-width worth reading: the rest of an interval is noise of its own estimate.
+_SPREAD_DIGITS = 2
+_MAX_DECIMALS = 6
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -26,23 +33,52 @@ def quantity(estimate: Estimate | None) -> str:
     return f"{plain(estimate.value / factor)} {unit}"
 
 
-def interval(low: float | None, high: float | None, *, factor: float = 1.0) -> str:
+def interval(low: float | None, high: float | None) -> str:
     """Interval in brackets; empty where the spread is unknown."""
-    return "" if low is None or high is None else f"[{plain(low / factor)}, {plain(high / factor)}]"
+    if low is None or high is None:
+        return ""
+    decimals = _decimals(low, high)
+    return f"[{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
 
 
 def quantity_with_interval(estimate: Estimate | None) -> str:
-    """Value, unit and interval in one unit."""
-    if estimate is None:
-        return "-"
+    """Value, unit and interval in one unit, with the digits that the interval supports."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return quantity(estimate)
     factor, unit = _scale(estimate)
-    spread = interval(estimate.low, estimate.high, factor=factor)
-    return f"{plain(estimate.value / factor)} {unit}" + (f" {spread}" if spread else "")
+    low, high = estimate.low / factor, estimate.high / factor
+    return f"{_rounded(estimate.value / factor, _decimals(low, high))} {unit} {interval(low, high)}"
+
+
+def limits(minimum: float | None, maximum: float | None, unit: str | None = None) -> str:
+    """Limits of a ratio, or of a quantity in ``unit``; a dash where there is none."""
+    low, high = _limit(minimum, unit), _limit(maximum, unit)
+    if minimum is None:
+        return "-" if maximum is None else f"≤ {high}"
+    return f"≥ {low}" if maximum is None else f"{low} - {high}"
 
 
 def percent(fraction: float | None) -> str:
     """A fraction as a percentage."""
     return "-" if fraction is None else f"{fraction * 100:.1f} %"
+
+
+def _decimals(low: float, high: float) -> int | None:
+    """Decimals (negative: tens, hundreds …) that show two digits of the half-width; ``None`` for no width."""
+    half_width = (high - low) / 2
+    if half_width <= 0:
+        return None
+    return min(_SPREAD_DIGITS - 1 - math.floor(math.log10(half_width)), _MAX_DECIMALS)
+
+
+def _rounded(value: float, decimals: int | None) -> str:
+    return plain(value) if decimals is None else f"{round(value, decimals):,.{max(decimals, 0)}f}"
+
+
+def _limit(value: float | None, unit: str | None) -> str:
+    if value is None:
+        return "-"
+    return plain(value) if unit is None else quantity(Estimate(value=value, low=None, high=None, unit=unit))
 
 
 def _scale(estimate: Estimate) -> tuple[float, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.model.metrics import METRICS
 from pybench.model.results import PointResult, Results, ScalingResult
-from pybench.report.numbers import interval, percent, plain, quantity, quantity_with_interval
+from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 
 # The first of these that a point has is its headline figure.
 _HEADLINES = ("output_tokens_per_s", "tokens_per_s", "step_s")
@@ -75,28 +76,25 @@ def _scaling_row(row: ScalingResult) -> tuple[str, ...]:
         "-" if row.speedup is None else f"{row.speedup:.3f}x",
         interval(row.speedup_low, row.speedup_high),
         percent(row.efficiency),
-        expected_text(row),
+        limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
         row.verdict,
         "; ".join((row.reason, *row.flags)),
     )
 
 
-def expected_text(row: ScalingResult) -> str:
-    """The expected ratio's limits; a dash where no table has a row."""
-    if row.expected is None:
-        return "-"
-    low, high = row.expected.minimum, row.expected.maximum
-    if low is None:
-        return f"≤ {plain(high, 3)}" if high is not None else "-"
-    return f"≥ {plain(low, 3)}" if high is None else f"{plain(low, 3)} - {plain(high, 3)}"
-
-
 def _checks(results: Results) -> Table:
     rows = tuple(
-        (check.point_id, check.metric, quantity_with_interval(check.value), check.verdict, check.reason)
+        (
+            check.point_id,
+            check.metric,
+            quantity_with_interval(check.value),
+            limits(check.minimum, check.maximum, METRICS[check.metric].unit if check.metric in METRICS else None),
+            check.verdict,
+            check.reason,
+        )
         for check in results.checks
     )
-    return Table("Limits", ("point", "metric", "found", "verdict", "reason"), rows)
+    return Table("Limits", ("point", "metric", "found", "allowed", "verdict", "reason"), rows)
 
 
 def _energy(results: Results) -> Table:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from pybench.model.results import Results
+from pybench.report.printable import printable
 from pybench.report.rows import Table, tables
 
 _COLOURS = {
@@ -21,35 +24,63 @@ _COLOURS = {
     "skipped": "yellow",
     "inconclusive": "yellow",
 }
+_PROSE = ("notes", "reason")
+"""Columns of free text: they wrap, and are readable from this many characters on."""
+_PROSE_WIDTH = 24
+_SEPARATOR = 3
 
 
 def render(results: Results, *, width: int = 120, color: bool = False) -> str:
-    """Draw every table and, last, the verdict. Colour repeats what the words say."""
+    """Draw every table and, as the last line, the verdict. Colour repeats what the words say."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=color, no_color=not color, highlight=False)
     profile = f", profile {results.profile}" if results.profile else ""
-    console.print(Text(clean(f"{results.suite} on {results.machine}{profile}: {results.description}")))
+    console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
+    if results.description:
+        console.print(Text(printable(results.description)))
     for table in tables(results):
-        console.print()
-        console.print(_draw(table))
+        for number, columns in enumerate(_pieces(table, width)):
+            console.print()
+            console.print(_draw(table, columns, table.title if number == 0 else f"{table.title}, continued"))
     console.print()
-    console.print(Text.assemble("verdict: ", _word(results.verdict), clean(f" - {results.reason}")))
+    verdict = Text.assemble("verdict: ", _word(results.verdict), printable(f" - {results.reason}"))
+    console.print(verdict, soft_wrap=True)
     return stream.getvalue()
 
 
-def clean(text: str) -> str:
-    """Text without control characters: a worker's message must not steer the reader's terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+def _pieces(table: Table, width: int) -> list[list[int]]:
+    """Columns of each piece of a table. One that is too wide goes on below, rather than break words and numbers."""
+    needs = [_need(table, column) for column in range(len(table.heads))]
+    everything = list(range(len(needs)))
+    others = sum(need + _SEPARATOR for need in needs[1:])
+    # The first column names the row in every piece; ids may fold, but less so where that saves no piece.
+    if min(needs[0], max(width // 4, _PROSE_WIDTH)) + others <= width:
+        return [everything]
+    pieces: list[list[int]] = []
+    left = 0
+    for column in everything[1:]:
+        if not pieces or needs[column] + _SEPARATOR > left:
+            pieces.append([0])
+            left = width - min(needs[0], width // 2)
+        pieces[-1].append(column)
+        left -= needs[column] + _SEPARATOR
+    return pieces
 
 
-def _draw(table: Table) -> RichTable:
-    drawn = RichTable(title=table.title, title_justify="left", show_edge=False, pad_edge=False)
-    for head in table.heads:
-        drawn.add_column(head, overflow="fold")
+def _need(table: Table, column: int) -> int:
+    longest = max(cell_len(printable(text)) for text in (table.heads[column], *(row[column] for row in table.rows)))
+    return min(longest, _PROSE_WIDTH) if table.heads[column] in _PROSE else longest
+
+
+def _draw(table: Table, columns: Sequence[int], title: str) -> RichTable:
+    drawn = RichTable(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    for column in columns:
+        wraps = column == 0 or table.heads[column] in _PROSE
+        drawn.add_column(table.heads[column], overflow="fold", no_wrap=not wraps)
     for row in table.rows:
-        drawn.add_row(*(_word(cell) for cell in row))
+        drawn.add_row(*(_word(row[column]) for column in columns))
     return drawn
 
 
 def _word(cell: str) -> Text:
-    return Text(clean(cell), style=_COLOURS.get(cell, ""))
+    return Text(printable(cell), style=_COLOURS.get(cell, ""))

@@ -1,0 +1,8 @@
+"""Text from outside, made safe to show."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """One line of ``text`` without control characters: a worker's message must not steer the reader's terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

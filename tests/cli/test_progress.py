@@ -1,0 +1,104 @@
+"""Progress, as a log file and as a terminal see it."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pybench.cli import progress
+from pybench.model.progress import Progress
+
+_POINT = "decode[backend=torch,tensor_parallel=2]"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that a test moves by hand."""
+    hand = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: hand.now_s))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    return hand
+
+
+def _attempt(shown: Progress, clock: SimpleNamespace, outcome: str = "ok", *, rate: float = 1234.5) -> None:
+    shown.attempt_started(_POINT, 1, 1, 4)
+    shown.phase("warmup")
+    shown.step(1, 10, "warmup", 5.0, "tok/s")
+    shown.phase("measure")
+    shown.power(None)
+    shown.power(1234.0)
+    shown.step(1, 5, "measure", rate, "tok/s")
+    clock.now_s += 90.0
+    shown.attempt_finished(_POINT, outcome, outcome == "ok")
+
+
+def test_plain_lines(clock: SimpleNamespace) -> None:
+    """One for the run, one for each attempt, one for each note; none for phases, steps and watts."""
+    stream = io.StringIO()
+    shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", 4)
+    _attempt(shown, clock)
+    _attempt(shown, clock, "out_of_memory: tried 2 GiB")
+    shown.note("inconclusive: 2 more attempts")
+    shown.finished()
+    assert stream.getvalue().splitlines() == [
+        "run run: 4 attempts, kept in runs/run",
+        f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)",
+        f"[1/4] {_POINT} attempt 1: out_of_memory: tried 2 GiB (90.0 s)",
+        "inconclusive: 2 more attempts",
+    ]
+
+
+def test_slow_rates_are_not_zero(clock: SimpleNamespace) -> None:
+    """0.4 tokens a second is slow, not nothing."""
+    stream = io.StringIO()
+    _attempt(progress.make_progress(stream), clock, rate=0.4321)
+    assert "ok, 0.4321 tok/s" in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_workers_message_stays_on_its_line(clock: SimpleNamespace, *, terminal: bool) -> None:
+    """It neither opens lines nor steers the terminal, nor speaks rich's markup."""
+    stream = _Terminal() if terminal else io.StringIO()
+    shown = progress.make_progress(stream)
+    _attempt(shown, clock, "exception: a\nb\r\x1b[2Jc\x07 [bold]d[/bold] \ud800")
+    shown.finished()
+    assert "exception: a b  [2Jc  [bold]d[/bold]" in stream.getvalue()
+    stream.getvalue().encode("utf-8")
+
+
+def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: SimpleNamespace) -> None:
+    """Time left is the median attempt so far, times the attempts left: (3 + 1) times 90 s."""
+    stream = _Terminal()
+    shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", 4)
+    _attempt(shown, clock)
+    shown.attempt_started(_POINT, 2, 1, 4)
+    shown.phase("measure")
+    shown.step(3, 5, "measure", 1234.5, "tok/s")
+    shown.power(1234.0)
+    shown.finished()
+    shown.finished()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)" in text
+    assert f"[1/4] {_POINT} attempt 2: measure 3/5, 1,234 tok/s, 1,234 W, about 6.0 min left" in text
+
+
+def test_plain_progress_needs_no_rich() -> None:
+    """Only a terminal pays for it."""
+    code = (
+        "import io, sys; from pybench.cli.progress import make_progress; make_progress(io.StringIO()); "
+        "print('rich' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

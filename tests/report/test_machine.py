@@ -1,0 +1,58 @@
+"""results.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from pybench.model.results import Estimate, Results
+from pybench.report.machine import render, results_schema
+
+
+def test_schema_is_a_schema() -> None:
+    """Valid by the draft that pydantic writes."""
+    jsonschema.Draft202012Validator.check_schema(results_schema())
+
+
+@pytest.mark.parametrize("fixture", ["results", "empty", "all_skipped", "hostile"])
+def test_results_satisfy_their_schema(fixture: str, request: pytest.FixtureRequest) -> None:
+    """Whatever a run shows."""
+    jsonschema.validate(json.loads(render(request.getfixturevalue(fixture))), results_schema())
+
+
+def test_schema_refuses_an_unknown_verdict(empty: Results) -> None:
+    """A reader can rely on the words."""
+    values = {**json.loads(render(empty)), "verdict": "fine"}
+    with pytest.raises(jsonschema.ValidationError, match="'fine' is not one of"):
+        jsonschema.validate(values, results_schema())
+
+
+def test_values_are_kept_to_the_last_digit(results: Results) -> None:
+    """Only people's reports round."""
+    values = json.loads(render(results))
+    assert values == json.loads(json.dumps(dataclasses.asdict(results)))
+    expected = {"value": 12345.678, "low": 12300.0, "high": 12400.5, "unit": "tokens/s"}
+    assert expected == values["points"][0]["metrics"]["output_tokens_per_s"]
+
+
+def test_unknown_is_null(results: Results) -> None:
+    """Never 0, never left out."""
+    row = json.loads(render(results))["scaling"][2]
+    assert [row[name] for name in ("speedup", "speedup_low", "speedup_high", "efficiency")] == [None] * 4
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_refuses_what_json_has_no_word_for(results: Results, value: float) -> None:
+    """A file that half the readers reject would be worse than none."""
+    metrics = {"step_s": Estimate(value=value, low=None, high=None, unit="s")}
+    broken = dataclasses.replace(results, points=(dataclasses.replace(results.points[0], metrics=metrics),))
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        render(broken)
+
+
+def test_lone_surrogates_do_not_keep_the_file_from_being_written(hostile: Results) -> None:
+    """They can't be encoded; the rest of the text stays as it was."""
+    assert hostile.reason.replace("\ud800", "?") == json.loads(render(hostile).encode("utf-8"))["reason"]

@@ -1,0 +1,52 @@
+"""The Markdown summary."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pybench.model.results import Results
+from pybench.report.markdown import escape, render
+
+
+def _tables(text: str) -> list[list[str]]:
+    return [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+
+
+@pytest.mark.parametrize("fixture", ["results", "hostile"])
+def test_every_row_has_as_many_cells_as_its_head(fixture: str, request: pytest.FixtureRequest) -> None:
+    """No content opens or closes a cell."""
+    tables = _tables(render(request.getfixturevalue(fixture)))
+    assert len(tables) == 4
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+
+
+def test_no_row_is_dropped(results: Results) -> None:
+    """Skipped, failed and missing points stand beside the measured ones."""
+    lines = [len(table) - 2 for table in _tables(render(results))]
+    assert lines == [5, 6, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("a\nb", "a b"),
+        ("`x`", r"\`x\`"),
+        ("<b>", r"\<b\>"),
+        ("[t](u)", r"\[t\](u)"),
+        ("a\\|b", r"a\\\|b"),
+        ("\x1b[31m", r" \[31m"),
+        ("a&lt;b", "a\\&lt;b"),
+    ],
+)
+def test_escape(text: str, escaped: str) -> None:
+    """What Markdown would act on, it shows."""
+    assert escaped == escape(text)
+
+
+def test_nothing_measured_still_says_so(empty: Results) -> None:
+    """The verdict is the headline."""
+    assert render(empty).startswith("## suite: missing\n")

@@ -1,0 +1,88 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.model.results import Estimate
+from pybench.report import numbers
+
+
+def _estimate(value: float, unit: str, low: float | None = None, high: float | None = None) -> Estimate:
+    return Estimate(value=value, low=low, high=high, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.4321, "0.4321"), (1.0, "1"), (12.3456, "12.35"), (999.94, "999.9"), (1234567.8, "1,234,568")],
+)
+def test_plain(value: float, text: str) -> None:
+    """About four digits."""
+    assert text == numbers.plain(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.5, "s", "1.5 s"),
+        (0.0123, "s", "12.3 ms"),
+        (4e-7, "s", "0.4 µs"),
+        (0.0, "s", "0 µs"),
+        (17179869184.0, "bytes", "16 GiB"),
+        (1536.0, "bytes", "1.5 KiB"),
+        (0.5, "bytes", "0.5 B"),
+        (0.0123456, "J/token", "12.35 mJ/token"),
+        (456.78, "W", "456.8 W"),
+        (0.4321, "tokens/s", "0.4321 tok/s"),
+    ],
+)
+def test_quantity(value: float, unit: str, text: str) -> None:
+    """Scaled to the unit that people use."""
+    assert text == numbers.quantity(_estimate(value, unit))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.8761, 1.9239, "[1.876, 1.924]"),  # half-width 0.0239: two digits are 0.024
+        (12300.0, 12400.5, "[12,300, 12,400]"),
+        (10012.0, 15049.0, "[10,000, 15,000]"),  # half-width 2518.5: hundreds
+        (2.0, 2.0, "[2, 2]"),
+        (1.0, 1.0 + 1e-12, "[1.000000, 1.000000]"),
+        (None, 2.0, ""),
+        (1.0, None, ""),
+    ],
+)
+def test_interval_shows_two_digits_of_its_half_width(low: float | None, high: float | None, text: str) -> None:
+    """More would be noise, fewer would hide the spread."""
+    assert text == numbers.interval(low, high)
+
+
+def test_value_has_the_digits_of_its_interval() -> None:
+    """And its unit's scale: 12.3 ms within 12.0 to 12.6."""
+    assert numbers.quantity_with_interval(_estimate(0.0123, "s", 0.012, 0.0126)) == "12.30 ms [12.00, 12.60]"
+    assert numbers.quantity_with_interval(_estimate(0.0123, "s")) == "12.3 ms"
+
+
+def test_unknown_is_a_dash() -> None:
+    """Never a zero."""
+    shown = (numbers.quantity(None), numbers.quantity_with_interval(None), numbers.percent(None))
+    assert shown == ("-", "-", "-")
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "text"), [(None, None, "-"), (1.5, None, "≥ 1.5"), (None, 2.0, "≤ 2"), (1.5, 2.0, "1.5 - 2")]
+)
+def test_limits(minimum: float | None, maximum: float | None, text: str) -> None:
+    """One side, both or none."""
+    assert text == numbers.limits(minimum, maximum)
+
+
+def test_limits_have_the_unit_of_what_they_limit() -> None:
+    """So that 12 ms is not read against 0.02."""
+    assert numbers.limits(0.02, 1.5, "s") == "20 ms - 1.5 s"
+
+
+def test_percent() -> None:
+    """Percent lives in reports alone."""
+    assert numbers.percent(0.95) == "95.0 %"

@@ -1,0 +1,94 @@
+"""A worker that behaves, or misbehaves, as the environment tells it to. Speaks the real protocol.
+
+``FAKE_BEHAVIOUR`` is a comma-separated list, one for each start of a point (the last one repeats).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from pybench.machine.clock import host_clock
+from pybench.model.wire import (
+    Event,
+    Failure,
+    Header,
+    Metric,
+    Phase,
+    Result,
+    Step,
+    Work,
+    WorkOrder,
+    encode_event,
+)
+
+exchange = Path(sys.argv[1])
+ranks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+order = WorkOrder.from_json((exchange / "point.json").read_text())
+attempt = int(exchange.name.rpartition(".")[2])
+behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
+behaviour = behaviours[min(attempt, len(behaviours)) - 1]
+STEP_NS = 100_000_000
+
+
+def say(rank: int, event: Event) -> None:
+    """Append one event."""
+    with (exchange / f"events.{rank}.jsonl").open("a") as stream:
+        stream.write(encode_event(event) + "\n")
+
+
+def header(rank: int) -> Header:
+    """Introduce a rank."""
+    boot_id, offset = host_clock()
+    return Header(
+        rank=rank,
+        world_size=ranks,
+        pid=os.getpid(),
+        boot_id="another" if behaviour == "other-clock" else boot_id,
+        time_offset_ns=offset,
+        python="3.11.0",
+        packages={},
+        device="cpu",
+        device_name="fake",
+    )
+
+
+def measure(rank: int) -> None:
+    """Report steps whose speed is exactly the number of ranks."""
+    work = Work(output_tokens=100)
+    num_steps = order.steps - (behaviour == "short")
+    start = time.monotonic_ns() - num_steps * STEP_NS
+    for index in range(num_steps):
+        begin = start + index * STEP_NS
+        end = begin + STEP_NS // ranks
+        say(rank, Step(index=index, phase="measure", start_ns=begin, end_ns=end, work=work, token_end_ns=(begin, end)))
+
+
+print(f"fake worker: {behaviour}")
+if behaviour == "garbage":
+    (exchange / "events.0.jsonl").write_text("not json\n")
+for number in range(ranks):
+    say(number, header(number))
+    say(number, Phase(name="warmup", start_ns=time.monotonic_ns()))
+match behaviour:
+    case "hang":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    case "crash":
+        print("Segmentation fault (imagined)")
+        sys.exit(9)
+    case "signal":
+        os.kill(os.getpid(), signal.SIGKILL)
+    case "oom":
+        say(ranks - 1, Failure(cause="out_of_memory", message="CUDA out of memory: tried to allocate 8 GiB"))
+        say(0, Failure(cause="exception", message="peer closed the connection"))
+        sys.exit(1)
+    case "silent":
+        sys.exit(0)
+for number in range(ranks):
+    measure(number)
+    say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
+    say(number, Result(warmup_steps=3, steady=True))

@@ -1,0 +1,254 @@
+"""The loop over attempts, with a worker that misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pybench.launch.job import Job
+from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.model.errors import RunFolderError
+from pybench.model.results import Results
+from pybench.runner.prepare import prepare_run, resume_run
+from pybench.runner.process import processes_marked
+from pybench.runner.run import Run
+
+HERE = Path(__file__).parent
+SUITE = """
+schema = 1
+name = "drill"
+description = "two points of a fake worker"
+
+[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+batch_size = 1
+prompt_tokens = 1
+output_tokens = 2
+attempts = 2
+max_attempts = 3
+steps = 3
+time_limit_s = 2
+
+[benchmark.axes]
+tensor_parallel = [1, 2]
+
+[[benchmark.expect]]
+metric = "output_tokens_per_s"
+scaling = "strong"
+along = "tensor_parallel"
+table = "drill"
+"""
+TABLE = """
+schema = 1
+name = "drill"
+description = "what the fake worker reaches"
+
+[[row]]
+machine = "any"
+fabric = "any"
+backend = "any"
+workload = "generate"
+model_class = "any"
+metric = "output_tokens_per_s"
+count = 2
+baseline_count = 1
+value = 2.0
+tolerance = 0.1
+kind = "measured"
+source = "tests/runner/fake_worker.py"
+"""
+
+
+class FakeLauncher(Local):
+    """Starts the fake worker, with a behaviour for each number of ranks."""
+
+    def argv(self, job: Job) -> tuple[str, ...]:
+        return (*super().argv(job)[:1], str(HERE / "fake_worker.py"), *super().argv(job)[4:])
+
+    def environment(self, job: Job) -> dict[str, str]:
+        behaviour = os.environ[f"FAKE_BEHAVIOUR_{job.num_processes}"]
+        return {**super().environment(job), "FAKE_BEHAVIOUR": behaviour, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+class Silent:
+    """A progress that shows nothing."""
+
+    def __getattr__(self, _name: str) -> object:
+        return lambda *_args, **_kwargs: None
+
+
+@pytest.fixture(autouse=True)
+def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drills are the same on a machine that has GPUs."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+    monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+
+
+def prepare(tmp_path: Path) -> Run:
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "drill.toml").write_text(TABLE)
+    (tmp_path / "drill.toml").write_text(SUITE)
+    return prepare_run(
+        tmp_path / "drill.toml", tmp_path / "runs", FakeLauncher(), profile=None, keep=None, max_gpus=None
+    )
+
+
+def finish(run: Run) -> Results:
+    return run.finish(Silent())  # type: ignore[arg-type]
+
+
+def causes(run: Run) -> dict[tuple[str, int], str | None]:
+    return {(r.point_id[-2], r.attempt): r.failure.cause if r.failure else None for r in run.folder.records()}
+
+
+def test_a_healthy_run_passes(tmp_path: Path) -> None:
+    """Two points, two attempts each, speedup exactly 2, backwards in the second round."""
+    run = prepare(tmp_path)
+    results = finish(run)
+    assert results.verdict == "pass"
+    row = results.scaling[0]
+    assert row.speedup == pytest.approx(2.0, rel=1e-6)
+    assert row.efficiency == pytest.approx(1.0, rel=1e-6)
+    assert [(r.point_id[-2], r.attempt) for r in run.folder.records()] == [("1", 1), ("2", 1), ("2", 2), ("1", 2)]
+    assert all(r.energy is None and r.energy_reason for r in run.folder.records())
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "message"),
+    [
+        ("crash", "exit_code", "exit code 9 without a result"),
+        ("signal", "signal", "ended by signal 9"),
+        ("oom", "out_of_memory", "CUDA out of memory"),
+        ("silent", "protocol", "exit code 0, but no result from rank 0"),
+        ("garbage", "protocol", "not an event of protocol"),
+        ("short", "protocol", "measured 2 steps, asked for 3"),
+        ("other-clock", "protocol", "runs on another clock"),
+    ],
+)
+def test_a_broken_worker_is_a_record_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, cause: str, message: str
+) -> None:
+    """The cause is in the record, the verdict is error, the healthy point is measured."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", behaviour)
+    run = prepare(tmp_path)
+    results = finish(run)
+    failed = [r for r in run.folder.records() if r.failure]
+    assert failed
+    assert {r.failure.cause for r in failed if r.failure} == {cause}
+    assert message in (failed[0].failure.message if failed[0].failure else "")
+    assert causes(run)["1", 2] is None
+    assert results.verdict == "error"
+    assert {p.id[-2]: p.status for p in results.points} == {"1": "ok", "2": "failed"}
+
+
+def test_the_logs_tail_is_kept_with_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody should have to open the log to know."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "crash")
+    run = prepare(tmp_path)
+    finish(run)
+    failure = next(r.failure for r in run.folder.records() if r.failure)
+    assert "Segmentation fault (imagined)" in failure.detail
+
+
+@pytest.mark.slow
+def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ignores SIGTERM, too; nothing is left behind."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path)
+    finish(run)
+    assert causes(run) == {("1", 1): None, ("2", 1): "time_limit", ("1", 2): None}
+    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
+
+
+def test_a_flaky_point_is_measured_by_its_good_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One crash of three is reported, and more attempts are run while the verdict is open."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "crash,ok")
+    run = prepare(tmp_path)
+    results = finish(run)
+    assert causes(run)["2", 1] == "exit_code"
+    point = next(p for p in results.points if p.id[-2] == "2")
+    assert (point.status, point.failed_attempts) == ("ok", 1)
+
+
+def test_resume_repeats_nothing(tmp_path: Path) -> None:
+    """A finished run resumed measures no more."""
+    run = prepare(tmp_path)
+    finish(run)
+    before = run.folder.records()
+    again = resume_run(run.folder.path, FakeLauncher())
+    assert finish(again).verdict == "pass"
+    assert run.folder.records() == before
+
+
+def test_resume_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
+    """Records that are there stay, those that are not are measured."""
+    run = prepare(tmp_path)
+    finish(run)
+    journal = run.folder.path / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:2]) + lines[2][:40])
+    assert finish(resume_run(run.folder.path, FakeLauncher())).verdict == "pass"
+    assert journal.read_text().splitlines(keepends=True)[:2] == lines[:2]
+    assert len(run.folder.records()) == 4
+
+
+def test_resume_refuses_a_changed_worker(tmp_path: Path) -> None:
+    """Half a run with one worker and half with another would be no run."""
+    run = prepare(tmp_path)
+    (run.folder.worker / "pybench" / "worker" / "extra.py").write_text("")
+    with pytest.raises(RunFolderError, match="worker's source in it has changed"):
+        resume_run(run.folder.path, FakeLauncher())
+
+
+def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
+    """An id alone proves nothing."""
+    run = prepare(tmp_path)
+    finish(run)
+    journal = run.folder.path / "journal.jsonl"
+    record = json.loads(journal.read_text().splitlines()[0])
+    journal.write_text(json.dumps({**record, "point_digest": "other"}) + "\n")
+    with pytest.raises(RunFolderError, match="was measured with other settings; run afresh"):
+        finish(resume_run(run.folder.path, FakeLauncher()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_runner_loses_nothing_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Killed in its second attempt; what is left of the worker ends with --resume at the latest."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path)
+    code = f"""
+import sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
+from pathlib import Path
+from test_run import FakeLauncher, Silent
+from pybench.runner.prepare import resume_run
+resume_run(Path({str(run.folder.path)!r}), FakeLauncher()).finish(Silent())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
+        deadline = time.monotonic() + 60
+        hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "events.0.jsonl"
+        while not hung.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert hung.exists()
+        runner.send_signal(number)
+        assert runner.wait(30) != 0
+    assert causes(run) == {("1", 1): None}
+    if number is not signal.SIGKILL:
+        assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+    assert finish(resume_run(run.folder.path, FakeLauncher())).verdict == "pass"
+    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
