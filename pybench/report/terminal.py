@@ -33,7 +33,16 @@ _SEPARATOR = 3
 def render(results: Results, *, width: int = 120, color: bool = False) -> str:
     """Draw every table and, as the last line, the verdict. Colour repeats what the words say."""
     stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=color, no_color=not color, highlight=False)
+    # All that rich would otherwise ask the environment: a height, too, or a dumb TERM makes the width 80.
+    console = Console(
+        file=stream,
+        width=width,
+        height=25,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        highlight=False,
+    )
     profile = f", profile {results.profile}" if results.profile else ""
     console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
     if results.description:

@@ -46,9 +46,14 @@ def test_narrow_terminals_lose_nothing_but_beauty(results: Results) -> None:
     assert render(results, width=20).endswith(f"verdict: fail - {results.reason}\n")
 
 
-def test_colour_adds_no_word(results: Results) -> None:
-    """Without its escape codes, the coloured report is the plain one."""
-    assert render(results) == _ANSI.sub("", render(results, color=True))
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb", ""])
+def test_colour_adds_no_word(results: Results, monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+    """Without its escape codes, the coloured report is the plain one, whatever the environment says."""
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", "40")
+    coloured = render(results, color=True)
+    assert "\x1b[32mpass" in coloured
+    assert render(results) == _ANSI.sub("", coloured)
 
 
 def test_plain_report_has_no_escape_code_even_from_a_worker(hostile: Results) -> None:
