@@ -91,7 +91,7 @@ def _git() -> tuple[str | None, bool | None]:
 
 def _git_says(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(  # noqa: PLW1510, S607 - a missing or failing git is an unknown, not an error
+        done = subprocess.run(  # noqa: PLW1510 - a missing or failing git is an unknown, not an error
             ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,141 @@
+"""What this machine has and lacks for pybench."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from pybench.machine.environment import snapshot
+from pybench.model.backend import BACKENDS
+from pybench.model.machine import Finding, GpuInfo, Machine
+
+_GIB = 2**30
+# NCCL's shared-memory transport takes tens of MiB a rank pair; a gibibyte serves eight GPUs with room.
+_MIN_SHM_BYTES = _GIB
+_SHM = "/dev/shm"  # noqa: S108 - its size is all that is asked
+# A run keeps traces and logs of some MiB an attempt; less than this and something else is filling the disk.
+_MIN_DISK_BYTES = 10 * _GIB
+# Another process on half of a core already shows in a CPU point.
+_BUSY_FRACTION = 0.25
+_ENGINES = ("docker", "podman", "apptainer")
+
+
+def examine() -> tuple[Finding, ...]:
+    """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
+    machine = snapshot()
+    return (
+        _extension(),
+        *_backends(machine),
+        _gpus(machine),
+        *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
+        _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
+        _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
+        _memlock(machine),
+        _load(machine),
+        _engines(),
+    )
+
+
+def _finding(
+    name: str, *, well: bool, found: str, remedy: str, otherwise: Literal["warning", "missing"] = "warning"
+) -> Finding:
+    return Finding(name=name, state="ok" if well else otherwise, found=found, remedy="" if well else remedy)
+
+
+def _extension() -> Finding:
+    found = find_spec("pybench._nvml") is not None
+    return _finding(
+        "power sampler",
+        well=found,
+        found="extension built" if found else "extension pybench._nvml not built",
+        remedy="reinstall with a C++17 compiler at hand: pip install .",
+        otherwise="missing",
+    )
+
+
+def _backends(machine: Machine) -> tuple[Finding, ...]:
+    return tuple(_backend(name, traits.packages, machine) for name, traits in BACKENDS.items())
+
+
+def _backend(name: str, packages: tuple[str, ...], machine: Machine) -> Finding:
+    versions = {package: _version(package) for package in packages}
+    absent = [package for package, version in versions.items() if version is None]
+    found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
+    if not absent and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
+        remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
+        return _finding(f"backend {name}", well=False, found=found, remedy=remedy)
+    remedy = f"pip install 'pybench[{name}]'"
+    return _finding(f"backend {name}", well=not absent, found=found, remedy=remedy, otherwise="missing")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _gpus(machine: Machine) -> Finding:
+    names = ", ".join(machine.gpu_names)
+    return _finding(
+        "GPUs",
+        well=bool(machine.gpus),
+        found=f"{len(machine.gpus)}: {names}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
+        remedy="install the NVIDIA driver; without it suites use their cpu profile and power is unknown",
+    )
+
+
+def _gpu(gpu: GpuInfo) -> list[Finding]:
+    """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
+    name = f"GPU {gpu.index}"
+    limit, default = gpu.power_limit_w, gpu.power_limit_default_w
+    findings: list[Finding] = []
+    if gpu.mig_enabled:
+        findings.append(_warn(name, "MIG is on", "turn it off: power can't be told apart between instances"))
+    if gpu.ecc_enabled is False:
+        findings.append(_warn(name, "ECC is off", "turn it on: expected tables were measured with it"))
+    if gpu.persistence_enabled is False:
+        findings.append(_warn(name, "persistence mode is off", "turn it on: the driver unloads between attempts"))
+    if limit is not None and default is not None and limit < default:
+        findings.append(_warn(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit"))
+    return findings
+
+
+def _warn(name: str, found: str, remedy: str) -> Finding:
+    return _finding(name, well=False, found=found, remedy=remedy)
+
+
+def _space(path: str, name: str, needed_bytes: int, remedy: str) -> Finding:
+    if not Path(path).exists():
+        return _warn(name, f"{path} does not exist", remedy)
+    free = shutil.disk_usage(path).free
+    return _finding(
+        name, well=free >= needed_bytes, found=f"{free / _GIB:.1f} GiB free in {Path(path).absolute()}", remedy=remedy
+    )
+
+
+def _memlock(machine: Machine) -> Finding:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    well = not machine.gpus or limit in {resource.RLIM_INFINITY, -1} or limit >= _GIB
+    found = "unlimited" if limit in {resource.RLIM_INFINITY, -1} else f"{limit / 2**20:.0f} MiB"
+    return _finding("locked memory", well=well, found=found, remedy="raise it before the run: ulimit -l unlimited")
+
+
+def _load(machine: Machine) -> Finding:
+    load = os.getloadavg()[0]
+    return _finding(
+        "load",
+        well=load <= machine.cpu_cores * _BUSY_FRACTION,
+        found=f"{load:.2f} over the last minute on {machine.cpu_cores} cores",
+        remedy="end what else is running: it widens every interval",
+    )
+
+
+def _engines() -> Finding:
+    there = [name for name in _ENGINES if shutil.which(name)]
+    return Finding(name="container engines", state="ok", found=", ".join(there) or "none; workers run in this Python")

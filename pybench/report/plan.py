@@ -1,0 +1,28 @@
+"""The points of a plan, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.model.suite import Plan, Skip, Suite
+
+
+def render(suite: Suite, plan: Plan) -> str:
+    """Points in the order they run, then those that can't run here or were left out, then the totals."""
+    profile = f", profile {suite.profile}" if suite.profile else ""
+    attempts = sum(point.effort.attempts for point in plan.points)
+    lines = [
+        f"{suite.name}{profile}: {suite.description}",
+        *(
+            f"  {p.id}: {p.num_gpus} GPUs or ranks, {p.effort.attempts} attempts of {p.effort.steps} steps"
+            for p in plan.points
+        ),
+        *_skipped("skipped", plan.skips),
+        *_skipped("left out", plan.left_out),
+        f"{len(plan.points)} points, {attempts} attempts; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _skipped(word: str, skips: Sequence[Skip]) -> list[str]:
+    return [f"  {skip.id}: {word}: {skip.reason}" for skip in skips]
