@@ -32,6 +32,7 @@ attempt = int(exchange.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 behaviour = behaviours[min(attempt, len(behaviours)) - 1]
 STEP_NS = 100_000_000
+STARTED_NS = time.monotonic_ns()
 
 
 def say(rank: int, event: Event) -> None:
@@ -60,9 +61,8 @@ def measure(rank: int) -> None:
     """Report steps whose speed is exactly the number of ranks."""
     work = Work(output_tokens=100)
     num_steps = order.steps - (behaviour == "short")
-    start = time.monotonic_ns() - num_steps * STEP_NS
     for index in range(num_steps):
-        begin = start + index * STEP_NS
+        begin = STARTED_NS + index * STEP_NS
         end = begin + STEP_NS // ranks
         say(rank, Step(index=index, phase="measure", start_ns=begin, end_ns=end, work=work, token_end_ns=(begin, end)))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model.wire import Metric, Phase, Result, Step, Work, encode_event
+from pybench.model.wire import Event, Metric, Phase, Result, Step, Work, encode_event
 from pybench.runner.events import EventReader
 
 
@@ -31,7 +31,7 @@ def test_only_measured_steps_are_kept(tmp_path: Path) -> None:
         Step(index=0, phase="warmup", start_ns=0, end_ns=1, work=Work()),
         Step(index=0, phase="measure", start_ns=1, end_ns=3, work=Work(output_tokens=4), token_end_ns=(2, 3)),
     ]
-    events = [*steps, Metric(name="m", value=1.0, unit="B"), Result(warmup_steps=1, steady=True)]
+    events: list[Event] = [*steps, Metric(name="m", value=1.0, unit="B"), Result(warmup_steps=1, steady=True)]
     (tmp_path / "events.1.jsonl").write_text("".join(encode_event(e) + "\n" for e in events))
     reader = EventReader(tmp_path, 2)
     assert [rank for rank, _ in reader.poll()] == [1, 1, 1, 1]
