@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from pybench.model.results import Results
 
@@ -19,5 +19,6 @@ def render(results: Results) -> str:
 
 
 def results_schema() -> dict[str, Any]:
-    """JSON Schema of ``results.json``."""
-    return TypeAdapter(Results).json_schema(mode="serialization")
+    """JSON Schema of ``results.json``; every field is always written, so every field is required."""
+    config = ConfigDict(json_schema_serialization_defaults_required=True)
+    return TypeAdapter(Results, config=config).json_schema(mode="serialization")

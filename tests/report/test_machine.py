@@ -23,6 +23,14 @@ def test_results_satisfy_their_schema(fixture: str, request: pytest.FixtureReque
     jsonschema.validate(json.loads(render(request.getfixturevalue(fixture))), results_schema())
 
 
+@pytest.mark.parametrize("kind", ["PointResult", "ScalingResult", "CheckResult", "Estimate", "Expected", "Results"])
+def test_every_field_is_required(kind: str) -> None:
+    """A reader need not ask whether a field is there, ``schema_version`` least of all."""
+    schema = results_schema()
+    found = {**schema["$defs"], "Results": schema}[kind]
+    assert set(found["required"]) == set(found["properties"])
+
+
 def test_schema_refuses_an_unknown_verdict(empty: Results) -> None:
     """A reader can rely on the words."""
     values = {**json.loads(render(empty)), "verdict": "fine"}
