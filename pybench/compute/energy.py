@@ -77,6 +77,13 @@ class _Curve:
         low, high = np.interp([start_s, end_s], self.time_s, self.energy_j)
         return float(high - low)
 
+    def held(self, span_s: float) -> _Curve:
+        """The same, its first and last power held for ``span_s`` more: no sample is newer than the last."""
+        power_w = np.diff(self.energy_j)[[0, -1]] / np.diff(self.time_s)[[0, -1]]
+        time_s = np.concatenate(([self.time_s[0] - span_s], self.time_s, [self.time_s[-1] + span_s]))
+        ends_j = self.energy_j[[0, -1]] + [-span_s, span_s] * power_w
+        return replace(self, time_s=time_s, energy_j=np.concatenate((ends_j[:1], self.energy_j, ends_j[1:])))
+
     def has_gap(self, length_s: float) -> bool:
         inside = (self.time_s[1:] > 0) & (self.time_s[:-1] < length_s)
         return bool(np.any(np.diff(self.time_s)[inside] > GAP_S))
@@ -219,8 +226,9 @@ def _counter_curve(
     if len(change) < MIN_POINTS:
         return None, False
     # A new value was published after the last reading of the old one began, before its own first reading ended.
-    time_s, doubt = _publications(before_s[change - 1], after_s[change])
+    time_s, doubt = _publications(before_s[change - 1], after_s[change], before_s[change] - COUNTER_PERIOD_S)
     energy_j = (energy_mj[change] - energy_mj[change[0]]) / 1e3
+    series = None if series is None else series.held(SAMPLE_PERIOD_S)
     if series is None or not series.covers(float(time_s[0]), float(time_s[-1])):
         # Between two publications the power is unknown, and with it up to a whole publication at each end.
         return _Curve(time_s, energy_j, replace(doubt, edge_s=doubt.edge_s + COUNTER_PERIOD_S), "counter"), False
@@ -229,14 +237,17 @@ def _counter_curve(
     return _Curve(shaped_s, shaped_j, doubt, "counter+series"), False
 
 
-def _publications(earliest_s: Column, latest_s: Column) -> tuple[Column, _Doubt]:
-    """When each counter value was published.
+def _publications(earliest_s: Column, latest_s: Column, period_ago_s: Column) -> tuple[Column, _Doubt]:
+    """When each counter value was published, and the doubt of it.
 
     The counter publishes on a fixed grid, so every interval that is tighter than half a period narrows the grid's
-    phase; where no grid fits, each time is the middle of its own interval.
+    phase, and no value is older than the period when it is read; where no grid fits, each time is the middle of its
+    own interval.
     """
     middle_s, width_s = (earliest_s + latest_s) / 2, latest_s - earliest_s
     alone = middle_s, _Doubt(edge_s=float(np.max(width_s)) / 2)
+    earliest_s = np.maximum(earliest_s, period_ago_s)
+    middle_s, width_s = (earliest_s + latest_s) / 2, latest_s - earliest_s
     tightest = int(np.argmin(width_s))
     steps = np.round((middle_s - middle_s[tightest]) / COUNTER_PERIOD_S)
     tight = width_s < COUNTER_PERIOD_S / 2
@@ -245,10 +256,11 @@ def _publications(earliest_s: Column, latest_s: Column) -> tuple[Column, _Doubt]
     if low_s > high_s:
         return alone
     phase_s, half_s = float(low_s + high_s) / 2, float(high_s - low_s) / 2
-    # The newest grid point a reading can have seen; float dust must not push it back a period.
-    grid_s = phase_s + np.floor((latest_s - phase_s) / COUNTER_PERIOD_S + 1e-6) * COUNTER_PERIOD_S
-    # A grid point before its value's interval: the board's period is another.
-    if np.any(grid_s < earliest_s - half_s - 1e-6) or np.any(np.diff(grid_s) <= 0):
+    # No interval is much longer than a period, so its middle tells which point of the grid lies in it.
+    grid_s = phase_s + np.round((middle_s - phase_s) / COUNTER_PERIOD_S) * COUNTER_PERIOD_S
+    # A grid point outside its value's interval: the board's period is another.
+    slack_s = half_s + 1e-6
+    if np.any((grid_s < earliest_s - slack_s) | (grid_s > latest_s + slack_s)) or np.any(np.diff(grid_s) <= 0):
         return alone
     return grid_s, _Doubt(shift_s=half_s)
 
