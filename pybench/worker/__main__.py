@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
-# -I leaves the script's folder off sys.path, so that the stage is the only place pybench can come from.
+# -I leaves the script's folder off sys.path. An editable install has a finder of its own, which would come first: the
+# stage must be the only place that pybench can come from.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.meta_path.insert(0, PathFinder)
 
 from pybench.worker import launcher, main
 

@@ -89,3 +89,13 @@ def test_missing_package_names_the_remedy(
         "backend 'torch' needs the package 'torch', which the worker's Python can't import; "
         "install it there: pip install 'pybench[torch]'"
     )
+
+
+def test_the_stage_is_the_only_source(run_worker: Any, architecture: dict[str, Any], stage: Path) -> None:
+    """Every rank runs the staged copy, also where pybench is installed in editable form."""
+    (stage / "pybench/worker/main.py").write_text("raise SystemExit('staged')\n")
+    settings = Train(
+        backend="torch", model="tiny", dtype="float32", data_parallel=1, global_batch_size=1, sequence_tokens=4
+    )
+    code, _, log = run_worker(settings, architecture)
+    assert (code, log) == (1, "staged\n")
