@@ -80,7 +80,7 @@ def _impossible(point: Point, device: DeviceKind, num_devices: int) -> str | Non
     """Every reason why the point can't run here, joined; ``None`` when it can."""
     reasons = [
         *_device_reasons(point, device, num_devices),
-        *_backend_reasons(point.settings),
+        *_backend_reasons(point.settings, point.architecture),
         *_shape_reasons(point.settings, point.architecture),
         *_batch_reasons(point.settings),
     ]
@@ -93,8 +93,12 @@ def _device_reasons(point: Point, device: DeviceKind, num_devices: int) -> Itera
         yield f"needs {point.num_gpus} {_DEVICE_NOUNS[device]}{plural}, found {num_devices}"
 
 
-def _backend_reasons(settings: Generate | Train) -> Iterator[str]:
-    reach = BACKENDS[settings.backend].parallel_axes
+def _backend_reasons(settings: Generate | Train, architecture: Architecture) -> Iterator[str]:
+    traits = BACKENDS[settings.backend]
+    if architecture["model_type"] not in traits.model_types:
+        known = ", ".join(traits.model_types)
+        yield f"backend {settings.backend} can't build {architecture['model_type']} models, only {known}"
+    reach = traits.parallel_axes
     if settings.workload not in reach:
         yield f"backend {settings.backend} has no {settings.workload} workload"
         return

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import ScalingResult
+from pybench.model.results import CheckResult, ScalingResult
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
@@ -42,7 +42,10 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
 
 
 def undecided(
-    points: Sequence[Point], scaling: Iterable[ScalingResult], records: Sequence[Record]
+    points: Sequence[Point],
+    scaling: Iterable[ScalingResult],
+    checks: Iterable[CheckResult],
+    records: Sequence[Record],
 ) -> tuple[Attempt, ...]:
     """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""
     wanted = {
@@ -50,7 +53,7 @@ def undecided(
         for row in scaling
         if row.verdict == "inconclusive" and "suspect_baseline" not in row.flags
         for point_id in (row.baseline_id, row.point_id)
-    }
+    } | {check.point_id for check in checks if check.verdict == "inconclusive"}
     taken = Counter(record.point_id for record in records)
     return tuple(
         (point, taken[point.id] + 1)

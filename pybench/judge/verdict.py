@@ -29,13 +29,13 @@ def judge_ratio(
     Gates on the worse side alone: beyond the better side is a pass that asks for a new table, unless a throughput
     outgrows its GPUs, which no healthy baseline allows.
     """
+    if more and low is not None and low > linear * (1 + SUPERLINEAR_MARGIN):
+        reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
+        return "inconclusive", reason, ("suspect_baseline",)
     if expected is None:
         return "no_expectation", "no row of the table is for this machine and model", ()
     if low is None or high is None:
         return "inconclusive", "one attempt shows no spread between runs; two are needed", ()
-    if more and low > linear * (1 + SUPERLINEAR_MARGIN):
-        reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
-        return "inconclusive", reason, ("suspect_baseline",)
     gate = expected.minimum if more else expected.maximum
     if gate is None:
         return "no_expectation", "the table's row has no limit on this side", ()

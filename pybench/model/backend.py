@@ -11,10 +11,12 @@ from pybench.model.settings import BackendName, WorkloadName
 class BackendTraits:
     """One backend's reach.
 
-    ``parallel_axes`` maps a workload to the parallel degrees the backend can raise above 1 for it;
-    ``rank_per_gpu`` says whether it wants one process per GPU (torchrun) or starts its own workers.
+    ``model_types`` are the model families it can build (``model_type`` of a config); ``parallel_axes`` maps a workload
+    to the parallel degrees the backend can raise above 1 for it; ``rank_per_gpu`` says whether it wants one process per
+    GPU (torchrun) or starts its own workers.
     """
 
+    model_types: tuple[str, ...]
     parallel_axes: dict[WorkloadName, tuple[str, ...]]
     rank_per_gpu: bool
     packages: tuple[str, ...]
@@ -22,6 +24,7 @@ class BackendTraits:
 
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
+        model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
         parallel_axes={"generate": ("tensor_parallel",), "train": ("data_parallel",)},
         rank_per_gpu=True,
         packages=("torch", "transformers"),

@@ -6,7 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from pybench.model.results import Results
 
@@ -18,7 +19,13 @@ def render(results: Results) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+class _EveryFieldRequired(GenerateJsonSchema):
+    """Fields with a default are written too, so a reader may rely on them."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002 - pydantic's signature
+        return True
+
+
 def results_schema() -> dict[str, Any]:
-    """JSON Schema of ``results.json``; every field is always written, so every field is required."""
-    config = ConfigDict(json_schema_serialization_defaults_required=True)
-    return TypeAdapter(Results, config=config).json_schema(mode="serialization")
+    """JSON Schema of ``results.json``."""
+    return TypeAdapter(Results).json_schema(mode="serialization", schema_generator=_EveryFieldRequired)

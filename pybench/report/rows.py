@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pybench.model.metrics import METRICS
 from pybench.model.results import PointResult, Results, ScalingResult
+from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 
 # The first of these that a point has is its headline figure.
@@ -24,11 +26,12 @@ class Table:
 
 def tables(results: Results) -> tuple[Table, ...]:
     """Every table that has rows: points, latency, scaling, checks, energy of each GPU."""
-    everything = (_points(results), _scaling(results), _checks(results), _energy(results))
+    names = labels(results.points)
+    everything = (_points(results, names), _scaling(results, names), _checks(results, names), _energy(results, names))
     return tuple(table for table in everything if table.rows)
 
 
-def _points(results: Results) -> Table:
+def _points(results: Results, names: Mapping[str, str]) -> Table:
     heads = (
         "point",
         "status",
@@ -41,16 +44,21 @@ def _points(results: Results) -> Table:
         "power",
         "notes",
     )
-    return Table("Points", heads, tuple(_point(point) for point in results.points))
+    shared = ", ".join(common_axes(results.points))
+    return Table(
+        f"Points: all of {shared}" if shared else "Points",
+        heads,
+        tuple(_point(point, names[point.id]) for point in results.points),
+    )
 
 
-def _point(point: PointResult) -> tuple[str, ...]:
+def _point(point: PointResult, name: str) -> tuple[str, ...]:
     metrics = point.metrics
     headline = next((metrics[name] for name in _HEADLINES if name in metrics), None)
     energy = next((metrics[name] for name in _ENERGIES if name in metrics), None)
     attempts = f"{point.attempts - point.failed_attempts}/{point.attempts}" if point.attempts else "-"
     return (
-        point.id,
+        name,
         point.status,
         str(point.num_gpus),
         attempts,
@@ -63,14 +71,16 @@ def _point(point: PointResult) -> tuple[str, ...]:
     )
 
 
-def _scaling(results: Results) -> Table:
+def _scaling(results: Results, names: Mapping[str, str]) -> Table:
     heads = ("point", "metric", "GPUs", "ratio", "95 % interval", "efficiency", "expected", "verdict", "reason")
-    return Table("Scaling", heads, tuple(_scaling_row(row) for row in results.scaling))
+    return Table(
+        "Scaling", heads, tuple(_scaling_row(row, names.get(row.point_id, row.point_id)) for row in results.scaling)
+    )
 
 
-def _scaling_row(row: ScalingResult) -> tuple[str, ...]:
+def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
     return (
-        row.point_id,
+        name,
         row.metric,
         f"{row.baseline_count} → {row.count}",
         "-" if row.speedup is None else f"{row.speedup:.3f}x",
@@ -82,10 +92,10 @@ def _scaling_row(row: ScalingResult) -> tuple[str, ...]:
     )
 
 
-def _checks(results: Results) -> Table:
+def _checks(results: Results, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (
-            check.point_id,
+            names.get(check.point_id, check.point_id),
             check.metric,
             quantity_with_interval(check.value),
             limits(check.minimum, check.maximum, METRICS[check.metric].unit if check.metric in METRICS else None),
@@ -97,9 +107,9 @@ def _checks(results: Results) -> Table:
     return Table("Limits", ("point", "metric", "found", "allowed", "verdict", "reason"), rows)
 
 
-def _energy(results: Results) -> Table:
+def _energy(results: Results, names: Mapping[str, str]) -> Table:
     rows = tuple(
-        (point.id, uuid, f"{plain(joules)} J")
+        (names[point.id], uuid, f"{plain(joules)} J")
         for point in results.points
         for uuid, joules in point.energy_by_gpu_j.items()
     )

@@ -82,7 +82,7 @@ def _need(table: Table, column: int) -> int:
 
 
 def _draw(table: Table, columns: Sequence[int], title: str) -> RichTable:
-    drawn = RichTable(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    drawn = RichTable(title=Text(printable(title)), title_justify="left", show_edge=False, pad_edge=False)
     for column in columns:
         wraps = column == 0 or table.heads[column] in _PROSE
         drawn.add_column(table.heads[column], overflow="fold", no_wrap=not wraps)

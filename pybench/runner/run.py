@@ -64,11 +64,14 @@ class Run:
 
     def _decide(self, records: list[Record], progress: Progress) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
-        points = self.manifest.plan.points
-        while extra := undecided(points, assemble(self.manifest, records).scaling, records):
+        while extra := self._undecided(records):
             progress.note(f"inconclusive: {len(extra)} more attempts")
             for attempt in extra:
                 records.append(self._attempt(attempt, len(records) + 1, len(records) + len(extra), progress))
+
+    def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
+        results = assemble(self.manifest, records)
+        return undecided(self.manifest.plan.points, results.scaling, results.checks, records)
 
     def _attempt(self, attempt: Attempt, position: int, total: int, progress: Progress) -> Record:
         point, number = attempt

@@ -13,6 +13,7 @@ from pybench.model.settings import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
 
 SHAPE = {
+    "model_type": "llama",
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "hidden_size": 64,
@@ -92,8 +93,15 @@ def test_impossible(workload: str, change: dict[str, Any], reason: str | None) -
     assert found is None if reason is None else found is not None and reason in found
 
 
+def test_model_family_that_the_backend_cannot_build() -> None:
+    """Named before anything starts, with those it can."""
+    suite = _suite("generate", GENERATE, tensor_parallel=(1,))
+    (skip,) = expand(suite, {"m": {**SHAPE, "model_type": "gpt_oss"}}, device="cuda", num_devices=1).skips
+    assert skip.reason == "backend torch can't build gpt_oss models, only llama, qwen2, qwen3, gemma3_text"
+
+
 def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that lacks the workload is named."""
-    traits = BackendTraits(parallel_axes={"train": ()}, rank_per_gpu=True, packages=())
+    traits = BackendTraits(model_types=("llama",), parallel_axes={"train": ()}, rank_per_gpu=True, packages=())
     monkeypatch.setattr(plan, "BACKENDS", {"torch": traits})
     assert _reason("generate", GENERATE) == "backend torch has no generate workload"

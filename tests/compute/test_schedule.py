@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybench.compute.schedule import pending, undecided
 from pybench.model.record import Record
-from pybench.model.results import ScalingResult, Verdict
+from pybench.model.results import CheckResult, ScalingResult, Verdict
 from pybench.model.settings import Effort, Generate
 from pybench.model.suite import Point
 from pybench.model.wire import Failure, FailureCause
@@ -61,6 +61,19 @@ def row(verdict: Verdict, flags: tuple[str, ...] = ()) -> ScalingResult:
     )
 
 
+def check(verdict: Verdict) -> CheckResult:
+    return CheckResult(
+        benchmark="decode",
+        metric="ttft_s",
+        point_id="b",
+        value=None,
+        minimum=None,
+        maximum=1.0,
+        verdict=verdict,
+        reason="",
+    )
+
+
 def names(attempts: tuple[tuple[Point, int], ...]) -> list[str]:
     return [f"{p.id}{number}" for p, number in attempts]
 
@@ -94,22 +107,28 @@ def test_an_out_of_memory_point_is_given_up_and_a_crashed_one_is_not() -> None:
 def test_inconclusive_verdicts_get_one_more_attempt_for_both_sides() -> None:
     """The ratio's spread comes from both points."""
     records = (record("a", 1), record("a", 2), record("b", 1), record("b", 2))
-    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), records)) == ["a3", "b3"]
+    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), (), records)) == ["a3", "b3"]
+
+
+def test_an_inconclusive_limit_gets_one_more_attempt_for_its_point() -> None:
+    """No baseline is part of it."""
+    records = (record("a", 1), record("b", 1))
+    assert names(undecided((point("a"), point("b")), (), (check("inconclusive"),), records)) == ["b2"]
 
 
 def test_the_budget_ends_it() -> None:
     """No point goes past its max_attempts."""
     records = (*(record("a", n) for n in (1, 2, 3)), record("b", 1), record("b", 2))
-    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["b3"]
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), (), records)) == ["b3"]
 
 
 def test_decided_rows_and_suspect_baselines_get_nothing() -> None:
     """More measuring would change neither."""
     rows = (row("pass"), row("fail"), row("inconclusive", ("suspect_baseline",)))
-    assert undecided((point("a"), point("b")), rows, ()) == ()
+    assert undecided((point("a"), point("b")), rows, (check("pass"), check("missing")), ()) == ()
 
 
 def test_a_point_that_was_given_up_gets_no_extra_attempt() -> None:
     """Its baseline may still be measured again."""
     records = (record("a", 1), record("b", 1, "out_of_memory"))
-    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["a2"]
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), (), records)) == ["a2"]

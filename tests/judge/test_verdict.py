@@ -79,10 +79,11 @@ def test_one_attempt_decides_nothing() -> None:
 
 
 def test_without_a_row_nothing_is_judged() -> None:
-    """Nor with a row that has no limit on the side that matters."""
+    """Nor with a row that has no limit on the side that matters. A suspect baseline shows all the same."""
     assert judge_ratio(1.8, 1.7, 1.9, None, 2, more=True)[0] == "no_expectation"
     one_sided = Expected(minimum=None, maximum=1.9, source="s", table="t")
     assert judge_ratio(1.8, 1.7, 1.9, one_sided, 2, more=True)[0] == "no_expectation"
+    assert judge_ratio(4.6, 4.5, 4.7, None, 2, more=True)[2] == ("suspect_baseline",)
 
 
 @pytest.mark.parametrize(

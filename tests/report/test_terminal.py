@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from pybench.model.results import Results, Verdict
+from pybench.report.labels import labels
 from pybench.report.terminal import render
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,8 +35,8 @@ def test_numbers_and_words_stay_in_one_piece(results: Results, width: int) -> No
 def test_every_point_and_its_reason_is_there(results: Results, width: int) -> None:
     """Skipped, failed and missing points are never dropped."""
     text = render(results, width=width)
-    for point in results.points:
-        assert point.id in text
+    for label in labels(results.points).values():
+        assert label in text
     words = " ".join(re.sub(r"[│┃]", " ", text).split())
     for reason in ("needs 8 GPUs, found 4", "not measured", "out_of_memory: tried"):
         assert reason in words

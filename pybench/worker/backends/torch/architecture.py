@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
 from pybench.worker.backends.torch.tensor_parallel import Shard, like
 
 # Families whose module names, attention masks and buffers this backend knows.
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
+FAMILIES = BACKENDS["torch"].model_types
 WEIGHT_STD = 0.02
 
 
