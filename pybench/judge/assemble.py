@@ -9,7 +9,7 @@ from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.results import Results
+from pybench.model.results import Provenance, Results
 
 
 def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
@@ -29,9 +29,26 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         profile=suite.profile,
         machine=manifest.machine.kind,
         fingerprint=manifest.fingerprint,
+        provenance=_provenance(manifest, own),
         verdict=verdict,
         reason=reason,
         points=points,
         scaling=scaling,
         checks=checks,
+    )
+
+
+def _provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
+    machine = manifest.machine
+    headers = [rank.header for record in records for rank in record.ranks]
+    packages = {name: version for header in headers for name, version in header.packages.items()}
+    return Provenance(
+        created_utc=manifest.created_utc,
+        pybench_version=manifest.pybench_version,
+        engine=manifest.engine,
+        gpu_names=machine.gpu_names,
+        driver=machine.driver,
+        cpu_model=machine.cpu_model,
+        kernel=machine.kernel,
+        packages=({"python": headers[0].python} if headers else {}) | packages,
     )

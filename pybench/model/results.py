@@ -95,6 +95,24 @@ class CheckResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """When, with what and on what a run was measured.
+
+    ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
+    what they ran in (``none``: not containerised).
+    """
+
+    created_utc: str
+    pybench_version: str
+    engine: str
+    gpu_names: tuple[str, ...]
+    driver: str | None
+    cpu_model: str | None
+    kernel: str
+    packages: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """Everything a report shows of one run."""
 
@@ -104,6 +122,7 @@ class Results:
     profile: str | None
     machine: str
     fingerprint: str
+    provenance: Provenance
     verdict: Verdict
     reason: str
     points: tuple[PointResult, ...]

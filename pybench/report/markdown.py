@@ -6,6 +6,7 @@ import re
 
 from pybench.model.results import Results
 from pybench.report.printable import printable
+from pybench.report.provenance import sentence
 from pybench.report.rows import Table, tables
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
@@ -20,6 +21,8 @@ def render(results: Results) -> str:
         escape(results.description),
         "",
         f"{escape(results.reason)} (machine {escape(results.machine)}{escape(profile)}, run {escape(results.run_id)})",
+        "",
+        escape(sentence(results.provenance)),
     ]
     return "\n".join([*head, *(line for table in tables(results) for line in _table(table))]) + "\n"
 

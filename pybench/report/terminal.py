@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pybench.model.results import Results
 from pybench.report.printable import printable
+from pybench.report.provenance import sentence
 from pybench.report.rows import Table, tables
 
 _COLOURS = {
@@ -45,6 +46,7 @@ def render(results: Results, *, width: int = 120, color: bool = False) -> str:
     )
     profile = f", profile {results.profile}" if results.profile else ""
     console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
+    console.print(Text(printable(sentence(results.provenance))))
     if results.description:
         console.print(Text(printable(results.description)))
     for table in tables(results):

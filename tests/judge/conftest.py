@@ -99,7 +99,7 @@ class Build:
             boot_id="b",
             time_offset_ns=0,
             python="3.11",
-            packages={},
+            packages={"torch": "2.11.0"},
             device="cuda",
             device_name="d",
         )

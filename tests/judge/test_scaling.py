@@ -315,4 +315,6 @@ def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
     results = assemble(manifest, [*records, *stranger])
     assert (results.verdict, results.reason) == ("pass", "every expectation passes")
     assert len(results.points) == 2
+    assert results.provenance.packages == {"python": "3.11", "torch": "2.11.0"}
+    assert assemble(manifest, []).provenance.packages == {}
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from pybench.model.results import Results, Verdict
 from pybench.report.labels import labels
+from pybench.report.provenance import sentence
 from pybench.report.terminal import render
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -68,4 +69,4 @@ def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, 
     """Also of a run that shows nothing else."""
     for verdict in verdicts:
         text = render(dataclasses.replace(empty, verdict=verdict))
-        assert text == f"suite on cpu, run run\n\nverdict: {verdict} - nothing was measured\n"
+        assert text == f"suite on cpu, run run\n{sentence(empty.provenance)}\n\nverdict: {verdict} - nothing was measured\n"

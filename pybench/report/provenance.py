@@ -1,0 +1,21 @@
+"""One line that says when, with what and on what a run was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pybench.model.results import Provenance
+
+
+def sentence(provenance: Provenance) -> str:
+    """For instance ``2026-11-21T08:29:31+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.159.04, torch 2.11.0``."""
+    gpus = [f"{count} x {name}" for name, count in Counter(provenance.gpu_names).items()]
+    parts = [
+        provenance.created_utc,
+        f"pybench {provenance.pybench_version}",
+        *(gpus or [provenance.cpu_model or "unknown CPU"]),
+        *([f"driver {provenance.driver}"] if provenance.driver else []),
+        *(f"{name} {version}" for name, version in provenance.packages.items()),
+        "not containerised" if provenance.engine == "none" else f"in {provenance.engine}",
+    ]
+    return ", ".join(parts)
