@@ -67,6 +67,7 @@ def test_plain_report_has_no_escape_code_even_from_a_worker(hostile: Results) ->
 
 def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, ...]) -> None:
     """Also of a run that shows nothing else."""
+    head = f"suite on cpu, run run\n{sentence(empty.provenance)}\n\n"
     for verdict in verdicts:
         text = render(dataclasses.replace(empty, verdict=verdict))
-        assert text == f"suite on cpu, run run\n{sentence(empty.provenance)}\n\nverdict: {verdict} - nothing was measured\n"
+        assert text == f"{head}verdict: {verdict} - nothing was measured\n"
