@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from pybench.model.results import Estimate, Results
 from pybench.report.machine import render, results_schema
+
+MEASURED = Path(__file__).parents[2] / "suites" / "measured"
 
 
 def test_schema_is_a_schema() -> None:
@@ -21,6 +24,14 @@ def test_schema_is_a_schema() -> None:
 def test_results_satisfy_their_schema(fixture: str, request: pytest.FixtureRequest) -> None:
     """Whatever a run shows."""
     jsonschema.validate(json.loads(render(request.getfixturevalue(fixture))), results_schema())
+
+
+@pytest.mark.parametrize("path", sorted(MEASURED.glob("*.json")), ids=lambda path: path.stem)
+def test_kept_measurements_satisfy_the_schema(path: Path) -> None:
+    """And say what they were measured on."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.validate(kept, results_schema())
+    assert kept["provenance"]["gpu_names"]
 
 
 @pytest.mark.parametrize("kind", ["PointResult", "ScalingResult", "CheckResult", "Estimate", "Expected", "Results"])
