@@ -25,6 +25,8 @@ def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
         "--rdzv-endpoint=127.0.0.1:0",
         "--local-addr=127.0.0.1",
         "--max-restarts=0",
+        # Its own choice is a new folder in the machine's /tmp, which nobody removes.
+        f"--log-dir={exchange / 'torchrun'}",
         "--no-python",
         sys.executable,
         "-I",

@@ -1,0 +1,191 @@
+"""Rooms are floors: a module imports lower floors and its own room only, and no two modules import each other."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import pybench
+
+PACKAGE = Path(pybench.__file__).parent
+FLOORS = {
+    "model": 0,
+    "compute": 1,
+    "judge": 2,
+    "store": 3,
+    "machine": 3,
+    "launch": 4,
+    "report": 4,
+    "runner": 5,
+    "cli": 6,
+}
+# Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
+WORKER, MODEL = "worker", "model"
+WORKER_ROOMS = {WORKER, MODEL}
+BACKEND_PACKAGES = {"torch", "transformers"}
+HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")
+
+Imports = dict[str, set[str]]
+"""Module to the modules it names in imports, anywhere in its source."""
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Dotted names and files of all modules below ``package``."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(package: Path) -> Imports:
+    """Every import; ``from a import b`` is one of ``a.b`` where that is a module, else of ``a``."""
+    known = modules(package)
+    return {name: set(_imported(ast.parse(path.read_text(encoding="utf-8")), known)) for name, path in known.items()}
+
+
+def _imported(tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their module in full"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else str(node.module)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def breaches(found: Imports) -> list[str]:
+    """Imports that go up or sideways."""
+    wrong = []
+    for module, targets in found.items():
+        home = room(module)
+        for target in sorted(t for t in targets if t.startswith("pybench.")):
+            away = room(target)
+            if WORKER in {home, away}:
+                allowed = home == away or (home == WORKER and away == MODEL)
+            else:
+                # The extension is not a room; only the machine room talks to it.
+                allowed = home == "machine" if away == "_nvml" else home == away or FLOORS[away] < FLOORS[home]
+            if not allowed:
+                wrong.append(f"{module} imports {target}")
+    return wrong
+
+
+def foreign(found: Imports, rooms: set[str]) -> set[tuple[str, str]]:
+    """Top-level packages besides ours and the standard library's, by module, in ``rooms``."""
+    return {
+        (module, top)
+        for module, targets in found.items()
+        if room(module) in rooms
+        for top in {target.split(".")[0] for target in targets}
+        if top != "pybench" and top not in sys.stdlib_module_names
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> Imports:
+    return imports(PACKAGE)
+
+
+def test_every_folder_is_a_room() -> None:
+    """A new folder must be given its floor here and in the README."""
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == {*FLOORS, WORKER}
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    """Its ``__init__`` has a docstring and nothing else."""
+    for path in PACKAGE.glob("*/__init__.py"):
+        (only,) = ast.parse(path.read_text(encoding="utf-8")).body
+        assert isinstance(only, ast.Expr), path
+        assert isinstance(only.value, ast.Constant), path
+
+
+def test_imports_go_down(found: Imports) -> None:
+    """No module imports a higher floor, or a neighbour on its own."""
+    assert breaches(found) == []
+
+
+def test_imports_make_no_circle(found: Imports) -> None:
+    """Also not within a room."""
+    ours = {module: {t for t in targets if t in found} - {module} for module, targets in found.items()}
+    TopologicalSorter(ours).prepare()
+
+
+def test_worker_and_model_need_only_the_standard_library(found: Imports) -> None:
+    """A foreign image has no more, but for the package that a backend is about."""
+    for module, top in foreign(found, WORKER_ROOMS):
+        backend = module.startswith("pybench.worker.backends.") or module == "pybench.worker.launcher"
+        assert backend, f"{module} imports {top}"
+        assert top in BACKEND_PACKAGES, f"{module} imports {top}"
+
+
+def test_the_checks_can_fail(tmp_path: Path) -> None:
+    """A small tree with one breach of each kind."""
+    files = {
+        "__init__.py": "",
+        "model/suite.py": "import numpy\n",
+        "compute/plan.py": "def late():\n    from pybench.judge import verdict\n",
+        "judge/verdict.py": "from pybench.compute import plan\n",
+        "store/journal.py": "import pybench.machine.clock\n",
+        "machine/clock.py": "import pybench._nvml\n",
+        "report/power.py": "import pybench._nvml\n",
+        "runner/run.py": "from pybench.worker.main import run_rank\n",
+        "worker/main.py": "from pybench.model import suite\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "pybench" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    small = imports(tmp_path / "pybench")
+    assert breaches(small) == [
+        "pybench.compute.plan imports pybench.judge.verdict",
+        "pybench.report.power imports pybench._nvml",
+        "pybench.runner.run imports pybench.worker.main",
+        "pybench.store.journal imports pybench.machine.clock",
+    ]
+    assert foreign(small, WORKER_ROOMS) == {("pybench.model.suite", "numpy")}
+    with pytest.raises(CycleError):
+        test_imports_make_no_circle(small)
+
+
+def test_worker_and_model_run_on_python_3_10() -> None:
+    """Images bring their own Python."""
+    done = subprocess.run(
+        [
+            *(
+                str(Path(sys.executable).with_name("vermin")),
+                "--quiet",
+                "--no-tips",
+                "--violations",
+                "--eval-annotations",
+            ),
+            *("--backport", "dataclasses", "--backport", "typing", "--target=3.10-"),
+            *(str(PACKAGE / name) for name in sorted(WORKER_ROOMS)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_command_line_starts_light() -> None:
+    """``pybench --help`` must not wait for libraries that it does not use."""
+    code = "import json, sys; import pybench.cli.main; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "click" in loaded
+    assert loaded.isdisjoint(HEAVY)
