@@ -21,14 +21,18 @@ from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
 from pybench.store.models import load_models
+from pybench.store.shipped import find_suite
 from pybench.store.suite_file import read_suite
 
 
 def plan_suite(
     path: Path, machine: Machine, *, profile: str | None, keep: str | None, max_gpus: int | None
 ) -> tuple[Suite, Plan]:
-    """Read ``path`` and expand it for ``machine``. Raises ``FileError`` or ``UsageError``."""
-    suite = read_suite(path, profile=profile, machine_kind=machine.kind)
+    """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
+
+    Raises ``FileError`` or ``UsageError``.
+    """
+    suite = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
     device, num_devices = _devices(machine)
     plan = expand(
         suite,
@@ -56,7 +60,7 @@ def prepare_run(
     machine = snapshot()
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
-    tables = load_tables(path, sorted(names))
+    tables = load_tables(Path(suite.path), sorted(names))
     folder = RunFolder.create(root, suite.name)
     stage_worker(folder.worker)
     manifest = Manifest(

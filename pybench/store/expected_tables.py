@@ -34,7 +34,7 @@ def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTab
 
 def read_table(path: Path) -> ExpectedTable:
     """Read one table. Raises ``FileError`` with all its problems."""
-    document, lines = read_toml(path)
+    document, lines = read_toml(path, "an expected table")
     problems = _problems(document) or _cross_problems(path.stem, document)
     if problems:
         located = [

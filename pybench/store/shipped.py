@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pybench
+from pybench.store.problem_text import did_you_mean
+from pybench.store.toml_file import refuse
 
 
 def shipped_suites() -> Path:
@@ -12,3 +14,18 @@ def shipped_suites() -> Path:
     package = Path(pybench.__file__).parent
     inside = package / "suites"
     return inside if inside.is_dir() else package.parent / "suites"
+
+
+def find_suite(named: Path) -> Path:
+    """The file ``named``, or the shipped suite of that bare name (``tp_scaling``).
+
+    Raises ``FileError`` naming the shipped suites when there is neither.
+    """
+    shipped = {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+    # A name with a folder or an ending means a file; what is wrong with that file is its reader's to say.
+    if named.exists() or named.suffix or len(named.parts) != 1:
+        return named
+    if named.name in shipped:
+        return shipped[named.name]
+    known = ", ".join(shipped)
+    raise refuse(named, f"neither a file nor a shipped suite{did_you_mean(named.name, shipped)}; shipped are {known}")

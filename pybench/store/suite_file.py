@@ -28,7 +28,7 @@ def read_suite(path: Path, *, profile: str | None, machine_kind: str) -> Suite:
 
     Raises ``FileError`` with every problem in the file, also those in profiles that aren't applied.
     """
-    document, lines = read_toml(path)
+    document, lines = read_toml(path, "a suite")
     problems = _shape_problems(document)
     if not problems:
         profiles = document.get("profile", {})

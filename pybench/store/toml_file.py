@@ -20,9 +20,9 @@ def refuse(path: Path, message: str, line: int | None = None) -> FileError:
     return FileError((Problem(file=str(path), line=line, path="", message=message),))
 
 
-def read_toml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The document and the line of each key. Raises ``FileError`` on anything but a small TOML file."""
-    text = _text(path)
+def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+    """The document and the line of each key. Raises ``FileError``, calling the file ``noun``, unless small and TOML."""
+    text = _text(path, noun)
     try:
         document = tomllib.loads(text)
         return document, toml_lines(text)
@@ -30,27 +30,27 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
         line = re.search(r"at line (\d+)", str(error))
         raise refuse(path, f"not valid TOML: {error}", int(line[1]) if line else None) from error
     except RecursionError as error:
-        raise refuse(path, "nested too deeply; a suite needs no more than four levels") from error
+        raise refuse(path, f"nested too deeply; {noun} needs no more than four levels") from error
     except ValueError as error:
         raise refuse(path, f"not valid TOML: {error}") from error
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, noun: str) -> str:
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
-            raise refuse(path, "not a regular file; name a suite's .toml file")
+            raise refuse(path, f"not a regular file; {noun} is a .toml file")
         if about.st_size > MAX_FILE_BYTES:
-            raise refuse(path, f"{about.st_size} bytes; a suite file has at most {MAX_FILE_BYTES}")
+            raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise refuse(path, f"no such file{_nearby(path)}") from error
     except (OSError, ValueError) as error:
         raise refuse(path, f"can't be read: {error}") from error
     if not data.strip():
-        raise refuse(path, 'empty; a suite begins with schema = 1, name = "…" and a [[benchmark]] table')
+        raise refuse(path, f'empty; {noun} begins with schema = 1 and name = "…"')
     if b"\0" in data:
-        raise refuse(path, "binary data; a suite is a TOML text file")
+        raise refuse(path, f"binary data; {noun} is a TOML text file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -60,5 +60,5 @@ def _text(path: Path) -> str:
 
 def _nearby(path: Path) -> str:
     names = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
-    found = f"; suites in that folder: {', '.join(names[:20])}" if names else ""
+    found = f"; in that folder: {', '.join(names[:20])}" if names else ""
     return did_you_mean(path.name, names) + found

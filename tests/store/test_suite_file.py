@@ -157,7 +157,7 @@ def test_huge_file(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    with pytest.raises(FileError, match="100000000 bytes; a suite file has at most 1048576"):
+    with pytest.raises(FileError, match="100000000 bytes; a suite has at most 1048576"):
         read_suite(path, profile=None, machine_kind="cpu")
 
 
