@@ -1,0 +1,118 @@
+"""Every malformed suite ends in exit 2, with a message and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybench.cli.main import main
+
+
+def _load_cases() -> dict[str, Any]:
+    """The reader's own list of slips; test folders are no packages, so it is loaded by its path."""
+    path = Path(__file__).parents[1] / "store" / "test_suite_file.py"
+    spec = importlib.util.spec_from_file_location("suite_file_cases", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+CASES = _load_cases()
+MALFORMED: dict[str, tuple[str | bytes, str]] = CASES["MALFORMED"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """The message of a command that must end in exit 2, print nothing else and write nothing."""
+    before = sorted(folder.rglob("*"))
+    result: Result = CliRunner().invoke(main, [*arguments])
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert sorted(folder.rglob("*")) == before
+    return result.stderr
+
+
+def test_there_are_enough_kinds() -> None:
+    """Of slips to try."""
+    assert len(MALFORMED) >= 40
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize(("text", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_suite(here: Path, command: str, text: str | bytes, message: str) -> None:
+    """The file is named, and what is wrong with it."""
+    (here / "s.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    told = refused(here, command, "s.toml")
+    assert told.startswith("pybench: s.toml")
+    assert message in told
+
+
+def test_a_file_of_100_mb(here: Path) -> None:
+    """Refused by its size, unread."""
+    with (here / "s.toml").open("wb") as file:
+        file.truncate(100_000_000)
+    assert "100000000 bytes; a suite has at most" in refused(here, "run", "s.toml")
+
+
+def test_no_such_file_and_a_folder(here: Path) -> None:
+    """Each with what next."""
+    (here / "folder").mkdir()
+    assert "shipped are tp_scaling" in refused(here, "run", "tpscaling")
+    assert "no such file" in refused(here, "run", "nowhere/s.toml")
+    assert "not a regular file; a suite is a .toml file" in refused(here, "run", "folder")
+
+
+def test_an_unreadable_file(here: Path) -> None:
+    """The system's own reason is told: here, a link that leads to itself."""
+    (here / "s.toml").symlink_to("s.toml")
+    assert "can't be read" in refused(here, "run", "s.toml")
+
+
+def test_a_table_that_is_nowhere(here: Path) -> None:
+    """Those that exist are listed."""
+    text = (
+        CASES["GOOD"] + CASES["AXIS"] + CASES["SCALING"].replace('metric = "step_s"', 'metric = "output_tokens_per_s"')
+    )
+    (here / "s.toml").write_text(text)
+    assert "no expected table 't'; there are collective_busbw," in refused(here, "run", "s.toml")
+
+
+def test_a_malformed_table(here: Path) -> None:
+    """The table's file is named, not the suite's."""
+    text = (
+        CASES["GOOD"] + CASES["AXIS"] + CASES["SCALING"].replace('metric = "step_s"', 'metric = "output_tokens_per_s"')
+    )
+    (here / "s.toml").write_text(text)
+    (here / "expected").mkdir()
+    (here / "expected" / "t.toml").write_text("schema = \n")
+    assert refused(here, "run", "s.toml").startswith("pybench: expected/t.toml:1: not valid TOML")
+
+
+def test_a_real_process_prints_the_same(here: Path) -> None:
+    """Nothing outside the command's own door adds a traceback."""
+    (here / "s.toml").write_text("schema = 1\nname = 7\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", "s.toml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "s.toml:2: name: found 7, expected a string" in done.stderr
+    assert "Traceback" not in done.stderr
