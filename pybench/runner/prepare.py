@@ -98,5 +98,5 @@ def resume_run(path: Path, launcher: Launcher) -> Run:
 
 
 def _devices(machine: Machine) -> tuple[DeviceKind, int]:
-    """Kind and number of devices that points may occupy: GPUs, or physical cores where there is none."""
+    """Kind and number of devices that points may occupy: GPUs, or CPU cores where there is none."""
     return ("cuda", len(machine.gpus)) if machine.gpus else ("cpu", machine.cpu_cores)

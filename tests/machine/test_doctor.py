@@ -1,0 +1,138 @@
+"""What the doctor finds, on machines made up for it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from pybench.machine import doctor
+from pybench.machine.doctor import examine
+from pybench.machine.environment import snapshot
+from pybench.model.machine import Finding, GpuInfo
+
+Tell = Callable[..., None]
+
+
+class Usage(NamedTuple):
+    """As ``shutil.disk_usage`` answers."""
+
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs, an idle machine with room, and a torch that can use them."""
+    fake_nvml()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = snapshot()
+    unlimited = tuple(replace(gpu, power_limit_w=gpu.power_limit_default_w) for gpu in machine.gpus)
+    monkeypatch.setattr(doctor, "snapshot", lambda: replace(machine, gpus=unlimited))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**40))
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cu130", "transformers": "5.0"}.get)
+
+
+def found(name: str) -> Finding:
+    (only,) = (finding for finding in examine() if finding.name == name)
+    return only
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_healthy_machine_needs_nothing() -> None:
+    """Everything is ok and no remedy is given."""
+    findings = examine()
+    assert {finding.state for finding in findings} == {"ok"}
+    assert not [finding.remedy for finding in findings if finding.remedy]
+    assert found("GPUs").found == "2: NVIDIA H200, NVIDIA H200, driver 580.00.fake"
+    assert found("backend torch").found == "torch 2.11.0+cu130, transformers 5.0"
+
+
+def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suites still run, on the CPU."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
+    gpus = found("GPUs")
+    assert gpus.state == "warning"
+    assert gpus.found == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+    assert "install the NVIDIA driver" in gpus.remedy
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_missing_package_stops_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that brings it."""
+    monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0"}.get)
+    backend = found("backend torch")
+    assert (backend.state, backend.found) == ("missing", "torch 2.11.0, transformers not installed")
+    assert backend.remedy == "pip install 'pybench[torch]'"
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_cpu_torch_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would leave them idle."""
+    monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cpu", "transformers": "5.0"}.get)
+    assert found("backend torch").state == "warning"
+    assert "CUDA build" in found("backend torch").remedy
+
+
+@pytest.mark.usefixtures("healthy")
+def test_the_extension_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it no power is known."""
+    monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
+    assert found("power sampler").state == "missing"
+
+
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"mig_enabled": True}, "MIG is on"),
+        ({"ecc_enabled": False}, "ECC is off"),
+        ({"persistence_enabled": False}, "persistence mode is off"),
+        ({"power_limit_w": 500.0}, "power limit 500 W of 700 W"),
+    ],
+)
+def test_settings_that_bend_a_gpus_figures(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, object], says: str
+) -> None:
+    """The GPU is named; the other one has no line."""
+    machine = doctor.snapshot()
+    odd: GpuInfo = replace(machine.gpus[1], **change)  # type: ignore[arg-type]
+    changed = replace(machine, gpus=(machine.gpus[0], odd))
+    monkeypatch.setattr(doctor, "snapshot", lambda: changed)
+    assert found("GPU 1").found == says
+    assert found("GPU 1").state == "warning"
+    assert not [finding for finding in examine() if finding.name == "GPU 0"]
+
+
+@pytest.mark.usefixtures("healthy")
+def test_little_room_little_locked_memory_and_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its figure."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 0.0, 0.0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**29))
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (8 * 2**20, 8 * 2**20))
+    for name, figure in (
+        ("disk", "0.5 GiB free"),
+        ("shared memory", "0.5 GiB free"),
+        ("locked memory", "8 MiB"),
+        ("load", "99.00 over the last minute"),
+    ):
+        assert found(name).state == "warning"
+        assert figure in found(name).found
+        assert found(name).remedy
+
+
+@pytest.mark.usefixtures("healthy")
+def test_engines_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it is said that there are none."""
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/podman" if name == "podman" else None)
+    assert found("container engines").found == "podman"
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    assert found("container engines").found == "none; workers run in this Python"

@@ -1,0 +1,85 @@
+"""The snapshot of a machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybench.machine import environment
+from pybench.machine.environment import snapshot
+
+Tell = Callable[..., None]
+
+
+def test_gpus_driver_and_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the driver tells; all pairs are joined by NVLink."""
+    fake_nvml()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = snapshot()
+    assert (machine.kind, machine.fabric, machine.gpu_count) == ("h200", "nvlink", 2)
+    assert machine.gpu_names == ("NVIDIA H200", "NVIDIA H200")
+    assert machine.gpu_vram_gb == tuple(gpu.vram_gb for gpu in machine.gpus)
+    assert (machine.driver, machine.cuda_driver, machine.gpu_reason) == ("580.00.fake", "13.0", None)
+    assert machine.topology[0][0] == "X"
+    assert machine.topology[0][1].startswith("NV")
+
+
+def test_one_visible_gpu_has_no_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing joins it to anything."""
+    fake_nvml()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    machine = snapshot()
+    assert (machine.fabric, machine.gpu_count, machine.gpus[0].index) == ("none", 1, 1)
+
+
+def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the reason is told."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
+    machine = snapshot()
+    assert (machine.kind, machine.gpus, machine.driver) == ("cpu", (), None)
+    assert machine.gpu_reason == "no NVIDIA driver: /nowhere/libnvidia-ml.so.1 not found"
+    assert machine.cpu_cores == len(os.sched_getaffinity(0))
+    assert machine.memory_bytes is not None
+    assert machine.memory_bytes > 2**28
+    assert (machine.kernel, machine.python) == (platform.release(), platform.python_version())
+    assert machine.packages["pybench"]
+
+
+def test_unknown_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No /proc, no git, no file that names the system: nothing is made up."""
+    monkeypatch.setattr(environment, "_field", lambda _path, _name: None)
+    monkeypatch.setattr(environment, "_has_os_release", lambda: False)
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    machine = snapshot()
+    assert machine.cpu_model is None
+    assert machine.memory_bytes is None
+    assert machine.operating_system is None
+    assert (machine.git_commit, machine.git_dirty) == (None, None)
+
+
+def test_git_tells_commit_and_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A checkout with an untracked file is dirty."""
+    for command in (
+        "init -q",
+        "-c user.name=n -c user.email=e commit -q --allow-empty -m m",
+    ):
+        assert os.waitstatus_to_exitcode(os.system(f"git -C {tmp_path} {command}")) == 0
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    machine = snapshot()
+    assert machine.git_commit is not None
+    assert len(machine.git_commit) == 40
+    assert machine.git_dirty is False
+    (tmp_path / "new").touch()
+    assert snapshot().git_dirty is True
+
+
+def test_a_missing_git_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not an error."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert snapshot().git_commit is None

@@ -1,0 +1,43 @@
+"""The plan's report."""
+
+from __future__ import annotations
+
+from pybench.model.settings import Effort, Generate
+from pybench.model.suite import Plan, Point, Skip, Suite
+from pybench.report.plan import render
+
+
+def _point(count: int) -> Point:
+    return Point(
+        id=f"decode[tensor_parallel={count}]",
+        benchmark="decode",
+        axes={"tensor_parallel": count},
+        settings=Generate(
+            backend="torch", model="m", tensor_parallel=count, batch_size=1, prompt_tokens=1, output_tokens=2
+        ),
+        effort=Effort(attempts=3, steps=5),
+        architecture={},
+    )
+
+
+def _skip(count: int, reason: str) -> Skip:
+    name = f"decode[tensor_parallel={count}]"
+    return Skip(id=name, benchmark="decode", axes={"tensor_parallel": count}, num_gpus=count, reason=reason)
+
+
+def test_points_skips_and_totals() -> None:
+    """Nothing is dropped in silence."""
+    suite = Suite(name="s", description="what for", benchmarks=(), profile="h200")
+    plan = Plan(
+        points=(_point(1), _point(2)),
+        skips=(_skip(4, "needs 4 GPUs, found 2"),),
+        left_out=(_skip(8, "left out by --max-gpus 4"),),
+    )
+    assert render(suite, plan) == (
+        "s, profile h200: what for\n"
+        "  decode[tensor_parallel=1]: 1 GPUs or ranks, 3 attempts of 5 steps\n"
+        "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
+        "  decode[tensor_parallel=4]: skipped: needs 4 GPUs, found 2\n"
+        "  decode[tensor_parallel=8]: left out: left out by --max-gpus 4\n"
+        "2 points, 6 attempts; 1 skipped, 1 left out\n"
+    )
