@@ -14,7 +14,7 @@ import pytest
 from pybench.machine import doctor
 from pybench.machine.doctor import examine
 from pybench.machine.environment import snapshot
-from pybench.model.machine import Finding, GpuInfo
+from pybench.model.machine import Finding, GpuInfo, Machine
 
 Tell = Callable[..., None]
 
@@ -28,17 +28,19 @@ class Usage(NamedTuple):
 
 
 @pytest.fixture
-def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Two GPUs, an idle machine with room, and a torch that can use them."""
     fake_nvml()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     machine = snapshot()
     unlimited = tuple(replace(gpu, power_limit_w=gpu.power_limit_default_w) for gpu in machine.gpus)
-    monkeypatch.setattr(doctor, "snapshot", lambda: replace(machine, gpus=unlimited))
+    machine = replace(machine, gpus=unlimited)
+    monkeypatch.setattr(doctor, "snapshot", lambda: machine)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**40))
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cu130", "transformers": "5.0"}.get)
+    return machine
 
 
 def found(name: str) -> Finding:
@@ -89,7 +91,6 @@ def test_the_extension_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("power sampler").state == "missing"
 
 
-@pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -100,12 +101,11 @@ def test_the_extension_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_settings_that_bend_a_gpus_figures(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, object], says: str
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, change: dict[str, object], says: str
 ) -> None:
     """The GPU is named; the other one has no line."""
-    machine = doctor.snapshot()
-    odd: GpuInfo = replace(machine.gpus[1], **change)  # type: ignore[arg-type]
-    changed = replace(machine, gpus=(machine.gpus[0], odd))
+    odd: GpuInfo = replace(healthy.gpus[1], **change)  # type: ignore[arg-type]
+    changed = replace(healthy, gpus=(healthy.gpus[0], odd))
     monkeypatch.setattr(doctor, "snapshot", lambda: changed)
     assert found("GPU 1").found == says
     assert found("GPU 1").state == "warning"
