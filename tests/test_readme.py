@@ -91,6 +91,7 @@ def test_no_command_goes_unchecked() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a run takes one minute on two idle cores
 @pytest.mark.parametrize("command", CHECKS)
 def test_command(command: str, tmp_path: Path) -> None:
     """Run from the checkout, as a reader would."""
