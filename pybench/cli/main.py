@@ -6,6 +6,7 @@ Heavy rooms are imported inside the commands, so that ``pybench --help`` costs l
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,43 +51,63 @@ def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
     return command
 
 
+def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
+    for option in (
+        click.option("--python", metavar="PATH", help="Python that has the backends, for engine none; default: this."),
+        click.option("--lock", type=_SUITE, metavar="FILE", help="Lock of images instead of the one that comes along."),
+        click.option("--allow-unpinned", is_flag=True, help="Run an image that is not locked; the run can't pass."),
+        click.option("--image", metavar="NAME", help="Image of the lock to use instead of the backend's own."),
+        click.option(
+            "--engine",
+            type=click.Choice(("auto", "docker", "podman", "apptainer", "none")),
+            default="auto",
+            show_default=True,
+            help="Container engine; auto takes one that has the images, else none.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @main.command()
 @click.argument("suite", type=_SUITE, required=False)
 @_plan_options
 @click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
 @click.option("--runs", "root", type=_RUN, default=Path("runs"), show_default=True, help="Folder of run folders.")
-@click.option("--python", metavar="PATH", default=sys.executable, help="Python that has the backends; default: this.")
+@_engine_options
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     suite: Path | None,
     profile: str | None,
     keep: str | None,
     max_gpus: int | None,
     resume: Path | None,
     root: Path,
-    python: str,
+    **engine: Any,  # noqa: ANN401 - the fields of EngineRequest
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED  # noqa: PLC0415
     from pybench.cli.progress import make_progress  # noqa: PLC0415
-    from pybench.launch.local import Local  # noqa: PLC0415
     from pybench.model.errors import UsageError  # noqa: PLC0415
     from pybench.report.formats import REPORT_FILES, render  # noqa: PLC0415
+    from pybench.runner.engine_choice import EngineRequest, choose_launcher  # noqa: PLC0415
     from pybench.runner.prepare import prepare_run, resume_run  # noqa: PLC0415
 
-    launcher = Local(python)
+    progress = make_progress(sys.stderr)
+    choose = partial(choose_launcher, EngineRequest(**engine), tell=progress.note)
     if (suite is None) == (resume is None):
         raise UsageError("run takes either a SUITE or --resume RUN")
     if suite is not None:
-        job = prepare_run(suite, root, launcher, profile=profile, keep=keep, max_gpus=max_gpus)
+        job = prepare_run(suite, root, choose, profile=profile, keep=keep, max_gpus=max_gpus)
     elif resume is not None:
         if profile or keep or max_gpus:
             raise UsageError("--resume goes on with the run's own --profile, -k and --max-gpus; leave them out")
-        job = resume_run(resume, launcher)
+        job = resume_run(resume, choose)
     interrupted = False
     try:
-        results = job.finish(make_progress(sys.stderr))
+        results = job.finish(progress)
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
     for name, file in REPORT_FILES.items():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from pybench.model.container import ContainerSetup
 
 ORDER_FILE = "point.json"
+
+Argv = tuple[str, ...]
 
 
 def events_file(rank: int) -> str:
@@ -15,11 +20,14 @@ def events_file(rank: int) -> str:
     return f"events.{rank}.jsonl"
 
 
-def clear_exchange(folder: Path) -> None:
-    """Remove what an interrupted attempt left in ``folder``, so that its events are not read as new ones."""
+def clear_attempt(folder: Path, exchange: Path) -> None:
+    """Remove what an interrupted attempt left, so that its events are not read as new ones, and make ``exchange``."""
     for path in folder.iterdir():
-        if path.is_file():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
             path.unlink()
+    exchange.mkdir()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,7 @@ class Job:
 
     script: Path
     exchange: Path
+    backend: str
     num_processes: int
     gpu_uuids: tuple[str, ...]
     token: str
@@ -40,17 +49,52 @@ class Job:
 
 
 class Launcher(Protocol):
-    """Turns a job into a command. Pure: starting it is the runner's business."""
+    """Turns a job into commands. Pure: starting them is the runner's business."""
 
     @property
     def name(self) -> str:
         """Name of the engine, for the manifest."""
         ...
 
-    def argv(self, job: Job) -> tuple[str, ...]:
+    @property
+    def container(self) -> ContainerSetup | None:
+        """The containers it starts; ``None`` when it starts none."""
+        ...
+
+    def argv(self, job: Job) -> Argv:
         """Command line of the job."""
         ...
 
     def environment(self, job: Job) -> dict[str, str]:
-        """Whole environment of the job's first process."""
+        """Whole environment of the job's first process on this host."""
         ...
+
+
+@runtime_checkable
+class ContainerLauncher(Launcher, Protocol):
+    """A launcher whose jobs outlive the command that started them, and must be ended through their engine."""
+
+    def owner(self, job: Job) -> tuple[int, int] | None:
+        """User and group that the exchange folder must belong to; ``None`` when this user's own will do."""
+        ...
+
+    def environment_text(self, job: Job) -> str:
+        """Content of the job's environment file, which may hold secrets."""
+        ...
+
+    def inspect_argv(self, job: Job) -> Argv:
+        """Command that describes the job's container as JSON."""
+        ...
+
+    def stop_argv(self, job: Job, grace_s: float) -> Argv:
+        """Command that ends the job's container, by force after ``grace_s``."""
+        ...
+
+    def remove_argv(self, job: Job) -> Argv:
+        """Command that removes the job's container, dead or alive."""
+        ...
+
+
+def environment_file(job: Job) -> Path:
+    """Where the environment of a job's container is while it starts: outside of what the container sees."""
+    return job.exchange.parent / "environment"

@@ -6,15 +6,12 @@ import sys
 from dataclasses import dataclass
 
 from pybench.launch.job import Job
+from pybench.launch.worker_environment import NEVER_INHERITED, TUNING_PREFIXES, fixed
 
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
-# What a worker may inherit: where programs, caches and CUDA live, and how collectives are tuned. Everything else stays
-# outside, so that two shells give one measurement.
+# Where programs, caches and libraries live. Everything else of the shell stays outside.
 _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "USER", "SSL_CERT_FILE"})
-_KEPT_PREFIXES = ("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_", "HF_", "GLOO_")
-# Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
-_DROPPED = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,7 @@ class Local:
 
     python: str = sys.executable
     name: str = "none"
+    container: None = None
 
     def argv(self, job: Job) -> tuple[str, ...]:
         """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
@@ -34,14 +32,6 @@ class Local:
         kept = {
             name: value
             for name, value in job.host_environment.items()
-            if name not in _DROPPED and (name in _KEPT_NAMES or name.startswith(_KEPT_PREFIXES))
+            if name not in NEVER_INHERITED and (name in _KEPT_NAMES or name.startswith(TUNING_PREFIXES))
         }
-        kept["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpu_uuids)
-        kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        kept["HF_HUB_OFFLINE"] = "1"
-        kept["PYTHONUNBUFFERED"] = "1"
-        kept[ATTEMPT_VARIABLE] = job.token
-        if not job.gpu_uuids:
-            # One rank is one core: otherwise a single rank would use every core and no speedup could show.
-            kept["OMP_NUM_THREADS"] = "1"
-        return kept
+        return {**kept, **fixed(job.gpu_uuids), ATTEMPT_VARIABLE: job.token}

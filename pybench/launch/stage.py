@@ -23,6 +23,9 @@ def stage_worker(folder: Path) -> Path:
     shutil.copyfile(source / "__init__.py", package / "__init__.py")
     for room in _STAGED:
         shutil.copytree(source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    # Whatever this user's umask: inside a container, nobody reads it.
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     return package / "worker" / "__main__.py"
 
 

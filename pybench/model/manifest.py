@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.model.container import ContainerSetup
 from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.suite import DeviceKind, Plan, Suite
@@ -17,7 +18,8 @@ class Manifest:
     """All that a report or a resumed run needs besides the journal.
 
     ``worker_sha256`` covers the worker's source as staged; ``keep`` and ``max_gpus`` are the command line's ``-k`` and
-    ``--max-gpus``; ``power_reason`` says why power is unknown, ``None`` when it is sampled.
+    ``--max-gpus``; ``power_reason`` says why power is unknown, ``None`` when it is sampled; ``container`` is
+    ``None`` when workers ran in this machine's own Python.
     """
 
     run_id: str
@@ -34,4 +36,5 @@ class Manifest:
     keep: str | None = None
     max_gpus: int | None = None
     power_reason: str | None = None
+    container: ContainerSetup | None = None
     version: int = MANIFEST_VERSION

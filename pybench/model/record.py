@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.model.container import ContainerRun
 from pybench.model.wire import Failure, Header, Metric, Step
 
 # 1: first form.
@@ -61,7 +62,7 @@ class Record:
     """One attempt at one point: measured, or failed with its cause.
 
     ``startup_s`` runs from the launch to the first warm-up step. ``energy`` is ``None`` for the reason in
-    ``energy_reason``. Paths are relative to the run's folder.
+    ``energy_reason``, ``container`` where the worker ran in none. Paths are relative to the run's folder.
     """
 
     point_id: str
@@ -77,6 +78,7 @@ class Record:
     log: str
     trace: str | None
     argv: tuple[str, ...]
+    container: ContainerRun | None = None
     version: int = RECORD_VERSION
 
     @property

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
+from pybench.model.container import ContainerRequest
 from pybench.model.settings import Effort, Generate, Range, Train
 
 AxisValue = str | int | float | bool
@@ -58,6 +59,7 @@ class Suite:
     benchmarks: tuple[Benchmark, ...]
     profile: str | None = None
     path: str = ""
+    container: ContainerRequest = field(default_factory=ContainerRequest)
 
 
 @dataclass(frozen=True, kw_only=True)

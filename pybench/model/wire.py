@@ -25,6 +25,7 @@ FailureCause = Literal[
     "time_limit",  # the host ended it
     "protocol",  # events the host can't read or trust
     "launch",  # the worker never started
+    "identity",  # another image ran than the one that was asked for
 ]
 PhaseName = Literal["prepare", "warmup", "measure", "finish"]
 
@@ -65,7 +66,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Who speaks. ``time_offset_ns`` is the time namespace's offset of CLOCK_MONOTONIC; ``packages`` are versions."""
+    """Who speaks. ``time_offset_ns`` is the time namespace's offset of CLOCK_MONOTONIC; ``packages`` are versions.
+
+    ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use: one below a ``compat``
+    folder means forward compatibility.
+    """
 
     rank: int
     world_size: int
@@ -77,6 +82,8 @@ class Header:
     device: str
     device_name: str
     device_uuid: str | None = None
+    driver: str | None = None
+    cuda_library: str | None = None
     protocol: int = PROTOCOL_VERSION
 
 

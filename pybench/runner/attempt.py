@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.compute.energy import attempt_energy
-from pybench.launch.job import ORDER_FILE, Job, Launcher
-from pybench.launch.local import ATTEMPT_VARIABLE
+from pybench.launch.job import ORDER_FILE, ContainerLauncher, Job, Launcher
 from pybench.machine.sampler import PowerSampler, write_trace
+from pybench.model.container import ContainerRun
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Event, Failure, FailureCause, Header, Phase, Step
 from pybench.runner.events import EventReader, RankLog
-from pybench.runner.process import WorkerProcess
+from pybench.runner.worker import Worker, start_worker
 
 _POLL_S = 0.1
 _LOG_TAIL_LINES = 40
@@ -50,20 +50,26 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
 
     Raises ``KeyboardInterrupt`` when interrupted, with the worker ended and nothing recorded.
     """
-    (setup.folder / ORDER_FILE).write_text(order)
+    (setup.job.exchange / ORDER_FILE).write_text(order)
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     start_ns = time.monotonic_ns()
     log = setup.folder / "worker.log"
     argv = setup.launcher.argv(setup.job)
-    reader = EventReader(setup.folder, setup.job.num_processes)
+    reader = EventReader(setup.job.exchange, setup.job.num_processes)
     sampler = PowerSampler(setup.job.gpu_uuids) if setup.power_reason is None and setup.job.gpu_uuids else None
     if sampler:
         sampler.start()
+    container: ContainerRun | None = None
     try:
-        failure = _watch(point, setup, argv, log, reader, sampler, progress)
+        worker = start_worker(setup.launcher, setup.job, argv, log)
+    except OSError as error:
+        failure: Failure | None = Failure(cause="launch", message=f"{argv[0]}: {error.strerror}")
+    else:
+        failure = _watch(point, worker, log, reader, sampler, progress)
+        container = worker.container
     finally:
         trace = sampler.stop() if sampler else None
-    failure = failure or _distrust(reader.ranks, setup, point)
+    failure = _wrong_container(container, setup, log) or failure or _distrust(reader.ranks, setup, point)
     energy, energy_reason = (None, "the attempt failed") if failure else _energy(reader.ranks, trace, setup)
     if trace is not None:
         write_trace(trace, setup.folder / "trace.npz")
@@ -81,33 +87,28 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
         log=str(log.relative_to(setup.run_path)),
         trace=str((setup.folder / "trace.npz").relative_to(setup.run_path)) if trace is not None else None,
         argv=argv,
+        container=container,
     )
 
 
 def _watch(
     point: Point,
-    setup: AttemptSetup,
-    argv: Sequence[str],
+    worker: Worker,
     log: Path,
     reader: EventReader,
     sampler: PowerSampler | None,
     progress: Progress,
 ) -> Failure | None:
     """Follow the worker to its end and say how it failed, if it did."""
-    environment = setup.launcher.environment(setup.job)
-    try:
-        process = WorkerProcess(argv, environment, log, variable=ATTEMPT_VARIABLE, token=setup.job.token)
-    except OSError as error:
-        return Failure(cause="launch", message=f"{argv[0]}: {error.strerror}")
     limit_s = point.effort.time_limit_s
     deadline = time.monotonic() + limit_s
     try:
-        while (code := process.wait(_POLL_S)) is None:
+        while (code := worker.wait(_POLL_S)) is None:
             for rank, event in reader.poll():
                 _show(point, rank, event, len(reader.ranks[0].steps), progress)
             _show_power(sampler, progress)
             if time.monotonic() > deadline:
-                process.end()
+                worker.end()
                 reader.poll()
                 return _failure("time_limit", f"no result within {limit_s:g} s, {_last_seen(reader.ranks)}", log)
         reader.poll()
@@ -115,7 +116,7 @@ def _watch(
         return _failure("protocol", str(error), log)
     finally:
         # Ends ranks that outlive their launcher, and everything when interrupted.
-        process.end()
+        worker.end()
     return _verdict_of_exit(code, reader.ranks, log)
 
 
@@ -152,6 +153,24 @@ def _verdict_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure 
     if silent := [rank for rank, said_so in enumerate(ranks) if said_so.result is None]:
         return _failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
     return None
+
+
+def _wrong_container(container: ContainerRun | None, setup: AttemptSetup, log: Path) -> Failure | None:
+    """Refuse what ran in no container of the engine's, or in another image than the run's."""
+    planned = setup.launcher.container
+    if planned is None or not isinstance(setup.launcher, ContainerLauncher):
+        return None
+    if container is None or container.start_s is None:
+        return _failure("launch", f"{planned.engine} started no container: {_last_line(log)}", log)
+    image = next(image for image in planned.images if image.backend == setup.job.backend)
+    if container.image_id != image.id:
+        return _failure("identity", f"image {container.image_id} ran, asked for {image.id} ({image.name})", log)
+    return None
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in _tail(log).splitlines() if line.strip() and not line.startswith("Run 'docker")]
+    return lines[-1] if lines else "it gave no reason"
 
 
 def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Failure | None:

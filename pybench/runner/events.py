@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,11 +76,20 @@ class EventReader:
 
     def _new_lines(self, rank: int, path: Path) -> list[str]:
         try:
-            with path.open("rb") as stream:
+            with open(path, "rb", opener=_warily) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise ValueError(f"{path.name} is no regular file")
                 stream.seek(self._offsets[rank])
                 data = stream.read()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise ValueError(f"{path.name} can't be read: {error.strerror}") from error
         whole = data[: data.rfind(b"\n") + 1]  # the last line may still be in the writing
         self._offsets[rank] += len(whole)
         return whole.decode(errors="replace").splitlines()
+
+
+def _warily(path: str | os.PathLike[str], flags: int) -> int:
+    """Follow no link to another file and wait for no pipe: what runs in a container may be hostile."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

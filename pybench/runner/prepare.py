@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,10 +14,12 @@ from pybench.launch.job import Launcher
 from pybench.launch.stage import stage_worker, worker_digest
 from pybench.machine.environment import snapshot
 from pybench.machine.sampler import sampler_unavailable_reason
+from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite
+from pybench.runner.engine_choice import Asked
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
@@ -50,17 +53,21 @@ def plan_suite(
 def prepare_run(
     path: Path,
     root: Path,
-    launcher: Launcher,
+    choose: Callable[[Asked], Launcher],
     *,
     profile: str | None,
     keep: str | None,
     max_gpus: int | None,
 ) -> Run:
-    """Check everything that can be checked before the first attempt, then make the run's folder."""
+    """Check everything that can be checked before the first attempt, then make the run's folder.
+
+    ``choose`` gives the launcher, once it is known what has to run.
+    """
     machine = snapshot()
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
+    launcher = choose(_asked(suite, plan, _devices(machine)[0], None))
     folder = RunFolder.create(root, suite.name)
     stage_worker(folder.worker)
     manifest = Manifest(
@@ -78,12 +85,13 @@ def prepare_run(
         keep=keep,
         max_gpus=max_gpus,
         power_reason=sampler_unavailable_reason(),
+        container=launcher.container,
     )
     folder.write_manifest(manifest)
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
-def resume_run(path: Path, launcher: Launcher) -> Run:
+def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
     """Open a run that was interrupted. Raises ``RunFolderError`` or ``MachineError`` when it can't go on here."""
     folder = RunFolder.open(path)
     manifest = folder.read_manifest()
@@ -94,7 +102,20 @@ def resume_run(path: Path, launcher: Launcher) -> Run:
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
     if worker_digest(folder.worker) != manifest.worker_sha256:
         raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
+    launcher = choose(_asked(manifest.suite, manifest.plan, manifest.device, manifest.engine))
+    began, found = _images(manifest.container), _images(launcher.container)
+    if began != found:
+        raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
     return Run(folder=folder, manifest=manifest, launcher=launcher)
+
+
+def _asked(suite: Suite, plan: Plan, device: DeviceKind, engine: str | None) -> Asked:
+    backends = tuple(dict.fromkeys(point.settings.backend for point in plan.points))
+    return Asked(backends=backends, device=device, request=suite.container, engine=engine)
+
+
+def _images(container: ContainerSetup | None) -> str:
+    return ", ".join(f"{image.name} {image.id}" for image in container.images) if container else ""
 
 
 def _devices(machine: Machine) -> tuple[DeviceKind, int]:

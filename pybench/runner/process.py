@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pybench.model.container import ContainerRun
+
 # Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
 GRACE_S = 5.0
 _POLL_S = 0.05
@@ -60,6 +62,7 @@ class WorkerProcess:
     ) -> None:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._mark = (variable, token)
+        self.container: ContainerRun | None = None  # it runs in none
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 argv,

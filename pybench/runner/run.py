@@ -13,8 +13,9 @@ from types import FrameType
 
 from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.judge.assemble import assemble
-from pybench.launch.job import Job, Launcher, clear_exchange
+from pybench.launch.job import Job, Launcher, clear_attempt
 from pybench.launch.local import ATTEMPT_VARIABLE
+from pybench.launch.oci import OciLauncher
 from pybench.machine.clock import host_clock
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import RunFolderError
@@ -25,6 +26,7 @@ from pybench.model.results import Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import AttemptSetup, run_attempt
+from pybench.runner.container import remove_orphans
 from pybench.runner.process import end_marked
 from pybench.store.journal import RunFolder
 
@@ -49,6 +51,8 @@ class Run:
         with self.folder.lock(), _sigterm_interrupts():
             # A runner that was killed may have left workers that still hold GPUs.
             end_marked(ATTEMPT_VARIABLE, f"{self.folder.run_id}/")
+            if isinstance(self.launcher, OciLauncher):
+                remove_orphans(self.launcher.engine, self.folder.run_id)
             records = list(self.folder.records())
             _check_digests(self.folder.path, self.manifest.plan.points, records)
             try:
@@ -77,11 +81,12 @@ class Run:
         point, number = attempt
         progress.attempt_started(point.id, number, position, total)
         folder = self.folder.attempt(point.id, number)
-        clear_exchange(folder)
+        job = self._job(point, folder / "exchange")
+        clear_attempt(folder, job.exchange)
         setup = AttemptSetup(
             run_path=self.folder.path,
             folder=folder,
-            job=self._job(point, folder),
+            job=job,
             launcher=self.launcher,
             clock=host_clock(),
             power_reason=self.manifest.power_reason,
@@ -93,11 +98,12 @@ class Run:
         progress.attempt_finished(point.id, outcome, failure is None)
         return record
 
-    def _job(self, point: Point, folder: Path) -> Job:
+    def _job(self, point: Point, exchange: Path) -> Job:
         gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
         return Job(
             script=self.folder.worker / "pybench" / "worker" / "__main__.py",
-            exchange=folder,
+            exchange=exchange,
+            backend=point.settings.backend,
             num_processes=point.num_gpus if BACKENDS[point.settings.backend].rank_per_gpu else 1,
             gpu_uuids=gpus if self.manifest.device == "cuda" else (),
             token=f"{self.folder.run_id}/{secrets.token_hex(8)}",

@@ -6,7 +6,7 @@
         manifest.json      what was asked, where; written once
         journal.jsonl      one Record a line, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
-        attempts/NAME.K/   work order, event streams, worker.log, trace.npz
+        attempts/NAME.K/   worker.log, trace.npz; exchange/ holds the work order and the event streams
 """
 
 from __future__ import annotations

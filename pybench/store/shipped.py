@@ -1,4 +1,4 @@
-"""Where the suites that come with pybench are."""
+"""Where the suites and the image lock that come with pybench are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from pybench.store.toml_file import refuse
 
 def shipped_suites() -> Path:
     """Folder of the shipped suites: inside an installed wheel, or the checkout's top-level ``suites``."""
+    return _shipped("suites")
+
+
+def shipped_containers() -> Path:
+    """Folder of the image lock and the Dockerfiles, found likewise."""
+    return _shipped("containers")
+
+
+def _shipped(name: str) -> Path:
     package = Path(pybench.__file__).parent
-    inside = package / "suites"
-    return inside if inside.is_dir() else package.parent / "suites"
+    inside = package / name
+    return inside if inside.is_dir() else package.parent / name
 
 
 def find_suite(named: Path) -> Path:

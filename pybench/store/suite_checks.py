@@ -9,6 +9,7 @@ from typing import Any
 
 from pybench.model.settings import WORKLOADS
 from pybench.store.problem_text import did_you_mean
+from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload
 from pybench.store.toml_lines import KeyPath
 
@@ -18,7 +19,8 @@ Found = tuple[KeyPath, str]
 
 def cross_checks(document: dict[str, Any], chosen: str | None) -> list[Found]:
     """Check names, profiles, and every benchmark as it stands under the chosen and under every profile."""
-    found = [*_names(document), *_profile_keys(document)]
+    container = ((("container", *path), message) for path, message in container_checks(document.get("container", {})))
+    found = [*_names(document), *_profile_keys(document), *container]
     views = [chosen, *(name for name in document.get("profile", {}) if name != chosen)]
     for index, table in enumerate(document["benchmark"]):
         for profile in views:

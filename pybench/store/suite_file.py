@@ -13,6 +13,7 @@ from pybench.model.settings import WORKLOADS, Effort
 from pybench.model.suite import Benchmark, Expectation, Suite
 from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.store.suite_checks import cross_checks
+from pybench.store.suite_container import container_request
 from pybench.store.suite_profiles import apply_profile
 from pybench.store.suite_schema import suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
@@ -100,6 +101,7 @@ def _build(path: Path, document: dict[str, Any], profile: str | None) -> Suite:
         benchmarks=tuple(_benchmark(table) for table in tables),
         profile=profile,
         path=str(path),
+        container=container_request(document.get("container", {})),
     )
 
 

@@ -13,6 +13,7 @@ from pybench.model.metrics import METRICS
 from pybench.model.settings import PARALLEL_AXES, WORKLOADS, Effort, Range
 from pybench.model.suite import Expectation
 from pybench.store.models import load_models
+from pybench.store.suite_container import container_model
 
 MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
@@ -103,7 +104,7 @@ def suite_model() -> type[BaseModel]:
             "name": (_Name, ...),
             "description": (description, ""),
             "benchmark": (benchmarks, ...),
-            **_optional({"profile": dict[_Name, profile]}),  # type: ignore[valid-type]
+            **_optional({"profile": dict[_Name, profile], "container": container_model()}),  # type: ignore[valid-type]
         },
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +44,18 @@ def package_versions(names: tuple[str, ...]) -> dict[str, str]:
     return versions
 
 
+def driver_version(text: str) -> str | None:
+    """Version of the NVIDIA kernel module from the text of ``/proc/driver/nvidia/version``."""
+    found = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return found[1] if found else None
+
+
+def mapped_library(maps: str, name: str) -> str | None:
+    """Path of the file mapped as ``name`` (or ``name.1``, …) in the text of ``/proc/self/maps``."""
+    found = re.search(rf"\s(/\S*/{re.escape(name)}(?:\.\d+)*)$", maps, re.MULTILINE)
+    return found[1] if found else None
+
+
 def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:
     """Header of this process. A kernel without time namespaces has no offset."""
     offsets = _PROC / "self/timens_offsets"
@@ -57,4 +70,13 @@ def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: D
         device=device.kind,
         device_name=device.name,
         device_uuid=device.uuid,
+        driver=driver_version(_text(_PROC / "driver/nvidia/version")),
+        cuda_library=mapped_library(_text(_PROC / "self/maps"), "libcuda.so"),
     )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

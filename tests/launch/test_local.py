@@ -12,6 +12,7 @@ def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: 
     return Job(
         script=Path("/stage/pybench/worker/__main__.py"),
         exchange=Path("/exchange"),
+        backend="torch",
         num_processes=num_processes,
         gpu_uuids=gpu_uuids,
         token="run/abc",

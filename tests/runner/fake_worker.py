@@ -28,7 +28,7 @@ from pybench.model.wire import (
 exchange = Path(sys.argv[1])
 ranks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 order = WorkOrder.from_json((exchange / "point.json").read_text())
-attempt = int(exchange.name.rpartition(".")[2])
+attempt = int(exchange.parent.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 behaviour = behaviours[min(attempt, len(behaviours)) - 1]
 STEP_NS = 100_000_000

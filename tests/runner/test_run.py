@@ -16,6 +16,7 @@ from pybench.launch.job import Job
 from pybench.launch.local import ATTEMPT_VARIABLE, Local
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Results
+from pybench.runner.engine_choice import Asked
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.process import processes_marked
 from pybench.runner.run import Run
@@ -81,6 +82,10 @@ class FakeLauncher(Local):
         return {**super().environment(job), "FAKE_BEHAVIOUR": behaviour, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+def fake(_asked: Asked) -> FakeLauncher:
+    return FakeLauncher()
+
+
 class Silent:
     """A progress that shows nothing."""
 
@@ -100,9 +105,7 @@ def prepare(tmp_path: Path) -> Run:
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(TABLE)
     (tmp_path / "drill.toml").write_text(SUITE)
-    return prepare_run(
-        tmp_path / "drill.toml", tmp_path / "runs", FakeLauncher(), profile=None, keep=None, max_gpus=None
-    )
+    return prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, profile=None, keep=None, max_gpus=None)
 
 
 def finish(run: Run) -> Results:
@@ -187,7 +190,7 @@ def test_resume_repeats_nothing(tmp_path: Path) -> None:
     run = prepare(tmp_path)
     finish(run)
     before = run.folder.records()
-    again = resume_run(run.folder.path, FakeLauncher())
+    again = resume_run(run.folder.path, fake)
     assert finish(again).verdict == "pass"
     assert run.folder.records() == before
 
@@ -199,7 +202,7 @@ def test_resume_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
     journal = run.folder.path / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(lines[:2]) + lines[2][:40])
-    assert finish(resume_run(run.folder.path, FakeLauncher())).verdict == "pass"
+    assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
     assert journal.read_text().splitlines(keepends=True)[:2] == lines[:2]
     assert len(run.folder.records()) == 4
 
@@ -209,7 +212,7 @@ def test_resume_refuses_a_changed_worker(tmp_path: Path) -> None:
     run = prepare(tmp_path)
     (run.folder.worker / "pybench" / "worker" / "extra.py").write_text("")
     with pytest.raises(RunFolderError, match="worker's source in it has changed"):
-        resume_run(run.folder.path, FakeLauncher())
+        resume_run(run.folder.path, fake)
 
 
 def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
     record = json.loads(journal.read_text().splitlines()[0])
     journal.write_text(json.dumps({**record, "point_digest": "other"}) + "\n")
     with pytest.raises(RunFolderError, match="was measured with other settings; run afresh"):
-        finish(resume_run(run.folder.path, FakeLauncher()))
+        finish(resume_run(run.folder.path, fake))
 
 
 @pytest.mark.slow
@@ -234,13 +237,13 @@ def test_a_killed_runner_loses_nothing_recorded(
     code = f"""
 import sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
 from pathlib import Path
-from test_run import FakeLauncher, Silent
+from test_run import Silent, fake
 from pybench.runner.prepare import resume_run
-resume_run(Path({str(run.folder.path)!r}), FakeLauncher()).finish(Silent())
+resume_run(Path({str(run.folder.path)!r}), fake).finish(Silent())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
         deadline = time.monotonic() + 60
-        hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "events.0.jsonl"
+        hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "exchange" / "events.0.jsonl"
         while not hung.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert hung.exists()
@@ -250,5 +253,5 @@ resume_run(Path({str(run.folder.path)!r}), FakeLauncher()).finish(Silent())
     if number is not signal.SIGKILL:
         assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
-    assert finish(resume_run(run.folder.path, FakeLauncher())).verdict == "pass"
+    assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
     assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))

@@ -1,0 +1,36 @@
+"""What a worker inherits from the shell: an allow-list, so that two shells give one measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# How collectives, CUDA and allocators are tuned.
+TUNING_PREFIXES = ("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_", "HF_", "GLOO_")
+# Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
+NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
+# A token is no tuning: a suite has to ask for it by name.
+_SECRETS = frozenset({"HF_TOKEN"})
+
+
+def tuning(host: Mapping[str, str]) -> dict[str, str]:
+    """Tuning variables that mean the same inside a container: no secrets, no paths, nothing on two lines."""
+    return {
+        name: value
+        for name, value in host.items()
+        if name.startswith(TUNING_PREFIXES)
+        and name not in NEVER_INHERITED | _SECRETS
+        and not value.startswith("/")
+        and not {"\n", "\r", "\0"}.intersection(value)
+    }
+
+
+def fixed(gpu_uuids: tuple[str, ...]) -> dict[str, str]:
+    """What every worker gets, whatever the shell says: its GPUs by UUID, no network look-ups, whole lines of log."""
+    values = {
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu_uuids),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    # One rank is one core: otherwise a single rank would use every core and no speedup could show.
+    return values if gpu_uuids else {**values, "OMP_NUM_THREADS": "1"}

@@ -1,0 +1,91 @@
+"""Start an image once before a run: loosen what this machine refuses, and see what is inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import secrets
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.launch.confinement import after_refusal
+from pybench.launch.job import Job
+from pybench.launch.oci import OciLauncher
+from pybench.machine.command import Answer, ask
+from pybench.model.container import EngineFacts, ImageIdentity
+from pybench.model.errors import MachineError
+from pybench.runner.container import hand_over
+
+# Every loosening that a machine may force takes one more try: four limits that may take some halvings, and the rest.
+_MAX_TRIES = 24
+_LIMITS = {
+    "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC,
+    "memlock": resource.RLIMIT_MEMLOCK,
+    "stack": resource.RLIMIT_STACK,
+}
+# What every worker needs, tried by the image's own Python before anything is measured.
+_PROBE = """
+import json, os, platform, sys
+os.listdir("/pybench/stage")
+with open("/pybench/exchange/probe", "w") as stream:
+    stream.write("ok")
+print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
+"""
+_OLDEST_PYTHON = [3, 10]
+
+
+def probed(launcher: OciLauncher, facts: EngineFacts) -> OciLauncher:
+    """Start each image once; loosen what this machine refuses, and note the Python found inside."""
+    images = []
+    for image in launcher.container.images:
+        launcher, answer = _started(launcher, facts, image.backend)
+        images.append(replace(image, python=_python(image, answer)))
+    setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
+    return replace(launcher, container=setup)
+
+
+def _python(image: ImageIdentity, answer: Answer) -> str:
+    said = json.loads(answer.out.splitlines()[-1])
+    if said["version"] < _OLDEST_PYTHON:
+        raise MachineError(f"image {image.name} has Python {said['python']}; the worker needs 3.10 or newer")
+    return str(said["python"])
+
+
+def _started(launcher: OciLauncher, facts: EngineFacts, backend: str) -> tuple[OciLauncher, Answer]:
+    for _ in range(_MAX_TRIES):
+        answer = _probe(launcher, backend)
+        if answer.ok:
+            return launcher, answer
+        loosened = after_refusal(launcher.confinement, answer.complaint, _hard_limits(), facts)
+        if loosened is None:
+            break
+        launcher = replace(launcher, confinement=loosened)
+    raise MachineError(f"{launcher.name} can't start a worker in image {backend}: {answer.complaint}")
+
+
+def _probe(launcher: OciLauncher, backend: str) -> Answer:
+    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+        folder = Path(scratch)
+        for name in ("stage", "exchange"):
+            (folder / name).mkdir(mode=0o755)
+        job = Job(
+            script=folder / "stage" / "pybench" / "worker" / "__main__.py",
+            exchange=folder / "exchange",
+            backend=backend,
+            num_processes=1,
+            gpu_uuids=(),
+            token=f"probe/{secrets.token_hex(8)}",
+            host_environment=dict(os.environ),
+        )
+        hand_over(launcher, job)
+        try:
+            return ask(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
+        finally:
+            ask(launcher.remove_argv(job))
+
+
+def _hard_limits() -> dict[str, int]:
+    return {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}

@@ -1,0 +1,138 @@
+"""From what the command line and the suite ask for to a launcher that is known to work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pybench.launch.confinement import confinement_for
+from pybench.launch.gpu_access import GpuAccess
+from pybench.launch.job import Launcher
+from pybench.launch.local import Local
+from pybench.launch.oci import OciLauncher
+from pybench.machine.engines import device_nodes, find_engine, find_engines
+from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, EngineName
+from pybench.model.errors import MachineError, UsageError
+from pybench.model.suite import DeviceKind
+from pybench.runner.container import this_runner
+from pybench.runner.container_probe import probed
+from pybench.runner.locked_images import AbsentImageError, Tell, locked_image, pinned_image, unpinned_image
+from pybench.store.image_lock import default_lock, read_lock
+
+EngineWish = Literal["auto", "docker", "podman", "apptainer", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRequest:
+    """The command line's part. ``image`` overrides what the lock and the suite name; ``python`` is for engine none."""
+
+    engine: EngineWish = "auto"
+    image: str | None = None
+    allow_unpinned: bool = False
+    lock: Path | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The suite's part: which backends run on what, in which container. ``engine`` is that of a run to go on with."""
+
+    backends: tuple[str, ...]
+    device: DeviceKind
+    request: ContainerRequest
+    engine: str | None = None
+
+
+def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
+    """Launcher for ``asked``: images found by digest, pulled if an engine was named, and started once to see.
+
+    Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
+    """
+    engine = asked.engine or wish.engine
+    if engine == "none" or (engine == "auto" and wish.python):
+        return Local(wish.python or sys.executable)
+    if wish.python:
+        raise UsageError(f"--python names an interpreter of this machine; it goes with --engine none, not {engine}")
+    if engine == "auto":
+        return _automatic(wish, asked, tell)
+    facts = find_engine(_known(engine))
+    if facts.reason:
+        raise MachineError(f"{facts.reason}; start it, choose another --engine, or run uncontained with --engine none")
+    return _container_launcher(facts, wish, asked, tell, pull=True)
+
+
+def _known(engine: str) -> EngineName:
+    names: tuple[EngineName, ...] = ("docker", "podman", "apptainer", "none")
+    return next(name for name in names if name == engine)
+
+
+def _automatic(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
+    """First engine that answers and has every image; without one, this Python, and the reason is told."""
+    reasons = []
+    for facts in find_engines():
+        if facts.reason:
+            reasons.append(facts.reason)
+            continue
+        try:
+            return _container_launcher(facts, wish, asked, tell, pull=False)
+        except AbsentImageError as error:
+            reasons.append(str(error))
+    if wish.image or asked.request.image:
+        raise MachineError(f"no engine has the image that was asked for: {'; '.join(reasons)}")
+    tell(f"not containerised: {'; '.join(reasons)}")
+    return Local(sys.executable)
+
+
+def _container_launcher(
+    facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool
+) -> OciLauncher:
+    request = asked.request
+    lock = read_lock(wish.lock or default_lock())
+    confinement = confinement_for(request, facts, (os.getuid(), os.getgid()))
+    name = wish.image or request.image
+    if name and not lock.named(name):
+        if not wish.allow_unpinned:
+            raise UsageError(f"image {name!r} is not in {lock.path}; lock it, or use --allow-unpinned and never pass")
+        images = tuple(unpinned_image(facts, name, backend) for backend in asked.backends)
+    else:
+        locked = [(backend, locked_image(lock, name, backend, asked.device)) for backend in asked.backends]
+        images = tuple(pinned_image(facts, image, backend, tell, pull=pull) for backend, image in locked)
+    missing = [secret for secret in request.secrets if secret not in os.environ]
+    if missing:
+        raise UsageError(f"the suite needs the secret {missing[0]}, which the environment doesn't have")
+    launcher = OciLauncher(
+        container=ContainerSetup(
+            engine=facts.name,
+            engine_version=facts.version,
+            runtime=facts.runtime,
+            rootless=facts.rootless,
+            lock=lock.path,
+            images=images,
+            mounts=request.mounts,
+            relaxations=confinement.relaxations,
+        ),
+        confinement=confinement,
+        gpu_access=_gpu_access(facts),
+        runner=this_runner(),
+        environment_of_suite=request.environment,
+        secrets=request.secrets,
+        models=_model_cache(),
+    )
+    return probed(launcher, facts)
+
+
+def _gpu_access(facts: EngineFacts) -> GpuAccess:
+    if facts.cdi:
+        return GpuAccess(way="cdi")
+    if facts.name == "docker":
+        return GpuAccess(way="toolkit")
+    return GpuAccess(way="nodes", device_nodes=device_nodes())
+
+
+def _model_cache() -> Path | None:
+    """The shell's Hugging Face cache, where it has one."""
+    folder = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    return folder.resolve() if folder.is_dir() else None

@@ -1,0 +1,116 @@
+"""A suite's ``[container]`` table: what it may ask of the container, and what it may not."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
+
+from pybench.model.container import ContainerRequest, Mount, RelaxationName
+from pybench.store.toml_lines import KeyPath
+
+_CONFIG = ConfigDict(strict=True, extra="forbid")
+_MAX_ENTRIES = 64
+_MAX_VALUE = 4096
+# Nothing that a command line, a mount option, an environment file or a terminal reads as more than a letter.
+_PATH = re.compile(r"(/[A-Za-z0-9_.+@=%-]+)+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_ONE_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+_IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,255}$"
+# The kernel's own file systems and sockets of daemons: read-only mounts of those still hand over the host.
+_FORBIDDEN_SOURCES = ("/proc", "/sys", "/dev", "/run", "/var/run")
+_FORBIDDEN_TARGETS = ("/pybench", "/proc", "/sys", "/dev", "/run", "/tmp")  # noqa: S108 - inside the container
+# What pybench sets to say which GPUs, and what makes another Python or library of the one in the image.
+_RESERVED = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HOME", "USER", "RANK", "WORLD_SIZE"}
+)
+
+
+@cache
+def container_model() -> type[BaseModel]:
+    """The table's shape."""
+    path = Annotated[str, AfterValidator(_checked_path)]
+    mount = create_model("mount", __config__=_CONFIG, source=(path, ...), target=(path, ...))
+    many = Field(max_length=_MAX_ENTRIES)
+    name: Any = Annotated[str, AfterValidator(_checked_variable)]
+    value: Any = Annotated[str, AfterValidator(_checked_value)]
+    fields: dict[str, Any] = {
+        "image": Annotated[str, Field(pattern=_IMAGE)],
+        "mounts": Annotated[list[mount], many],  # type: ignore[valid-type]
+        "environment": Annotated[dict[name, value], many],
+        "secrets": Annotated[list[name], many],
+        "relax": Annotated[list[RelaxationName], Field(max_length=len(get_args(RelaxationName)))],
+    }
+    described = {
+        key: (Annotated[kind, Field(description=_description(key))], Field(default=None, json_schema_extra=_no_default))
+        for key, kind in fields.items()
+    }
+    return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
+
+
+def container_checks(table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Rules about places and names that are each well formed."""
+    targets: set[str] = set()
+    for index, mount in enumerate(table.get("mounts", [])):
+        source, target = mount["source"], mount["target"]
+        if inside := _inside(source, _FORBIDDEN_SOURCES):
+            yield ("mounts", index, "source"), f"{source} can't be mounted: {inside} belongs to the host alone"
+        if inside := _inside(target, _FORBIDDEN_TARGETS):
+            yield ("mounts", index, "target"), f"{target} is taken: pybench or the engine mounts {inside} itself"
+        if target in targets:
+            yield ("mounts", index, "target"), f"{target} is the target of an earlier mount"
+        targets.add(target)
+    for name in (*table.get("environment", {}), *table.get("secrets", [])):
+        if name in _RESERVED:
+            yield ("environment" if name in table.get("environment", {}) else "secrets",), f"{name} is pybench's to set"
+
+
+def container_request(table: dict[str, Any]) -> ContainerRequest:
+    """The checked table as a value."""
+    return ContainerRequest(
+        image=table.get("image"),
+        mounts=tuple(Mount(**mount) for mount in table.get("mounts", [])),
+        environment=dict(table.get("environment", {})),
+        secrets=tuple(table.get("secrets", [])),
+        relax=tuple(dict.fromkeys(table.get("relax", []))),
+    )
+
+
+def _inside(path: str, folders: tuple[str, ...]) -> str | None:
+    return next((folder for folder in folders if path == folder or path.startswith(f"{folder}/")), None)
+
+
+def _checked_path(path: str) -> str:
+    if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
+        raise PydanticCustomError(
+            "path", "a path is absolute, has no . or .. in it, and only letters, digits and _ . + @ = % -", {}
+        )
+    return path
+
+
+def _checked_variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise PydanticCustomError(
+            "variable", "a variable's name is letters, digits and _, and begins with no digit", {}
+        )
+    return name
+
+
+def _checked_value(value: str) -> str:
+    if not _ONE_LINE.fullmatch(value) or len(value) > _MAX_VALUE:
+        raise PydanticCustomError("value", "a value is one line without control characters", {})
+    return value
+
+
+def _description(key: str) -> str:
+    hint = get_type_hints(ContainerRequest, include_extras=True)[key]
+    return str(get_args(hint)[-1])
+
+
+def _no_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)

@@ -1,0 +1,103 @@
+"""An image made of this machine's own Python: what a container needs to run the worker, and nothing else.
+
+Written byte by byte, so that the same Python gives the same digests under every engine. Packages are not in it: a suite
+mounts them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+SITE = f"/usr/local/lib/{PYTHON}/site-packages"
+"""Where a suite mounts packages."""
+INTERPRETER = "/usr/bin/python3"
+LABELS = {"org.opencontainers.image.title": "pybench-test"}
+
+_LEFT_OUT = {"site-packages", "test", "tests", "__pycache__", "idlelib", "tkinter", "ensurepip"}
+_FOLDERS = ("dev", "etc", "proc", "sys", "tmp", "run", "mnt", SITE.lstrip("/"))
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def write_image(archive: Path, tag: str, extensions: Iterable[Path] = ()) -> str:
+    """Write an archive that ``docker load`` and ``podman load`` take; returns the image's config digest.
+
+    ``extensions`` are shared objects whose own libraries must be there, too.
+    """
+    layer = _layer(extensions)
+    config = json.dumps(
+        {
+            "architecture": _ARCHITECTURES[platform.machine()],
+            "os": "linux",
+            "config": {"Labels": LABELS, "Env": ["PATH=/usr/local/bin:/usr/bin"], "Entrypoint": ["/nonexistent"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+            "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "pybench tests"}],
+            "created": "1970-01-01T00:00:00Z",
+        }
+    ).encode()
+    digest = hashlib.sha256(config).hexdigest()
+    manifest = json.dumps([{"Config": f"{digest}.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode()
+    with tarfile.open(archive, "w") as out:
+        for name, data in ((f"{digest}.json", config), ("layer.tar", layer), ("manifest.json", manifest)):
+            _add(out, name, data)
+    return f"sha256:{digest}"
+
+
+def _layer(extensions: Iterable[Path]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as out:
+        for folder in sorted(
+            {str(parent) for name in _FOLDERS for parent in (Path(name), *Path(name).parents)} - {"."}
+        ):
+            _add(out, folder, None, mode=0o1777 if folder == "tmp" else 0o755)
+        real = Path(sys.base_prefix, "bin", PYTHON).resolve()
+        _add(out, f"usr/local/bin/{PYTHON}", real.read_bytes(), mode=0o755)
+        _link(out, INTERPRETER.lstrip("/"), f"/usr/local/bin/{PYTHON}")
+        modules = list(_modules(Path(sys.base_prefix, "lib", PYTHON)))
+        for path in modules:
+            relative = path.relative_to(Path(sys.base_prefix, "lib"))
+            _add(out, f"usr/local/lib/{relative}", path.read_bytes(), mode=0o644)
+        _libraries(out, [real, *(path for path in modules if path.suffix == ".so"), *extensions])
+    return buffer.getvalue()
+
+
+def _modules(library: Path) -> Iterator[Path]:
+    for path in sorted(library.rglob("*")):
+        if path.is_file() and path.suffix != ".a" and not _LEFT_OUT.intersection(path.relative_to(library).parts):
+            yield path
+
+
+def _libraries(out: tarfile.TarFile, objects: Iterable[Path]) -> None:
+    """Every library that ``objects`` are linked to, where this machine's loader looks without a cache."""
+    said = subprocess.run(["ldd", *map(str, objects)], capture_output=True, text=True, check=False).stdout
+    found = dict(re.findall(r"(\S+) => (/\S+) \(", said))
+    loaders = set(re.findall(r"^\s+(/\S*ld-linux\S*) \(", said, re.MULTILINE))
+    home = str(Path(found["libc.so.6"]).resolve().parent).lstrip("/")
+    for name, path in sorted(found.items()):
+        if not any(part in path for part in ("/torch/", "/numpy", "site-packages")):
+            _add(out, f"{home}/{name}", Path(path).read_bytes(), mode=0o755)
+    for loader in sorted(loaders):
+        _add(out, loader.lstrip("/"), Path(loader).read_bytes(), mode=0o755)
+
+
+def _add(out: tarfile.TarFile, name: str, data: bytes | None, *, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(name)
+    member.mode = mode
+    member.type = tarfile.DIRTYPE if data is None else tarfile.REGTYPE
+    member.size = len(data or b"")
+    out.addfile(member, io.BytesIO(data) if data else None)
+
+
+def _link(out: tarfile.TarFile, name: str, target: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, target
+    out.addfile(member)
