@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pybench.judge.scaling import absolute_checks, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
+from pybench.model.container import ContainerSetup
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.results import Provenance, Results
+from pybench.model.results import Containment, Provenance, Results
 
 
 def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
@@ -22,6 +23,8 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     checks = absolute_checks(suite, plan, points)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
     verdict, reason = overall(points, scaling, checks, declared=declared)
+    if verdict == "pass" and manifest.container and not manifest.container.pinned:
+        verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
         run_id=manifest.run_id,
         suite=suite.name,
@@ -46,9 +49,20 @@ def _provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         created_utc=manifest.created_utc,
         pybench_version=manifest.pybench_version,
         engine=manifest.engine,
+        containment=_containment(manifest.container) if manifest.container else None,
         gpu_names=machine.gpu_names,
         driver=machine.driver,
         cpu_model=machine.cpu_model,
         kernel=machine.kernel,
         packages=({"python": headers[0].python} if headers else {}) | packages,
+    )
+
+
+def _containment(setup: ContainerSetup) -> Containment:
+    return Containment(
+        engine=setup.engine,
+        engine_version=setup.engine_version,
+        images=tuple(f"{image.name} {image.reference}" for image in setup.images),
+        pinned=setup.pinned,
+        relaxations=tuple(relaxation.name for relaxation in setup.relaxations),
     )

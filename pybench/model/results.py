@@ -95,16 +95,28 @@ class CheckResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Containment:
+    """What the workers ran in. ``images`` are named by the digest they were found under, ``relaxations`` by name."""
+
+    engine: str
+    engine_version: str | None
+    images: tuple[str, ...]
+    pinned: bool
+    relaxations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Provenance:
     """When, with what and on what a run was measured.
 
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
-    what they ran in (``none``: not containerised).
+    what they ran in (``none``: not containerised, and no ``containment``).
     """
 
     created_utc: str
     pybench_version: str
     engine: str
+    containment: Containment | None
     gpu_names: tuple[str, ...]
     driver: str | None
     cpu_model: str | None
@@ -114,7 +126,7 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a report shows of one run."""
+    """Everything a report shows of one run. ``containment`` is ``None`` where workers ran in this machine's Python."""
 
     run_id: str
     suite: str

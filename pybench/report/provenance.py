@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pybench.model.results import Provenance
+from pybench.model.results import Containment, Provenance
 
 
 def sentence(provenance: Provenance) -> str:
@@ -16,6 +16,14 @@ def sentence(provenance: Provenance) -> str:
         *(gpus or [provenance.cpu_model or "unknown CPU"]),
         *([f"driver {provenance.driver}"] if provenance.driver else []),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
-        "not containerised" if provenance.engine == "none" else f"in {provenance.engine}",
+        _containment(provenance.containment) if provenance.containment else "not containerised",
     ]
     return ", ".join(parts)
+
+
+def _containment(containment: Containment) -> str:
+    """Engine, images and what was loosened."""
+    engine = " ".join(part for part in (containment.engine, containment.engine_version) if part)
+    unpinned = "" if containment.pinned else "unpinned "
+    loosened = f" with looser {', '.join(containment.relaxations)}" if containment.relaxations else ""
+    return f"in {engine}{loosened}, {unpinned}image {', '.join(containment.images)}"

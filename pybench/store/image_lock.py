@@ -59,7 +59,7 @@ def digest_problem(digest: str) -> str | None:
 
 def read_lock(path: Path) -> ImageLock:
     """Read a lock file. Raises ``FileError`` with all its problems."""
-    document, lines = read_toml(path)
+    document, lines = read_toml(path, "an image lock")
     problems = _problems(document) or list(_cross_problems(document))
     if problems:
         located = [

@@ -9,6 +9,7 @@ import pytest
 
 from pybench.model.results import (
     CheckResult,
+    Containment,
     Estimate,
     Expected,
     PointResult,
@@ -106,7 +107,14 @@ def results() -> Results:
         provenance=Provenance(
             created_utc="2026-11-21T08:15:00+00:00",
             pybench_version="0.1.0",
-            engine="none",
+            engine="podman",
+            containment=Containment(
+                engine="podman",
+                engine_version="4.3.1",
+                images=("vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7",),
+                pinned=True,
+                relaxations=("ulimit_memlock",),
+            ),
             gpu_names=("NVIDIA H200",) * 4,
             driver="580.00",
             cpu_model="CPU",
@@ -161,6 +169,7 @@ def empty() -> Results:
             created_utc="2026-11-21T08:15:00+00:00",
             pybench_version="0.1.0",
             engine="none",
+            containment=None,
             gpu_names=(),
             driver=None,
             cpu_model=None,
@@ -181,6 +190,9 @@ def all_skipped(empty: Results) -> Results:
     return dataclasses.replace(empty, points=(_point(8, "skipped", reason="needs 8 GPUs, found 0", attempts=0),))
 
 
+_HOSTILE = Containment(engine=HOSTILE, engine_version=HOSTILE, images=(HOSTILE,), pinned=False, relaxations=(HOSTILE,))
+
+
 @pytest.fixture
 def hostile(results: Results) -> Results:
     """The same text, meant to break out of its place, wherever text can stand."""
@@ -191,7 +203,9 @@ def hostile(results: Results) -> Results:
         description=HOSTILE,
         profile=HOSTILE,
         machine=HOSTILE,
-        provenance=dataclasses.replace(results.provenance, engine=HOSTILE, driver=HOSTILE, packages={HOSTILE: HOSTILE}),
+        provenance=dataclasses.replace(
+            results.provenance, containment=_HOSTILE, driver=HOSTILE, packages={HOSTILE: HOSTILE}
+        ),
         reason=HOSTILE,
         points=(_point(1, "failed", id=HOSTILE, reason=HOSTILE, flags=(HOSTILE,), energy_by_gpu_j={HOSTILE: 1.0}),),
         scaling=(_row("fail", 2, point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE, flags=(HOSTILE,)),),

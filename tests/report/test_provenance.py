@@ -12,11 +12,19 @@ def test_gpus_driver_and_packages(results: Results) -> None:
     """Equal GPUs are counted."""
     assert sentence(results.provenance) == (
         "2026-11-21T08:15:00+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.00, python 3.12.3, torch 2.11.0, "
-        "not containerised"
+        "in podman 4.3.1 with looser ulimit_memlock, image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7"
     )
 
 
 def test_without_gpus_the_cpu_is_named(empty: Results) -> None:
     """Also when nobody knows it."""
     assert "unknown CPU, not containerised" in sentence(empty.provenance)
-    assert "EPYC, in docker" in sentence(replace(empty.provenance, cpu_model="EPYC", engine="docker"))
+    assert "EPYC, not containerised" in sentence(replace(empty.provenance, cpu_model="EPYC"))
+
+
+def test_an_unpinned_image_is_called_so(results: Results) -> None:
+    """Nobody should take its figures for those of a known image."""
+    assert results.provenance.containment is not None
+    unpinned = replace(results.provenance.containment, engine_version=None, pinned=False, relaxations=())
+    told = sentence(replace(results.provenance, containment=unpinned))
+    assert told.endswith(", in podman, unpinned image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7")
