@@ -73,7 +73,7 @@ class OciLauncher:
             *self.confinement.options(),
             *self.gpu_access.options(job.gpu_uuids),
             *(part for mount in self._mounts(job) for part in ("--mount", mount)),
-            *("--env-file", str(environment_file(job))),
+            *("--env-file", self._env_file(job)),
             *("--workdir", "/tmp"),  # noqa: S108 - inside, private
             *(("--entrypoint", image.interpreter) if replaces else ()),
             image.id,
@@ -125,6 +125,11 @@ class OciLauncher:
         """Remove with its anonymous volumes, whatever its state."""
         return (*self.engine, "rm", "--force", "--volumes", container_name(job))
 
+    def _env_file(self, job: Job) -> str:
+        """Podman reads a list where docker reads one path, and point names have commas."""
+        path = str(environment_file(job))
+        return _csv_line(path) if self.name == "podman" else path
+
     def _image(self, job: Job) -> ImageIdentity:
         return next(image for image in self.container.images if image.backend == job.backend)
 
@@ -155,6 +160,10 @@ def _stage(job: Job) -> Path:
 def _bind(source: str, target: str, *, read_only: bool) -> str:
     """Value of ``--mount``: one line of CSV, so that commas in a path (points have them) stay in the path."""
     fields = ("type=bind", f"source={source}", f"target={target}", *(("readonly",) if read_only else ()))
+    return _csv_line(*fields)
+
+
+def _csv_line(*fields: str) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(fields)
     return line.getvalue()

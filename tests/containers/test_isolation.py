@@ -1,0 +1,162 @@
+"""What a worker can't do, told by one that tries, from inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Boxed
+
+from pybench.launch.job import Job
+from pybench.launch.oci import OciLauncher
+from pybench.launch.stage import stage_worker
+from pybench.model.container import ContainerRequest
+from pybench.runner.container import hand_over
+
+pytestmark = pytest.mark.slow
+
+# Everything is tried for real; only what the kernel answers counts.
+TRIES = r"""
+import ctypes, json, os, resource, socket
+def attempt(deed):
+    try:
+        deed()
+    except OSError as error:
+        return error.strerror
+    return "done"
+def write(folder):
+    path = os.path.join(folder, "written")
+    with open(path, "w") as stream:
+        stream.write("x")
+    os.unlink(path)
+def connect():
+    with socket.create_connection(("192.0.2.1", 80), timeout=5):
+        pass
+def system(name, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+kernel = ("/proc", "/sys")
+folders = [top for top, _, _ in os.walk("/") if not top.startswith(kernel)]
+status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+print(json.dumps({
+    "capabilities": sorted({status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}),
+    "no_new_privileges": status["NoNewPrivs"],
+    "uid": os.getuid(), "gid": os.getgid(),
+    "become_root": attempt(lambda: os.setuid(0)),
+    "writable": [folder for folder in folders if attempt(lambda: write(folder)) == "done"],
+    "stage": attempt(lambda: open("/pybench/stage/pybench/__init__.py", "a")),
+    "kernel_knob": attempt(lambda: open("/proc/sys/kernel/hostname", "w")),
+    "mount": attempt(lambda: system("mount", b"none", b"/mnt", b"tmpfs", 0, None)),
+    "interfaces": [name for _, name in socket.if_nameindex()],
+    "connect": attempt(connect),
+    "environment": sorted(os.environ),
+    "shm_bytes": os.statvfs("/dev/shm").f_frsize * os.statvfs("/dev/shm").f_blocks,
+    "stack": resource.getrlimit(resource.RLIMIT_STACK)[0],
+    "processes": [name for name in os.listdir("/proc") if name.isdigit()],
+}))
+"""
+
+
+def job(folder: Path, environment: Mapping[str, str]) -> Job:
+    script = stage_worker(folder / "worker")
+    exchange = folder / "attempts" / "decode_backend=torch,tensor_parallel=1.1" / "exchange"
+    exchange.mkdir(parents=True)
+    return Job(
+        script=script,
+        exchange=exchange,
+        backend="torch",
+        num_processes=1,
+        gpu_uuids=(),
+        token=f"isolation/{secrets.token_hex(8)}",
+        host_environment=environment,
+    )
+
+
+def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
+    """What ``code`` prints as JSON, run where a worker would run."""
+    hand_over(launcher, task)
+    try:
+        done = subprocess.run(
+            launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
+        )
+    finally:
+        subprocess.run(launcher.remove_argv(task), capture_output=True, check=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
+    """No capability, no network, nothing writable but the exchange folder and tmp; no variable of the shell."""
+    shell = {**os.environ, "NCCL_DEBUG": "WARN", "SECRET": "s3cret", "HF_TOKEN": "t0ken", "TORCH_HOME": "/home/me"}
+    found = inside(boxed.launcher(), job(tmp_path, shell), TRIES)
+    assert found["capabilities"] == ["0000000000000000"]
+    assert found["no_new_privileges"] == "1"
+    assert (found["uid"], found["gid"]) == ((65534, 65534) if os.getuid() == 0 else (os.getuid(), os.getgid()))
+    assert found["become_root"] == "Operation not permitted"
+    # Beside /tmp: what engines mount in memory for one container alone. Podman adds /var/tmp to a read-only root.
+    private = {"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/pybench/exchange"}
+    assert {"/tmp", "/pybench/exchange"} <= set(found["writable"]) <= private
+    assert found["stage"] in {"Read-only file system", "Permission denied"}
+    assert found["kernel_knob"] in {"Read-only file system", "Permission denied"}
+    assert found["mount"] in {"Operation not permitted", "Permission denied"}
+    assert found["interfaces"] == ["lo"]
+    assert found["connect"] == "Network is unreachable"
+    assert "NCCL_DEBUG" in found["environment"]
+    assert not {"SECRET", "HF_TOKEN", "TORCH_HOME"}.intersection(found["environment"])
+    assert found["shm_bytes"] == 8 * 2**30
+    assert found["stack"] == 2**26
+    assert found["processes"] == ["1"]
+
+
+def test_a_relaxation_is_granted_and_on_record(boxed: Boxed, tmp_path: Path) -> None:
+    """A writable root and user 0 are there when the suite asks, and only then."""
+    launcher = boxed.launcher(ContainerRequest(relax=("writable_root", "root_user")))
+    found = inside(launcher, job(tmp_path, dict(os.environ)), TRIES)
+    assert found["uid"] == 0
+    assert "/usr" in found["writable"]
+    assert found["capabilities"] == ["0000000000000000"]
+    named = {relaxation.name for relaxation in launcher.container.relaxations}
+    assert {"writable_root", "root_user"} <= named
+
+
+def test_a_secret_reaches_the_worker_and_no_record(
+    boxed: Boxed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes by a file that only this user reads, and stands in no command line."""
+    monkeypatch.setenv("HF_TOKEN", "t0ken")
+    launcher = boxed.launcher(ContainerRequest(secrets=("HF_TOKEN",), environment={"NAME": "a=b $(id) 'c'"}))
+    task = job(tmp_path, dict(os.environ))
+    code = "import json, os; print(json.dumps([os.environ['HF_TOKEN'], os.environ['NAME']]))"
+    assert inside(launcher, task, code) == ["t0ken", "a=b $(id) 'c'"]
+    assert "t0ken" not in " ".join(launcher.argv(task))
+    assert "t0ken" not in repr(launcher.container)
+    assert "t0ken" not in repr(task)
+    file = task.exchange.parent / "environment"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_pids_are_bounded(boxed: Boxed, tmp_path: Path) -> None:
+    """A fork bomb ends in its own container."""
+    code = """
+import json, threading, time
+count = 0
+try:
+    for count in range(20000):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+except RuntimeError:
+    pass
+print(json.dumps(count), flush=True)
+import os; os._exit(0)
+"""
+    launcher = boxed.launcher()
+    if launcher.confinement.pids_limit is None:
+        pytest.skip("this machine lets the engine bound no pids, and the record says so")
+    small = OciLauncher(**{**vars(launcher), "confinement": launcher.confinement.relaxed("test", "", pids_limit=64)})
+    assert 32 <= inside(small, job(tmp_path, dict(os.environ)), code) <= 64

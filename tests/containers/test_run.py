@@ -1,0 +1,128 @@
+"""A suite in containers, end to end, with the real backend; and images that must not start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import TAG, Boxed, lock_text, suite_text
+
+from pybench.cli.main import main
+from pybench.store.journal import RunFolder
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+
+
+def run(boxed: Boxed, folder: Path, suite: str, *options: str) -> Result:
+    (folder / "boxed.toml").write_text(suite, encoding="utf-8")
+    arguments = ["run", str(folder / "boxed.toml"), "--runs", str(folder / "runs"), "--engine", boxed.name, *options]
+    return CliRunner().invoke(main, arguments)
+
+
+def only_run(folder: Path) -> RunFolder:
+    (path,) = (folder / "runs").iterdir()
+    return RunFolder.open(path)
+
+
+@pytest.mark.timeout(900)
+def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
+    """One rank and two over gloo without a network: measured, on record, and nothing left."""
+    result = run(boxed, tmp_path, suite_text(), "--lock", str(boxed.lock))
+    assert result.exit_code == 4, result.output  # it expects nothing
+    assert f"in {boxed.name} " in " ".join(result.output.split())
+    folder = only_run(tmp_path)
+    setup = folder.read_manifest().container
+    assert setup is not None
+    assert setup.engine == boxed.name
+    assert setup.pinned
+    (image,) = setup.images
+    assert image.id == boxed.image_id
+    assert image.labels == {"org.opencontainers.image.title": "pybench-test"}
+    records = folder.records()
+    assert [record.failure for record in records] == [None, None]
+    for record in records:
+        assert record.energy is None
+        assert record.container is not None
+        assert record.container.image_id == boxed.image_id
+        assert record.container.exit_code == 0
+        assert record.container.start_s is not None
+        assert record.startup_s is not None
+        assert record.container.start_s < record.startup_s
+        assert all(rank.header.packages["torch"] for rank in record.ranks)
+        assert all(rank.header.python == image.python for rank in record.ranks)
+    assert not boxed.containers()
+    assert not list(folder.path.rglob("environment"))
+
+
+def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path: Path) -> None:
+    """Although the tag that the lock names is right here, and names another image."""
+    false = "sha256:" + "0123456789abcdef" * 3 + "fedcba9876543210"
+    (tmp_path / "images.toml").write_text(lock_text(false), encoding="utf-8")
+    result = run(boxed, tmp_path, suite_text(), "--lock", str(tmp_path / "images.toml"))
+    assert result.exit_code == 3
+    assert "has no image test by its locked digest" in result.output
+    assert f"its tag 1 is here, but names {boxed.image_id}" in result.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_retagged_image_changes_nothing(boxed: Boxed, tmp_path: Path) -> None:
+    """The tag is moved to another image; what the digest names is what runs."""
+    subprocess.run([boxed.name, "import", "-", TAG], input=bytes(10240), capture_output=True, check=True)
+    try:
+        moved = subprocess.run([boxed.name, "image", "inspect", TAG], capture_output=True, check=True).stdout
+        assert json.loads(moved)[0]["Id"] not in boxed.image_id
+        (image,) = boxed.launcher().container.images
+        assert image.id == boxed.image_id
+    finally:
+        subprocess.run([boxed.name, "tag", boxed.image_id, TAG], check=True)
+
+
+def test_an_unlocked_image_is_refused_and_with_leave_never_passes(boxed: Boxed, tmp_path: Path) -> None:
+    """A tag can mean anything tomorrow."""
+    options = ("--lock", str(boxed.lock), "--image", TAG)
+    refused = run(boxed, tmp_path, suite_text(), *options)
+    assert refused.exit_code == 2
+    assert "--allow-unpinned" in refused.output
+    suite = suite_text(ranks="[1]") + '\n[[benchmark.expect]]\nmetric = "step_s"\nmaximum = 1000.0\n'
+    suite = suite.replace("attempts = 1", "attempts = 2")
+    allowed = run(boxed, tmp_path, suite, *options, "--allow-unpinned")
+    assert allowed.exit_code == 4, allowed.output
+    assert "isn't pinned" in allowed.output
+    assert "unpinned image" in " ".join(allowed.output.split())
+
+
+@pytest.mark.parametrize(
+    ("container", "says"),
+    [
+        ('mounts = [{ source = "/opt/../etc", target = "/x" }]', "no . or .."),
+        ('mounts = [{ source = "/opt", target = "/x,readonly=false" }]', "only letters"),
+        ('mounts = [{ source = "/opt:/etc", target = "/x" }]', "only letters"),
+        ('mounts = [{ source = "/var/run/docker.sock", target = "/x" }]', "belongs to the host"),
+        ('mounts = [{ source = "/opt", target = "/pybench/stage" }]', "is taken"),
+        ('environment = { "A=B" = "c" }', "variable's name"),
+        ('environment = { A = "b\\nLD_PRELOAD=/x" }', "one line"),
+        ('environment = { CUDA_VISIBLE_DEVICES = "0" }', "pybench's to set"),
+        ('image = "$(id)"', "image"),
+        ('image = "--privileged"', "image"),
+        ('relax = ["privileged"]', "writable_root"),
+    ],
+)
+def test_a_hostile_suite_is_refused(boxed: Boxed, tmp_path: Path, container: str, says: str) -> None:
+    """With exit code 2, its place in the file, and nothing started."""
+    suite = suite_text(container)
+    if container.startswith("mounts"):
+        suite = "\n".join(line for line in suite.splitlines() if "site-packages" not in line)
+    result = run(boxed, tmp_path, suite, "--lock", str(boxed.lock))
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+    assert "boxed.toml:" in result.output
+    assert not (tmp_path / "runs").exists()
+    assert not boxed.containers()
