@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from pybench.cli.images import images
+
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
 _FORMATS = ("terminal", "json", "junit", "markdown")
@@ -168,6 +170,9 @@ def doctor(ctx: click.Context) -> None:
     findings = examine()
     click.echo(render(findings), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
+
+
+main.add_command(images)
 
 
 def _terminal() -> dict[str, Any]:

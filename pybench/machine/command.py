@@ -36,7 +36,7 @@ def ask(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> Answer:
     """Run ``argv`` to its end, at most ``limit_s``."""
     try:
         done = subprocess.run(  # noqa: PLW1510 - failing is an answer
-            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, text=True, errors="replace"
+            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s
         )
     except FileNotFoundError:
         return Answer(None, "", f"{argv[0]} is not installed")
@@ -44,4 +44,5 @@ def ask(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> Answer:
         return Answer(None, "", f"{argv[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
         return Answer(None, "", f"{argv[0]} gave no answer within {limit_s:g} s")
-    return Answer(done.returncode, done.stdout, done.stderr)
+    # Reversible, so that a digest can be taken over what was said.
+    return Answer(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))

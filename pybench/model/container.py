@@ -107,5 +107,4 @@ class ContainerRun:
     id: str
     image_id: str
     exit_code: int | None
-    out_of_memory: bool | None
     start_s: float | None

@@ -22,6 +22,8 @@ from pybench.runner.process import GRACE_S, WorkerProcess
 
 # Docker waits its own time for a container that doesn't die; ours must be longer than the grace it is given.
 _STOP_LIMIT_S = GRACE_S + 30
+# As in a shell, a process that signal N ended has exit code 128 + N.
+_SIGNALLED = 128
 
 
 class ContainerWorker:
@@ -38,8 +40,9 @@ class ContainerWorker:
         self._client = WorkerProcess(argv, environment, log, variable=ATTEMPT_VARIABLE, token=job.token)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Exit code of the container's first process once it has ended, ``None`` while it runs."""
-        return self._client.wait(timeout_s)
+        """Exit code of the container's first process once it has ended (negative: the signal), ``None`` before."""
+        code = self._client.wait(timeout_s)
+        return code if code is None or code <= _SIGNALLED else _SIGNALLED - code
 
     def end(self) -> None:
         """Stop the container if it still runs, read back what it was, and leave nothing of it."""
@@ -77,7 +80,6 @@ def container_run(values: dict[str, Any], launched_utc_s: float) -> ContainerRun
         id=values["Id"],
         image_id=with_algorithm(values["Image"]),
         exit_code=state.get("ExitCode") if began else None,
-        out_of_memory=state.get("OOMKilled"),
         start_s=max(0.0, started - launched_utc_s) if began else None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pybench.machine.engine_images import ImageFacts, inspect_image, pull_image
 from pybench.machine.engines import this_platform
@@ -65,6 +65,11 @@ def unpinned_image(facts: EngineFacts, reference: str, backend: str) -> ImageIde
     if found is None:
         raise MachineError(f"{facts.name} has no image {reference}; an unpinned one is never pulled: pull it yourself")
     return _identity(backend, reference, reference, found, None)
+
+
+def present(image: LockedImage, engines: Iterable[EngineFacts]) -> tuple[str, ...]:
+    """Names of those ``engines`` that have ``image`` by a locked digest."""
+    return tuple(facts.name for facts in engines if facts.name != "apptainer" and _find(facts, image, this_platform()))
 
 
 def _find(facts: EngineFacts, image: LockedImage, platform: str) -> tuple[str, ImageFacts] | None:

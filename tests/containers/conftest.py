@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from pybench.launch.oci import OciLauncher, listing_argv
-from pybench.machine.engines import find_engine, this_platform
-from pybench.model.container import ContainerRequest, EngineName
-from pybench.runner.engine_choice import Asked, EngineRequest, choose_launcher
-
-sys.path.insert(0, str(Path(__file__).parent))
-from root_image import SITE, write_image
+from pybench.machine.engines import find_engine
+from pybench.model.container import EngineName
+from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
+from tests.containers.root_image import write_image
 
 REQUIRED = "PYBENCH_REQUIRE_ENGINES"
 """Comma-separated engines whose absence is a failure instead of a skip; CI sets it."""
-TAG = "localhost/pybench-test:1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,38 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("containers"))
-
-
-@dataclass(frozen=True)
-class Boxed:
-    """One engine with the image in its store."""
-
-    name: str
-    lock: Path
-    image_id: str
-
-    def launcher(self, request: ContainerRequest | None = None, **wish: object) -> OciLauncher:
-        """A launcher as ``pybench run`` would choose it."""
-        asked = Asked(backends=("torch",), device="cpu", request=request or ContainerRequest())
-        chosen = choose_launcher(
-            EngineRequest(engine=self.name, **{"lock": self.lock, **wish}),  # type: ignore[arg-type]
-            asked,
-            tell=lambda _text: None,
-        )
-        return cast("OciLauncher", chosen)
-
-    def containers(self) -> list[str]:
-        """Ids of all containers that pybench left in this engine."""
-        listed = subprocess.run(listing_argv((self.name,)), capture_output=True, text=True, check=True)
-        return listed.stdout.split()
-
-
-def site_packages() -> Path:
-    """Folder of the packages that the torch backend needs."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
-        pytest.skip("torch is not installed")
-    return Path(found.origin).parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -91,47 +51,3 @@ def boxed(
     lock.write_text(lock_text(image_id), encoding="utf-8")
     yield Boxed(name, lock, image_id)
     subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
-
-
-def lock_text(image_id: str, name: str = "test") -> str:
-    """A lock of one image that serves torch on the CPU."""
-    return f"""
-schema = 1
-
-[[image]]
-name = "{name}"
-repository = "localhost/pybench-test"
-tag = "1"
-backends = ["torch"]
-device = "cpu"
-platforms."{this_platform()}" = {{ config = "{image_id}" }}
-"""
-
-
-def suite_text(container: str = "", *, attempts: int = 1, ranks: str = "[1, 2]") -> str:
-    """A real workload that takes seconds, its packages mounted."""
-    return f"""
-schema = 1
-name = "boxed"
-
-[container]
-mounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]
-{container}
-
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 8
-output_tokens = 4
-attempts = {attempts}
-max_attempts = {attempts}
-steps = 3
-time_limit_s = 240
-
-[benchmark.axes]
-tensor_parallel = {ranks}
-"""

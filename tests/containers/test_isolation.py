@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Boxed
 
 from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher
 from pybench.launch.stage import stage_worker
 from pybench.model.container import ContainerRequest
 from pybench.runner.container import hand_over
+from tests.containers.boxed_engine import Boxed
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Boxed, suite_text
 
 from pybench.launch.job import Job
 from pybench.launch.stage import stage_worker
 from pybench.runner.container import ContainerWorker, remove_orphans
+from tests.containers.boxed_engine import Boxed, suite_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NUM_STARTS = 50
@@ -49,7 +49,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:
-    """What starts may leave: containers, volumes, processes that know the folder, mounts of it, files outside exchange."""
+    """What starts may leave: containers, volumes, processes and mounts that know the folder, files with secrets."""
     volumes = subprocess.run([boxed.name, "volume", "ls", "--quiet"], capture_output=True, text=True, check=True)
     commands = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in read(path)]
     return {
@@ -97,19 +97,13 @@ def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, tmp_path: Path) -
     assert not boxed.containers()
 
 
-def test_memory_beyond_the_containers_is_told(boxed: Boxed, tmp_path: Path) -> None:
-    """A container killed for memory says so itself, not the log."""
+def test_a_signal_inside_is_told_as_one(boxed: Boxed, tmp_path: Path) -> None:
+    """Engines say 137; the runner's word for it is -9, as without a container."""
     task = job(tmp_path)
-    launcher = boxed.launcher()
-    code = "x = bytearray(2**30); x[::4096] = b'x' * len(x[::4096])"
-    run = list(launcher.run_argv(task, "-c", code))
-    run[run.index("run") + 1 : run.index("run") + 1] = ["--memory", "64m", "--memory-swap", "64m"]
-    worker = ContainerWorker(launcher, task, run, task.exchange.parent / "worker.log")
+    worker = start(boxed, task, "import ctypes; ctypes.string_at(0)")
     wait_for(lambda: worker.wait(0.1) is not None)
+    assert worker.wait(0) == -signal.SIGSEGV
     worker.end()
-    assert worker.container is not None
-    assert worker.container.exit_code == 128 + signal.SIGKILL
-    assert worker.container.out_of_memory is True
 
 
 def test_containers_of_the_living_are_left_alone(boxed: Boxed, tmp_path: Path) -> None:

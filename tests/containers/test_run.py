@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import TAG, Boxed, lock_text, suite_text
 
 from pybench.cli.main import main
 from pybench.store.journal import RunFolder
+from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_retagged_image_changes_nothing(boxed: Boxed, tmp_path: Path) -> None:
+def test_a_retagged_image_changes_nothing(boxed: Boxed) -> None:
     """The tag is moved to another image; what the digest names is what runs."""
     subprocess.run([boxed.name, "import", "-", TAG], input=bytes(10240), capture_output=True, check=True)
     try:

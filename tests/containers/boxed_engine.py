@@ -1,0 +1,93 @@
+"""One real engine with the test image in it, and the files a run needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pybench.launch.oci import OciLauncher, listing_argv
+from pybench.machine.engines import this_platform
+from pybench.model.container import ContainerRequest
+from pybench.runner.engine_choice import Asked, EngineRequest, choose_launcher
+from tests.containers.root_image import SITE
+
+TAG = "localhost/pybench-test:1"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """One engine with the image in its store."""
+
+    name: str
+    lock: Path
+    image_id: str
+
+    def launcher(self, request: ContainerRequest | None = None, **wish: object) -> OciLauncher:
+        """A launcher as ``pybench run`` would choose it."""
+        asked = Asked(backends=("torch",), device="cpu", request=request or ContainerRequest())
+        chosen = choose_launcher(
+            EngineRequest(engine=self.name, **{"lock": self.lock, **wish}),  # type: ignore[arg-type]
+            asked,
+            tell=lambda _text: None,
+        )
+        return cast("OciLauncher", chosen)
+
+    def containers(self) -> list[str]:
+        """Ids of all containers that pybench left in this engine."""
+        listed = subprocess.run(listing_argv((self.name,)), capture_output=True, text=True, check=True)
+        return listed.stdout.split()
+
+
+def site_packages() -> Path:
+    """Folder of the packages that the torch backend needs."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
+
+
+def lock_text(image_id: str, name: str = "test") -> str:
+    """A lock of one image that serves torch on the CPU."""
+    return f"""
+schema = 1
+
+[[image]]
+name = "{name}"
+repository = "localhost/pybench-test"
+tag = "1"
+backends = ["torch"]
+device = "cpu"
+platforms."{this_platform()}" = {{ config = "{image_id}" }}
+"""
+
+
+def suite_text(container: str = "", *, attempts: int = 1, ranks: str = "[1, 2]") -> str:
+    """A real workload that takes seconds, its packages mounted."""
+    return f"""
+schema = 1
+name = "boxed"
+
+[container]
+mounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]
+{container}
+
+[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+batch_size = 1
+prompt_tokens = 8
+output_tokens = 4
+attempts = {attempts}
+max_attempts = {attempts}
+steps = 3
+time_limit_s = 240
+
+[benchmark.axes]
+tensor_parallel = {ranks}
+"""

@@ -1,0 +1,113 @@
+"""The lock against a real registry on this machine: push, lock, verify, pull by digest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybench.cli.main import main
+from pybench.machine.engines import this_platform
+from pybench.store.image_lock import read_lock
+from tests.containers.boxed_engine import TAG, Boxed
+from tests.containers.conftest import REQUIRED
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    """A registry on loopback; its name with the port."""
+    absent = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
+    if absent and os.environ.get(REQUIRED):
+        pytest.fail(f"{absent[0]} is not installed, and {REQUIRED} asks for real engines")
+    if absent:
+        pytest.skip(f"{absent[0]} is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = tmp_path / "registry.yml"
+    settings.write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/store}}}}\n"
+        f"http: {{addr: 127.0.0.1:{port}}}\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        ["docker-registry", "serve", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert server.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield f"127.0.0.1:{port}"
+        server.terminate()
+
+
+def pybench(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_lock_verify_and_pull_by_digest(
+    boxed: Boxed, archive: tuple[Path, str], registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong digest is found out, `lock` shows and writes the right one, and it is pulled by that."""
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
+    (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    subprocess.run(
+        [
+            *("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false"),
+            *(f"docker-archive:{archive[0]}", f"docker://{registry}/pybench/test:1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    lock = tmp_path / "images.toml"
+    false = "sha256:" + "0123456789abcdef" * 3 + "fedcba9876543210"
+    lock.write_text(
+        f"""schema = 1
+[[image]]
+name = "test"
+repository = "{registry}/pybench/test"
+tag = "1"
+backends = ["torch"]
+device = "cpu"
+platforms."{this_platform()}" = {{ manifest = "{false}" }}
+""",
+        encoding="utf-8",
+    )
+    refused = pybench("images", "verify", "--lock", lock)
+    assert refused.exit_code == 3, refused.output
+    assert "gets no answer" in refused.output
+    absent = pybench("images", "pull", "--lock", lock, "--engine", boxed.name)
+    assert absent.exit_code == 3, absent.output
+    assert "can't pull" in absent.output
+
+    dry = pybench("images", "lock", "--dry-run", "--lock", lock)
+    assert dry.exit_code == 0, dry.output
+    assert false in dry.output
+    assert read_lock(lock).images[0].platforms[this_platform()].manifest == false
+    assert pybench("images", "lock", "--lock", lock).exit_code == 0
+    (image,) = read_lock(lock).images
+    own = image.platforms[this_platform()]
+    assert own.config == boxed.image_id
+    assert own.manifest != false
+    assert image.verified_by == "skopeo"
+    assert pybench("images", "verify", "--lock", lock).exit_code == 0
+
+    subprocess.run([boxed.name, "image", "rm", "--force", boxed.image_id], capture_output=True, check=True)
+    pulled = pybench("images", "pull", "test", "--lock", lock, "--engine", boxed.name)
+    assert pulled.exit_code == 0, pulled.output
+    assert f"{registry}/pybench/test@{own.manifest} is {boxed.image_id} in {boxed.name}" in pulled.output
+    subprocess.run([boxed.name, "tag", boxed.image_id, TAG], check=True)
+    assert f"in {boxed.name}" in pybench("images", "list", "--lock", lock).output
