@@ -14,9 +14,11 @@ from pybench.launch.job import Launcher
 from pybench.launch.local import Local
 from pybench.launch.oci import OciLauncher
 from pybench.machine.engines import device_nodes, find_engine, find_engines
-from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, EngineName
+from pybench.model.container import ContainerSetup, EngineFacts, EngineName
 from pybench.model.errors import MachineError, UsageError
-from pybench.model.suite import DeviceKind
+from pybench.model.image import ImageLock
+from pybench.runner.apptainer import apptainer_launcher
+from pybench.runner.asked import Asked
 from pybench.runner.container import this_runner
 from pybench.runner.container_probe import probed
 from pybench.runner.locked_images import AbsentImageError, Tell, locked_image, pinned_image, unpinned_image
@@ -36,16 +38,6 @@ class EngineRequest:
     python: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The suite's part: which backends run on what, in which container. ``engine`` is that of a run to go on with."""
-
-    backends: tuple[str, ...]
-    device: DeviceKind
-    request: ContainerRequest
-    engine: str | None = None
-
-
 def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     """Launcher for ``asked``: images found by digest, pulled if an engine was named, and started once to see.
 
@@ -61,7 +53,7 @@ def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     facts = find_engine(_known(engine))
     if facts.reason:
         raise MachineError(f"{facts.reason}; start it, choose another --engine, or run uncontained with --engine none")
-    return _container_launcher(facts, wish, asked, tell, pull=True)
+    return _launcher(facts, wish, asked, tell, pull=True)
 
 
 def _known(engine: str) -> EngineName:
@@ -77,7 +69,7 @@ def _automatic(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
             reasons.append(facts.reason)
             continue
         try:
-            return _container_launcher(facts, wish, asked, tell, pull=False)
+            return _launcher(facts, wish, asked, tell, pull=False)
         except AbsentImageError as error:
             reasons.append(str(error))
     if wish.image or asked.request.image:
@@ -86,11 +78,22 @@ def _automatic(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     return Local(sys.executable)
 
 
-def _container_launcher(
-    facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool
-) -> OciLauncher:
+def _launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool) -> Launcher:
+    missing = [secret for secret in asked.request.secrets if secret not in os.environ]
+    if missing:
+        raise UsageError(f"the suite needs the secret {missing[0]}, which the environment doesn't have")
+    if facts.name == "apptainer":
+        return apptainer_launcher(facts, _lock(wish), wish.image, asked, tell, build=pull)
+    return _oci_launcher(facts, wish, asked, tell, pull=pull)
+
+
+def _lock(wish: EngineRequest) -> ImageLock:
+    return read_lock(wish.lock or default_lock())
+
+
+def _oci_launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool) -> OciLauncher:
     request = asked.request
-    lock = read_lock(wish.lock or default_lock())
+    lock = _lock(wish)
     confinement = confinement_for(request, facts, (os.getuid(), os.getgid()))
     name = wish.image or request.image
     if name and not lock.named(name):
@@ -100,9 +103,6 @@ def _container_launcher(
     else:
         locked = [(backend, locked_image(lock, name, backend, asked.device)) for backend in asked.backends]
         images = tuple(pinned_image(facts, image, backend, tell, pull=pull) for backend, image in locked)
-    missing = [secret for secret in request.secrets if secret not in os.environ]
-    if missing:
-        raise UsageError(f"the suite needs the secret {missing[0]}, which the environment doesn't have")
     launcher = OciLauncher(
         container=ContainerSetup(
             engine=facts.name,

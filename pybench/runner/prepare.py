@@ -19,7 +19,7 @@ from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite
-from pybench.runner.engine_choice import Asked
+from pybench.runner.asked import Asked
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder

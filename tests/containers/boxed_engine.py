@@ -11,7 +11,8 @@ from typing import cast
 from pybench.launch.oci import OciLauncher, listing_argv
 from pybench.machine.engines import this_platform
 from pybench.model.container import ContainerRequest
-from pybench.runner.engine_choice import Asked, EngineRequest, choose_launcher
+from pybench.runner.asked import Asked
+from pybench.runner.engine_choice import EngineRequest, choose_launcher
 from tests.containers.root_image import SITE
 
 TAG = "localhost/pybench-test:1"

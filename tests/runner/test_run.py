@@ -16,7 +16,7 @@ from pybench.launch.job import Job
 from pybench.launch.local import ATTEMPT_VARIABLE, Local
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Results
-from pybench.runner.engine_choice import Asked
+from pybench.runner.asked import Asked
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.process import processes_marked
 from pybench.runner.run import Run

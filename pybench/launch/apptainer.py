@@ -1,0 +1,75 @@
+"""Starts workers in apptainer: an unprivileged child process with an image file, no daemon and nothing to remove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.launch.job import Argv, Job
+from pybench.launch.local import ATTEMPT_VARIABLE
+from pybench.launch.oci import EXCHANGE, STAGE
+from pybench.launch.worker_environment import fixed, tuning
+from pybench.model.container import ContainerSetup, Mount
+
+_CLIENT_NAMES = frozenset({"PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR"})
+# Variables with this prefix are set inside, also under --cleanenv (apptainer user guide, "Environment and Metadata").
+_INSIDE = "APPTAINERENV_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApptainerLauncher:
+    """Launcher of one run. An image's id is the digest of its SIF file, ``files`` says where each backend's is.
+
+    Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, and shares the
+    host's network unless ``offline``, which needs an administrator's leave.
+    """
+
+    container: ContainerSetup
+    files: Mapping[str, Path]
+    offline: bool = True
+    environment_of_suite: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    name: str = "apptainer"
+
+    def argv(self, job: Job) -> Argv:
+        """``exec`` with the host's environment, home and current folder left out."""
+        image = next(image for image in self.container.images if image.backend == job.backend)
+        stage = job.script.parents[2]
+        ours = Mount(source=str(stage), target=str(STAGE))
+        ranks = ("--ranks", str(job.num_processes)) if job.num_processes > 1 else ()
+        return (
+            *("apptainer", "exec"),
+            *(("--nv",) if job.gpu_uuids else ()),
+            *("--cleanenv", "--contain", "--no-home", "--no-privs", "--pid", "--ipc"),
+            *(("--net", "--network", "none") if self.offline else ()),
+            *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, read_only=True))),
+            *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), read_only=False)),
+            *("--pwd", "/tmp"),  # noqa: S108 - inside, private
+            str(self.files[job.backend]),
+            *(image.interpreter, "-I", "-B", str(STAGE / job.script.relative_to(stage).as_posix()), str(EXCHANGE)),
+            *ranks,
+        )
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """The client's few variables, and the worker's behind a prefix: nothing of it stands in the command line."""
+        kept = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
+        inside = {
+            **tuning(job.host_environment),
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
+            **self.environment_of_suite,
+            **fixed(job.gpu_uuids),
+            **{name: job.host_environment[name] for name in self.secrets},
+        }
+        return {**kept, **{_INSIDE + name: value for name, value in inside.items()}, ATTEMPT_VARIABLE: job.token}
+
+
+def build_argv(reference: str, file: Path) -> Argv:
+    """Make an image file of ``repository@digest``."""
+    return ("apptainer", "build", "--force", str(file), f"docker://{reference}")
+
+
+def _bind(mount: Mount, *, read_only: bool) -> str:
+    parts = ("type=bind", f"source={mount.source}", f"destination={mount.target}", *(("ro",) if read_only else ()))
+    return ",".join(f'"{part}"' if "," in part else part for part in parts)
