@@ -165,9 +165,11 @@ def doctor(ctx: click.Context) -> None:
     """Say what this machine has and lacks for pybench, each with its remedy."""
     from pybench.cli.exit_codes import MACHINE  # noqa: PLC0415
     from pybench.machine.doctor import examine  # noqa: PLC0415
+    from pybench.machine.environment import snapshot  # noqa: PLC0415
     from pybench.report.doctor import render  # noqa: PLC0415
+    from pybench.runner.container_doctor import examine_containers  # noqa: PLC0415
 
-    findings = examine()
+    findings = (*examine(), *examine_containers(snapshot()))
     click.echo(render(findings), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
 

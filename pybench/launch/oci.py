@@ -31,7 +31,7 @@ class OciLauncher:
     """Launcher of one engine for one run.
 
     ``images`` gives each backend its image, started by id; ``runner`` tells whose container it is, so that a later
-    runner can remove what a killed one left; ``models`` is the host's model cache, if there is one.
+    runner can remove what a killed one left; ``models`` is the host's hub cache, if there is one.
     """
 
     container: ContainerSetup
@@ -108,7 +108,7 @@ class OciLauncher:
             "USER": "pybench",  # nobody has no entry in an image's passwd, and libraries name caches after the user
             # An image may ask for every GPU; engines whose default runtime is NVIDIA's would grant it.
             "NVIDIA_VISIBLE_DEVICES": ",".join(job.gpu_uuids) or "void",
-            **({"HF_HOME": str(MODELS)} if self.models else {}),
+            **({"HF_HUB_CACHE": str(MODELS)} if self.models else {}),
             **{name: job.host_environment[name] for name in self.secrets},
         }
         return "".join(f"{name}={value}\n" for name, value in sorted(values.items()))

@@ -22,7 +22,6 @@ _SHM = "/dev/shm"  # noqa: S108 - its size is all that is asked
 _MIN_DISK_BYTES = 10 * _GIB
 # Another process on half of a core already shows in a CPU point.
 _BUSY_FRACTION = 0.25
-_ENGINES = ("docker", "podman", "apptainer")
 
 
 def examine() -> tuple[Finding, ...]:
@@ -37,7 +36,6 @@ def examine() -> tuple[Finding, ...]:
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
         _memlock(machine),
         _load(machine),
-        _engines(),
     )
 
 
@@ -134,8 +132,3 @@ def _load(machine: Machine) -> Finding:
         found=f"{load:.2f} over the last minute on {machine.cpu_cores} cores",
         remedy="end what else is running: it widens every interval",
     )
-
-
-def _engines() -> Finding:
-    there = [name for name in _ENGINES if shutil.which(name)]
-    return Finding(name="container engines", state="ok", found=", ".join(there) or "none; workers run in this Python")

@@ -30,8 +30,10 @@ def apptainer_launcher(
     request = asked.request
     if unknown := [wish for wish in request.relax if wish != "network"]:
         raise UsageError(f"relax: apptainer can't grant {unknown[0]}; use docker or podman")
-    named = name or request.image
-    locked = {backend: locked_image(lock, named, backend, asked.device) for backend in asked.backends}
+    locked = {
+        backend: locked_image(lock, name or asked.image_name(backend), backend, asked.device)
+        for backend in asked.backends
+    }
     files = {backend: _file(image, tell, build=build) for backend, image in locked.items()}
     asked_for = tuple(Relaxation(name=wish, reason="the suite asks for it") for wish in request.relax)
     setup = ContainerSetup(

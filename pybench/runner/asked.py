@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.container import ContainerRequest
+from pybench.model.container import ContainerRequest, ContainerSetup
 from pybench.model.suite import DeviceKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which backends run on what, in which container. ``engine`` is that of a run to go on with."""
+    """Which backends run on what, in which container.
+
+    ``engine`` and ``began`` are those of a run to go on with: it keeps its engine, its lock and its images.
+    """
 
     backends: tuple[str, ...]
     device: DeviceKind
     request: ContainerRequest
     engine: str | None = None
+    began: ContainerSetup | None = None
+
+    def image_name(self, backend: str) -> str | None:
+        """Image that is asked for by name, ``None`` for the backend's own."""
+        before = self.began.images if self.began else ()
+        return next((image.name for image in before if image.backend == backend), self.request.image)

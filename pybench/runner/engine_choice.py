@@ -14,7 +14,7 @@ from pybench.launch.job import Launcher
 from pybench.launch.local import Local
 from pybench.launch.oci import OciLauncher
 from pybench.machine.engines import device_nodes, find_engine, find_engines
-from pybench.model.container import ContainerSetup, EngineFacts, EngineName
+from pybench.model.container import ContainerSetup, EngineFacts, EngineName, ImageIdentity
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.image import ImageLock
 from pybench.runner.apptainer import apptainer_launcher
@@ -83,26 +83,19 @@ def _launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell,
     if missing:
         raise UsageError(f"the suite needs the secret {missing[0]}, which the environment doesn't have")
     if facts.name == "apptainer":
-        return apptainer_launcher(facts, _lock(wish), wish.image, asked, tell, build=pull)
+        return apptainer_launcher(facts, _lock(wish, asked), wish.image, asked, tell, build=pull)
     return _oci_launcher(facts, wish, asked, tell, pull=pull)
 
 
-def _lock(wish: EngineRequest) -> ImageLock:
-    return read_lock(wish.lock or default_lock())
+def _lock(wish: EngineRequest, asked: Asked) -> ImageLock:
+    return read_lock(wish.lock or (Path(asked.began.lock) if asked.began else default_lock()))
 
 
 def _oci_launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool) -> OciLauncher:
     request = asked.request
-    lock = _lock(wish)
+    lock = _lock(wish, asked)
     confinement = confinement_for(request, facts, (os.getuid(), os.getgid()))
-    name = wish.image or request.image
-    if name and not lock.named(name):
-        if not wish.allow_unpinned:
-            raise UsageError(f"image {name!r} is not in {lock.path}; lock it, or use --allow-unpinned and never pass")
-        images = tuple(unpinned_image(facts, name, backend) for backend in asked.backends)
-    else:
-        locked = [(backend, locked_image(lock, name, backend, asked.device)) for backend in asked.backends]
-        images = tuple(pinned_image(facts, image, backend, tell, pull=pull) for backend, image in locked)
+    images = tuple(_image(facts, lock, backend, wish, asked, tell, pull=pull) for backend in asked.backends)
     launcher = OciLauncher(
         container=ContainerSetup(
             engine=facts.name,
@@ -124,6 +117,17 @@ def _oci_launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: T
     return probed(launcher, facts)
 
 
+def _image(
+    facts: EngineFacts, lock: ImageLock, backend: str, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool
+) -> ImageIdentity:
+    name = wish.image or asked.image_name(backend)
+    if name is None or lock.named(name):
+        return pinned_image(facts, locked_image(lock, name, backend, asked.device), backend, tell, pull=pull)
+    if wish.allow_unpinned or (asked.began and not asked.began.pinned):
+        return unpinned_image(facts, name, backend)
+    raise UsageError(f"image {name!r} is not in {lock.path}; lock it, or use --allow-unpinned and never pass")
+
+
 def _gpu_access(facts: EngineFacts) -> GpuAccess:
     if facts.cdi:
         return GpuAccess(way="cdi")
@@ -133,6 +137,7 @@ def _gpu_access(facts: EngineFacts) -> GpuAccess:
 
 
 def _model_cache() -> Path | None:
-    """The shell's Hugging Face cache, where it has one."""
-    folder = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    """The shell's Hugging Face hub cache, where it has one; the folder around it holds a token."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    folder = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
     return folder.resolve() if folder.is_dir() else None

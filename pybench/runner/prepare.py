@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -67,7 +68,7 @@ def prepare_run(
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
-    launcher = choose(_asked(suite, plan, _devices(machine)[0], None))
+    launcher = choose(_asked(suite, plan, _devices(machine)[0]))
     folder = RunFolder.create(root, suite.name)
     stage_worker(folder.worker)
     manifest = Manifest(
@@ -102,16 +103,17 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
     if worker_digest(folder.worker) != manifest.worker_sha256:
         raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
-    launcher = choose(_asked(manifest.suite, manifest.plan, manifest.device, manifest.engine))
+    asked = _asked(manifest.suite, manifest.plan, manifest.device)
+    launcher = choose(replace(asked, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
         raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
-def _asked(suite: Suite, plan: Plan, device: DeviceKind, engine: str | None) -> Asked:
+def _asked(suite: Suite, plan: Plan, device: DeviceKind) -> Asked:
     backends = tuple(dict.fromkeys(point.settings.backend for point in plan.points))
-    return Asked(backends=backends, device=device, request=suite.container, engine=engine)
+    return Asked(backends=backends, device=device, request=suite.container)
 
 
 def _images(container: ContainerSetup | None) -> str:

@@ -87,7 +87,7 @@ def oci(
         runner="boot/4026531836/42/1000",
         environment_of_suite=request.environment,
         secrets=request.secrets,
-        models=Path("/home/me/.cache/huggingface"),
+        models=Path("/home/me/.cache/huggingface/hub"),
     )
 
 
