@@ -71,14 +71,13 @@ def visible(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo, ...]
 
 
 def _open_library() -> str | None:
-    """Load the library named by the environment first, so that NVML's own look-up finds that one."""
-    path = os.environ.get(LIBRARY_VARIABLE)
+    """Give pynvml the library that the environment names, else the driver's."""
+    path = os.environ.get(LIBRARY_VARIABLE) or "libnvidia-ml.so.1"
     try:
-        library = ctypes.CDLL(path or "libnvidia-ml.so.1", mode=ctypes.RTLD_GLOBAL)
+        # Local symbols: a library opened later must not be bound to this one's functions.
+        pynvml.nvmlLib = ctypes.CDLL(path)
     except OSError:
-        return f"no NVIDIA driver: {path or 'libnvidia-ml.so.1'} not found"
-    if path:
-        pynvml.nvmlLib = library
+        return f"no NVIDIA driver: {path} not found"
     return None
 
 
