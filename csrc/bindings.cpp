@@ -25,30 +25,31 @@ py::array column(std::vector<Value>&& values) {
 
 py::dict to_dict(DeviceRecording&& device) {
     using py::literals::operator""_a;
-    return py::dict(
-        "uuid"_a = device.info.uuid, "index"_a = device.info.index, "name"_a = device.info.name,
-        "state"_a = device.state, "failed_calls"_a = device.failed_calls,
-        "counter"_a = py::dict("before_ns"_a = column(std::move(device.counter.before_ns)),
-                               "after_ns"_a = column(std::move(device.counter.after_ns)),
-                               "energy_mj"_a = column(std::move(device.counter.energy_mj))),
-        "series"_a = py::dict("t_ns"_a = column(std::move(device.series.t_ns)),
-                              "power_mw"_a = column(std::move(device.series.power_mw))),
-        "polled"_a = py::dict("t_ns"_a = column(std::move(device.polled.t_ns)),
-                              "instant_mw"_a = column(std::move(device.polled.instant_mw)),
-                              "average_mw"_a = column(std::move(device.polled.average_mw)),
-                              "temperature_c"_a = column(std::move(device.polled.temperature_c)),
-                              "sm_clock_mhz"_a = column(std::move(device.polled.sm_clock_mhz)),
-                              "clock_event_reasons"_a = column(std::move(device.polled.clock_event_reasons))));
+    return py::dict("uuid"_a = device.info.uuid, "index"_a = device.info.index, "name"_a = device.info.name,
+                    "state"_a = device.state, "failed_calls"_a = device.failed_calls,
+                    "counter"_a = py::dict("before_ns"_a = column(std::move(device.counter.before_ns)),
+                                           "after_ns"_a = column(std::move(device.counter.after_ns)),
+                                           "energy_mj"_a = column(std::move(device.counter.energy_mj))),
+                    "series"_a = py::dict("realtime_ns"_a = column(std::move(device.series.realtime_ns)),
+                                          "power_mw"_a = column(std::move(device.series.power_mw))),
+                    "polled"_a = py::dict("t_ns"_a = column(std::move(device.polled.t_ns)),
+                                          "instant_mw"_a = column(std::move(device.polled.instant_mw)),
+                                          "average_mw"_a = column(std::move(device.polled.average_mw))),
+                    "slow"_a = py::dict("t_ns"_a = column(std::move(device.slow.t_ns)),
+                                        "temperature_c"_a = column(std::move(device.slow.temperature_c)),
+                                        "sm_clock_mhz"_a = column(std::move(device.slow.sm_clock_mhz)),
+                                        "clock_event_reasons"_a = column(std::move(device.slow.clock_event_reasons))));
 }
 
 py::dict to_dict(Recording&& recording) {
     using py::literals::operator""_a;
     py::list devices;
     for (DeviceRecording& device : recording.devices) devices.append(to_dict(std::move(device)));
-    return py::dict("start_ns"_a = recording.start_ns, "end_ns"_a = recording.end_ns,
-                    "missed_ticks"_a = recording.missed_ticks,
-                    "realtime_offset_start_ns"_a = recording.realtime_offset_start_ns,
-                    "realtime_offset_end_ns"_a = recording.realtime_offset_end_ns, "devices"_a = devices);
+    return py::dict(
+        "start_ns"_a = recording.start_ns, "end_ns"_a = recording.end_ns,
+        "offsets"_a = py::dict("t_ns"_a = column(std::move(recording.offsets.t_ns)),
+                               "realtime_offset_ns"_a = column(std::move(recording.offsets.realtime_offset_ns))),
+        "devices"_a = devices);
 }
 
 Recording stop_released(PowerSampler& sampler) {

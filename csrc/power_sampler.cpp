@@ -55,6 +55,15 @@ int64_t realtime_offset_ns() {
     return best_offset;
 }
 
+}  // namespace
+
+void OffsetColumns::measure() {
+    t_ns.push_back(now_ns());
+    realtime_offset_ns.push_back(pybench::realtime_offset_ns());
+}
+
+namespace {
+
 // An absolute schedule: late ticks are skipped and counted, never made up for.
 struct Cadence {
     int64_t period_ns;
@@ -156,9 +165,11 @@ void PowerSampler::Shared::poll(size_t i) {
     polled.t_ns.push_back(t_ns);
     polled.instant_mw.push_back(instant_mw.value_or(kMissing));
     polled.average_mw.push_back(average_mw.value_or(kMissing));
-    polled.temperature_c.push_back(temperature_c);
-    polled.sm_clock_mhz.push_back(clock_mhz);
-    polled.clock_event_reasons.push_back(reasons);
+    SlowColumns& slow = recording.devices[i].slow;
+    slow.t_ns.push_back(t_ns);
+    slow.temperature_c.push_back(temperature_c);
+    slow.sm_clock_mhz.push_back(clock_mhz);
+    slow.clock_event_reasons.push_back(reasons);
 }
 
 void PowerSampler::Shared::read_counter(size_t i) {
@@ -181,11 +192,11 @@ void PowerSampler::Shared::drain_series(size_t i) {
     nvmlReturn_t code = nvml->power_samples(device.handle, device.last_seen_us, &samples);
     if (code == kNotFound) code = kSuccess;  // nothing new
     note(i, kSeries, code);
-    const int64_t offset_ns = realtime_offset_ns();
     const std::lock_guard<std::mutex> lock(mutex);
+    recording.offsets.measure();
     SeriesColumns& series = recording.devices[i].series;
     for (const PowerSample& sample : samples) {
-        series.t_ns.push_back(sample.realtime_us * 1000 - offset_ns);
+        series.realtime_ns.push_back(sample.realtime_us * 1000);
         series.power_mw.push_back(sample.power_mw);
         device.last_seen_us = std::max(device.last_seen_us, static_cast<uint64_t>(sample.realtime_us));
     }
@@ -265,7 +276,7 @@ void PowerSampler::start() {
     shared->latest_mw = std::make_unique<std::atomic<int64_t>[]>(uuids_.size());
     for (size_t i = 0; i < uuids_.size(); ++i) shared->latest_mw[i] = kMissing;
     shared->recording.start_ns = now_ns();
-    shared->recording.realtime_offset_start_ns = realtime_offset_ns();
+    shared->recording.offsets.measure();
     thread_ = std::thread([shared] { shared->run(); });
     shared_ = std::move(shared);
 }
@@ -294,7 +305,7 @@ Recording PowerSampler::stop() {
     const int blamed = shared->calling;
     if (hung && blamed != kNoDevice) recording.devices[static_cast<size_t>(blamed)].state = "stalled";
     recording.end_ns = now_ns();
-    recording.realtime_offset_end_ns = realtime_offset_ns();
+    recording.offsets.measure();
     return recording;
 }
 

@@ -22,9 +22,9 @@ struct CounterColumns {
     std::vector<uint64_t> energy_mj;
 };
 
-// The driver's own power series, its CLOCK_REALTIME stamps moved to CLOCK_MONOTONIC when drained.
+// The driver's own power series, with its CLOCK_REALTIME stamps.
 struct SeriesColumns {
-    std::vector<int64_t> t_ns;
+    std::vector<int64_t> realtime_ns;
     std::vector<int64_t> power_mw;
 };
 
@@ -32,9 +32,21 @@ struct PolledColumns {
     std::vector<int64_t> t_ns;
     std::vector<int64_t> instant_mw;
     std::vector<int64_t> average_mw;
+};
+
+struct SlowColumns {
+    std::vector<int64_t> t_ns;
     std::vector<int64_t> temperature_c;
     std::vector<int64_t> sm_clock_mhz;
     std::vector<int64_t> clock_event_reasons;
+};
+
+// CLOCK_REALTIME minus CLOCK_MONOTONIC.
+struct OffsetColumns {
+    std::vector<int64_t> t_ns;
+    std::vector<int64_t> realtime_offset_ns;
+
+    void measure();
 };
 
 struct DeviceRecording {
@@ -44,14 +56,14 @@ struct DeviceRecording {
     CounterColumns counter;
     SeriesColumns series;
     PolledColumns polled;
+    SlowColumns slow;
 };
 
 struct Recording {
     int64_t start_ns = 0;
     int64_t end_ns = 0;
     uint64_t missed_ticks = 0;
-    int64_t realtime_offset_start_ns = 0;  // CLOCK_REALTIME minus CLOCK_MONOTONIC
-    int64_t realtime_offset_end_ns = 0;
+    OffsetColumns offsets;
     std::vector<DeviceRecording> devices;
 };
 

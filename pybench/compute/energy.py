@@ -115,9 +115,10 @@ def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, step_period_s:
     shared: list[str] = []
     if step_period_s is not None and _aliases(step_period_s):
         shared.append("alias_risk")
-    if abs(trace.realtime_offset_end_ns - trace.realtime_offset_start_ns) > CLOCK_STEP_NS:
+    offsets_ns = np.asarray(trace.offsets.realtime_offset_ns, dtype=np.int64)
+    if len(offsets_ns) and np.ptp(offsets_ns) > CLOCK_STEP_NS:
         shared.append("clock_step")
-    gpus = tuple(_gpu_energy(gpu, start_ns, end_ns, shared) for gpu in trace.gpus)
+    gpus = tuple(_gpu_energy(gpu, _series_times_ns(gpu, trace), start_ns, end_ns, shared) for gpu in trace.gpus)
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus)
 
 
@@ -126,9 +127,22 @@ def _aliases(period_s: float) -> bool:
     return any(abs(period_s - beat) <= ALIAS_WIDTH_FRACTION * beat for beat in beats)
 
 
-def _gpu_energy(gpu: GpuTrace, start_ns: int, end_ns: int, shared: list[str]) -> GpuEnergy:
+def _series_times_ns(gpu: GpuTrace, trace: PowerTrace) -> npt.NDArray[np.int64]:
+    """The series' stamps on CLOCK_MONOTONIC, by the newest offset measured before each; the first for older ones."""
+    realtime_ns = np.asarray(gpu.series.realtime_ns, dtype=np.int64)
+    if not len(trace.offsets.t_ns):
+        return realtime_ns
+    offsets_ns = np.asarray(trace.offsets.realtime_offset_ns, dtype=np.int64)
+    measured_ns = np.asarray(trace.offsets.t_ns, dtype=np.int64) + offsets_ns
+    newest = np.searchsorted(measured_ns, realtime_ns, side="right") - 1
+    return realtime_ns - offsets_ns[np.maximum(newest, 0)]
+
+
+def _gpu_energy(
+    gpu: GpuTrace, series_ns: npt.NDArray[np.int64], start_ns: int, end_ns: int, shared: list[str]
+) -> GpuEnergy:
     length_s = (end_ns - start_ns) / 1e9
-    series = _power_curve(gpu.series.t_ns, gpu.series.power_mw, start_ns, "series", _SERIES_DOUBT)
+    series = _power_curve(series_ns, gpu.series.power_mw, start_ns, "series", _SERIES_DOUBT)
     polled = _power_curve(gpu.polled.t_ns, gpu.polled.average_mw, start_ns, "polled", _POLLED_DOUBT)
     counter, reset = _counter_curve(gpu.counter, start_ns, length_s, series)
     curve = next((c for c in (counter, series, polled) if c is not None and c.covers(0.0, length_s)), None)
@@ -160,7 +174,7 @@ def _gpu_energy(gpu: GpuTrace, start_ns: int, end_ns: int, shared: list[str]) ->
         energy_low_j=max(0.0, energy_j - doubt_j),
         energy_high_j=energy_j + doubt_j,
         mean_power_w=energy_j / length_s,
-        max_power_w=_max_power_w(gpu, start_ns, end_ns),
+        max_power_w=_max_power_w(gpu, series_ns, start_ns, end_ns),
         method=curve.method,
         flags=tuple(flags),
     )
@@ -168,8 +182,8 @@ def _gpu_energy(gpu: GpuTrace, start_ns: int, end_ns: int, shared: list[str]) ->
 
 def _state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     flags: list[str] = [] if gpu.state == "ok" else [gpu.state]
-    times = np.asarray(gpu.polled.t_ns, dtype=np.int64)
-    reasons = np.asarray(gpu.polled.clock_event_reasons, dtype=np.int64)
+    times = np.asarray(gpu.slow.t_ns, dtype=np.int64)
+    reasons = np.asarray(gpu.slow.clock_event_reasons, dtype=np.int64)
     reasons = reasons[(times >= start_ns) & (times <= end_ns) & (reasons != MISSING)]
     if np.any(reasons & THROTTLE_REASONS):
         flags.append("throttled")
@@ -182,13 +196,13 @@ def _disagrees(series: _Curve | None, energy_j: float, length_s: float) -> bool:
     return abs(series.between(0.0, length_s) - energy_j) > DISAGREEMENT_FRACTION * energy_j
 
 
-def _seconds(times_ns: Sequence[int], start_ns: int) -> Column:
+def _seconds(times_ns: Sequence[int] | npt.NDArray[np.int64], start_ns: int) -> Column:
     # Integers are subtracted before they become floats: nanoseconds since boot need more digits than a float has.
     return (np.asarray(times_ns, dtype=np.int64) - start_ns) / 1e9
 
 
 def _power_curve(
-    times_ns: Sequence[int], power_mw: Sequence[int], start_ns: int, method: str, doubt: _Doubt
+    times_ns: Sequence[int] | npt.NDArray[np.int64], power_mw: Sequence[int], start_ns: int, method: str, doubt: _Doubt
 ) -> _Curve | None:
     """Trapezoid integral of a power series; repeated stamps and missing values change nothing."""
     power = np.asarray(power_mw, dtype=np.int64)
@@ -263,9 +277,9 @@ def _shape(time_s: Column, energy_j: Column, series: _Curve) -> tuple[Column, Co
     return fine_s, np.interp(series_fine, series_at_knots, energy_j)
 
 
-def _max_power_w(gpu: GpuTrace, start_ns: int, end_ns: int) -> float | None:
+def _max_power_w(gpu: GpuTrace, series_ns: npt.NDArray[np.int64], start_ns: int, end_ns: int) -> float | None:
     for times_ns, power_mw in (
-        (gpu.series.t_ns, gpu.series.power_mw),
+        (series_ns, gpu.series.power_mw),
         (gpu.polled.t_ns, gpu.polled.instant_mw),
     ):
         times, power = np.asarray(times_ns, dtype=np.int64), np.asarray(power_mw, dtype=np.int64)

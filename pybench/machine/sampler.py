@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-import numpy as np
-
+from pybench.machine.clock import host_clock
+from pybench.machine.trace_file import gpu_from_columns
 from pybench.model.errors import MachineError
-from pybench.model.trace import (
-    MISSING,
-    TRACE_VERSION,
-    CounterColumns,
-    GpuTrace,
-    PolledColumns,
-    PowerTrace,
-    SeriesColumns,
-)
+from pybench.model.trace import MISSING, OffsetColumns, PowerTrace
 
 # Importing pybench must work where the extension was never built; the reason is told when a sampler is asked for.
 _nvml: ModuleType | None
@@ -28,8 +18,6 @@ try:
 except ImportError as error:
     _nvml = None
     _import_problem = str(error)
-
-_PLANES = {"counter": CounterColumns, "series": SeriesColumns, "polled": PolledColumns}
 
 
 def sampler_unavailable_reason() -> str | None:
@@ -84,49 +72,12 @@ class PowerSampler:
             self.stop()
 
 
-def write_trace(trace: PowerTrace, path: Path) -> None:
-    """Write a trace as one compressed ``.npz``: a JSON description and one array for each column."""
-    columns: dict[str, Any] = {}
-    gpus = []
-    for i, gpu in enumerate(trace.gpus):
-        gpus.append({k: v for k, v in vars(gpu).items() if k not in _PLANES})
-        for plane in _PLANES:
-            for name, values in vars(getattr(gpu, plane)).items():
-                columns[f"{i}.{plane}.{name}"] = np.asarray(values, dtype=_dtype(name))
-    head = {k: v for k, v in vars(trace).items() if k != "gpus"}
-    described = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
-    with path.open("wb") as file:
-        np.savez_compressed(file, description=np.array(described), **columns)
-
-
-def read_trace(path: Path) -> PowerTrace:
-    """Read what :func:`write_trace` wrote. Raises ``MachineError`` on another version."""
-    with np.load(path, allow_pickle=False) as stored:
-        described = json.loads(str(stored["description"]))
-        if described["version"] != TRACE_VERSION:
-            raise MachineError(
-                f"{path}: trace version {described['version']}, this pybench reads {TRACE_VERSION}; "
-                "read it with the pybench that wrote it"
-            )
-        gpus = []
-        for i, gpu in enumerate(described["gpus"]):
-            prefixes = {plane: f"{i}.{plane}." for plane in _PLANES}
-            planes = {
-                plane: {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
-                for plane, prefix in prefixes.items()
-            }
-            gpus.append(_gpu_from({**gpu, **planes}))
-    return PowerTrace(**described["trace"], gpus=tuple(gpus))
-
-
-def _dtype(column: str) -> type[np.signedinteger[Any] | np.unsignedinteger[Any]]:
-    return np.uint64 if column == "energy_mj" else np.int64
-
-
-def _gpu_from(values: dict[str, Any]) -> GpuTrace:
-    return GpuTrace(**{**values, **{plane: kind(**values[plane]) for plane, kind in _PLANES.items()}})
-
-
 def _trace_from(recording: dict[str, Any]) -> PowerTrace:
     devices = recording.pop("devices")
-    return PowerTrace(**recording, gpus=tuple(_gpu_from(device) for device in devices))
+    return PowerTrace(
+        start_ns=recording["start_ns"],
+        end_ns=recording["end_ns"],
+        gpus=tuple(gpu_from_columns(device) for device in devices),
+        offsets=OffsetColumns(**recording["offsets"]),
+        boot_id=host_clock()[0],
+    )

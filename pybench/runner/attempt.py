@@ -12,7 +12,8 @@ from pathlib import Path
 from pybench.compute.energy import attempt_energy
 from pybench.launch.job import ORDER_FILE, Job, Launcher
 from pybench.launch.local import ATTEMPT_VARIABLE
-from pybench.machine.sampler import PowerSampler, write_trace
+from pybench.machine.sampler import PowerSampler
+from pybench.machine.trace_file import write_trace
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point

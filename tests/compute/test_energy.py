@@ -9,13 +9,29 @@ import pytest
 
 from pybench.compute.energy import attempt_energy
 from pybench.model.record import GpuEnergy
-from pybench.model.trace import CounterColumns, DeviceState, GpuTrace, PolledColumns, PowerTrace, SeriesColumns
+from pybench.model.trace import (
+    CounterColumns,
+    DeviceState,
+    GpuTrace,
+    OffsetColumns,
+    PolledColumns,
+    PowerTrace,
+    SeriesColumns,
+    SlowColumns,
+)
 
 MS = 1_000_000
 # Days of nanoseconds since boot: more digits than a float has.
 BOOT_NS = 10**15
 OFFSET_MJ = 7_000_000_000
-EMPTY_COUNTER, EMPTY_SERIES, EMPTY_POLLED = CounterColumns(), SeriesColumns(), PolledColumns()
+EMPTY_COUNTER, EMPTY_SERIES, EMPTY_POLLED, EMPTY_SLOW = (
+    CounterColumns(),
+    SeriesColumns(),
+    PolledColumns(),
+    SlowColumns(),
+)
+
+NO_OFFSETS = OffsetColumns()
 
 Power = Callable[[float], float]
 
@@ -39,11 +55,13 @@ def counter(energy_j: Power, reads_ms: Sequence[int], phase_ms: int = 50) -> Cou
 
 def series(power_w: Callable[[int], float], first_ms: int = -500, last_ms: int = 2000) -> SeriesColumns:
     times = range(first_ms, last_ms + 1, 20)
-    return SeriesColumns(t_ns=[BOOT_NS + t * MS for t in times], power_mw=[round(power_w(t) * 1e3) for t in times])
+    return SeriesColumns(
+        realtime_ns=[BOOT_NS + t * MS for t in times], power_mw=[round(power_w(t) * 1e3) for t in times]
+    )
 
 
 def polled(times_ms: Sequence[int], average_w: float, **columns: Sequence[int]) -> PolledColumns:
-    filled = {"instant_mw": [-1] * len(times_ms), "clock_event_reasons": [-1] * len(times_ms), **columns}
+    filled = {"instant_mw": [-1] * len(times_ms), **columns}
     return PolledColumns(
         t_ns=[BOOT_NS + t * MS for t in times_ms], average_mw=[round(average_w * 1e3)] * len(times_ms), **filled
     )
@@ -58,12 +76,19 @@ def gpu(
     series: SeriesColumns = EMPTY_SERIES,
     polled: PolledColumns = EMPTY_POLLED,
     state: DeviceState = "ok",
+    slow: SlowColumns = EMPTY_SLOW,
 ) -> GpuTrace:
-    return GpuTrace(uuid="GPU-0", index=0, name="GPU", state=state, counter=counter, series=series, polled=polled)
+    return GpuTrace(
+        uuid="GPU-0", index=0, name="GPU", state=state, counter=counter, series=series, polled=polled, slow=slow
+    )
 
 
-def trace(*gpus: GpuTrace, **fields: int) -> PowerTrace:
-    return PowerTrace(start_ns=BOOT_NS, end_ns=BOOT_NS + 2000 * MS, gpus=gpus, **fields)
+def slow(at_ms: int, reasons: int) -> SlowColumns:
+    return SlowColumns(t_ns=[BOOT_NS + at_ms * MS], clock_event_reasons=[reasons])
+
+
+def trace(*gpus: GpuTrace, offsets: OffsetColumns = NO_OFFSETS) -> PowerTrace:
+    return PowerTrace(start_ns=BOOT_NS, end_ns=BOOT_NS + 2000 * MS, gpus=gpus, offsets=offsets)
 
 
 def energy(one: GpuTrace, start_ms: int = 0, end_ms: int = 1000, period_s: float | None = None) -> GpuEnergy:
@@ -184,7 +209,7 @@ def test_series_alone_counts_every_change() -> None:
 
 def test_series_with_repeated_stamps_and_missing_values() -> None:
     times = [BOOT_NS + t * MS for t in (0, 0, 500, 700, 1000)]
-    found = energy(gpu(series=SeriesColumns(t_ns=times, power_mw=[200_000, 900_000, 200_000, -1, 200_000])))
+    found = energy(gpu(series=SeriesColumns(realtime_ns=times, power_mw=[200_000, 900_000, 200_000, -1, 200_000])))
     assert found.energy_j == pytest.approx(200.0)
     assert "gap" in found.flags
 
@@ -269,14 +294,14 @@ def test_no_disagreement_without_a_series_over_the_window() -> None:
 
 @pytest.mark.parametrize("reason", [0x08, 0x20, 0x40, 0x80])
 def test_throttled(reason: int) -> None:
-    whole = gpu(counter(constant(400), READS_MS), polled=polled([500], 400, clock_event_reasons=[reason]))
+    whole = gpu(counter(constant(400), READS_MS), slow=slow(500, reason))
     assert energy(whole).flags == ("throttled",)
 
 
 @pytest.mark.parametrize(("at_ms", "reason"), [(500, 0x04), (500, 0), (500, -1), (-10, 0x08), (1010, 0x08)])
 def test_not_throttled(at_ms: int, reason: int) -> None:
     """The power cap is no fault; unknown reasons and reasons outside the window tell nothing."""
-    whole = gpu(counter(constant(400), READS_MS), polled=polled([at_ms], 400, clock_event_reasons=[reason]))
+    whole = gpu(counter(constant(400), READS_MS), slow=slow(at_ms, reason))
     assert energy(whole).flags == ()
 
 
@@ -299,8 +324,18 @@ def test_no_alias_risk(period_s: float | None) -> None:
 )
 def test_clock_step(end_ns: int, flags: tuple[str, ...]) -> None:
     one = gpu(counter(constant(400), READS_MS))
-    stepped = trace(one, realtime_offset_start_ns=0, realtime_offset_end_ns=end_ns)
+    stepped = trace(one, offsets=OffsetColumns(t_ns=[BOOT_NS, BOOT_NS + 2000 * MS], realtime_offset_ns=[0, end_ns]))
     assert attempt_energy(stepped, BOOT_NS, BOOT_NS + 1000 * MS, None).gpus[0].flags == flags
+
+
+def test_series_is_moved_by_the_newest_offset_before_it() -> None:
+    times = [BOOT_NS + t * MS for t in range(-500, 2001, 20)]
+    # The wall clock is a second ahead, and from 500 ms on two seconds.
+    late = [t + (1000 if t < BOOT_NS + 500 * MS else 2000) * MS for t in times]
+    offsets = OffsetColumns(t_ns=[BOOT_NS - 600 * MS, BOOT_NS + 500 * MS], realtime_offset_ns=[1000 * MS, 2000 * MS])
+    one = gpu(series=SeriesColumns(realtime_ns=late, power_mw=[250_000] * len(late)))
+    (found,) = attempt_energy(trace(one, offsets=offsets), BOOT_NS, BOOT_NS + 1000 * MS, None).gpus
+    assert found.energy_j == pytest.approx(250.0)
 
 
 def test_low_end_is_never_negative() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ import pytest
 
 from pybench.compute.energy import attempt_energy
 from pybench.machine import sampler as sampler_module
-from pybench.machine.sampler import PowerSampler, read_trace, sampler_unavailable_reason, write_trace
+from pybench.machine.sampler import PowerSampler, sampler_unavailable_reason
 from pybench.model.errors import MachineError
-from pybench.model.trace import GpuTrace, PowerTrace
+from pybench.model.trace import PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -80,7 +79,7 @@ def test_old_driver_has_only_counter_and_average(
     trace, start_ns, end_ns = record(UUIDS[:1])
     (gpu,) = trace.gpus
     assert gpu.state == "ok"
-    assert list(gpu.series.t_ns) == []
+    assert list(gpu.series.realtime_ns) == []
     assert set(gpu.polled.instant_mw) == {-1}
     assert set(gpu.polled.average_mw) == {250_000}
     (energy,) = attempt_energy(trace, start_ns, end_ns, None).gpus
@@ -98,11 +97,11 @@ def test_columns(fake_nvml: Tell) -> None:
     assert np.all(np.asarray(gpu.counter.before_ns) <= np.asarray(gpu.counter.after_ns))
     assert np.all(np.diff(np.asarray(gpu.counter.energy_mj).astype(np.int64)) >= 0)
     # One stamp for each sample, 20 ms apart, none drained twice.
-    assert np.all(np.abs(np.diff(gpu.series.t_ns) - 20_000_000) < 2_000_000)
+    assert np.all(np.abs(np.diff(gpu.series.realtime_ns) - 20_000_000) < 2_000_000)
     assert set(gpu.polled.instant_mw) == {400_000}
-    assert set(gpu.polled.temperature_c) == {55}
-    assert set(gpu.polled.sm_clock_mhz) == {1980}
-    assert set(gpu.polled.clock_event_reasons) == {0}
+    assert set(gpu.slow.temperature_c) == {55}
+    assert set(gpu.slow.sm_clock_mhz) == {1980}
+    assert set(gpu.slow.clock_event_reasons) == {0}
 
 
 def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
@@ -211,35 +210,3 @@ def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match="extension not built"):
         PowerSampler(UUIDS).start()
-
-
-def test_trace_round_trip(fake_nvml: Tell, tmp_path: Path) -> None:
-    fake_nvml(load="square:100:600:50")
-    trace, start_ns, end_ns = record(length_s=0.1)
-    path = tmp_path / "power.npz"
-    write_trace(trace, path)
-    again = read_trace(path)
-    assert replace(trace, gpus=()) == replace(again, gpus=())
-    for ours, theirs in zip(trace.gpus, again.gpus, strict=True):
-        assert (ours.uuid, ours.index, ours.name, ours.state) == (theirs.uuid, theirs.index, theirs.name, theirs.state)
-        for plane in ("counter", "series", "polled"):
-            for name, values in vars(getattr(ours, plane)).items():
-                np.testing.assert_array_equal(values, getattr(getattr(theirs, plane), name))
-    assert attempt_energy(trace, start_ns, end_ns, None) == attempt_energy(again, start_ns, end_ns, None)
-
-
-def test_empty_trace_round_trip(tmp_path: Path) -> None:
-    trace = PowerTrace(start_ns=1, end_ns=2, gpus=(GpuTrace(uuid="GPU-0", index=0, name="x", state="lost"),))
-    write_trace(trace, tmp_path / "power.npz")
-    again = read_trace(tmp_path / "power.npz")
-    assert (again.start_ns, again.end_ns, again.gpus[0].state) == (1, 2, "lost")
-    assert len(again.gpus[0].counter.energy_mj) == 0
-
-
-def test_other_trace_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "TRACE_VERSION", 7)
-    path = tmp_path / "power.npz"
-    write_trace(PowerTrace(start_ns=1, end_ns=2, gpus=()), path)
-    monkeypatch.undo()
-    with pytest.raises(MachineError, match=r"power\.npz: trace version 7, this pybench reads 1; read it with"):
-        read_trace(path)
