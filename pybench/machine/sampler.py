@@ -1,15 +1,15 @@
-"""Record what NVML says about power while an attempt runs."""
+"""Record what NVML says about power, from native threads of which Python knows nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from pybench.machine.clock import host_clock
-from pybench.machine.trace_file import gpu_from_columns
+from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
-from pybench.model.trace import MISSING, OffsetColumns, PowerTrace
+from pybench.model.trace import MISSING, PowerTrace
 
 # Importing pybench must work where the extension was never built; the reason is told when a sampler is asked for.
 _nvml: ModuleType | None
@@ -19,42 +19,86 @@ except ImportError as error:
     _nvml = None
     _import_problem = str(error)
 
+COUNTER_PERIOD_S = 0.097
+"""A little less than the counter's own 100 ms, so that readings walk over its phase."""
+
+START_LIMIT_S = 10.0
+
 
 def sampler_unavailable_reason() -> str | None:
     """Why no power can be sampled here, ``None`` when it can."""
     if _nvml is None:
         return f"extension not built: {_import_problem}; reinstall with `pip install .`"
     try:
-        devices = _nvml.devices()
+        gpus = _nvml.gpus()
     except _nvml.NvmlError as error:
         return f"no NVIDIA driver: {error}"
-    return None if devices else "the NVIDIA driver shows no GPU"
+    return None if gpus else "the NVIDIA driver shows no GPU"
+
+
+def read_durable_trace(path: Path) -> PowerTrace:
+    """Read the file of a :class:`PowerSampler`, also of one that was killed: at most its last reading is lost.
+
+    Raises ``MachineError`` when it is no such file, or of another version.
+    """
+    try:
+        return trace_from_columns(_extension().read_durable_file(str(path)))
+    except RuntimeError as error:
+        raise MachineError(str(error)) from error
 
 
 class PowerSampler:
-    """A native thread that samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`."""
+    """Samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
-    def __init__(self, uuids: Sequence[str]) -> None:
+    ``file``, which must not exist, is written as readings are made and survives a killed process;
+    :func:`read_durable_trace` reads it. The energy counter is read every ``counter_period_s``. ``start`` gives up on a
+    driver that does not answer after ``start_limit_s``.
+    """
+
+    def __init__(
+        self,
+        uuids: Sequence[str],
+        *,
+        file: Path | None = None,
+        counter_period_s: float = COUNTER_PERIOD_S,
+        start_limit_s: float = START_LIMIT_S,
+    ) -> None:
         self._uuids = tuple(uuids)
+        self._file = "" if file is None else str(file)
+        self._counter_period_ns = round(counter_period_s * 1e9)
+        self._start_limit_ns = round(start_limit_s * 1e9)
         self._native: Any = None
 
     def start(self) -> None:
-        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened."""
-        if _nvml is None:
-            raise MachineError(f"power sampler: extension not built: {_import_problem}")
-        native = _nvml.PowerSampler(self._uuids)
+        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened or the file can't be made."""
+        native = _extension().PowerSampler(
+            self._uuids,
+            file=self._file,
+            counter_period_ns=self._counter_period_ns,
+            start_limit_ns=self._start_limit_ns,
+        )
         try:
             native.start()
-        except _nvml.NvmlError as error:
+        except RuntimeError as error:
             raise MachineError(f"power sampler: {error}") from error
         self._native = native
 
     def stop(self) -> PowerTrace:
-        """End within about a second and hand over the trace. Raises ``MachineError`` when not started."""
+        """End within a second and hand over the trace, its columns uncopied.
+
+        A GPU whose driver call hangs is ``stalled`` and keeps what was recorded before. Raises ``MachineError`` when
+        not started, or in a process forked from the one that started it.
+        """
         native, self._native = self._native, None
-        if native is None:
-            raise MachineError("power sampler: stopped without being started")
-        return _trace_from(native.stop())
+        return _handed_over(native, "stop")
+
+    def snapshot(self) -> PowerTrace:
+        """Copy what was recorded so far, within half a second, and go on.
+
+        The counter is first read until it steps and the series drained, so that a window that has ended is covered.
+        Raises as :meth:`stop`.
+        """
+        return _handed_over(self._native, "snapshot")
 
     def latest_power_w(self) -> dict[str, float | None]:
         """Newest power of each GPU in W, ``None`` where unknown."""
@@ -72,12 +116,16 @@ class PowerSampler:
             self.stop()
 
 
-def _trace_from(recording: dict[str, Any]) -> PowerTrace:
-    devices = recording.pop("devices")
-    return PowerTrace(
-        start_ns=recording["start_ns"],
-        end_ns=recording["end_ns"],
-        gpus=tuple(gpu_from_columns(device) for device in devices),
-        offsets=OffsetColumns(**recording["offsets"]),
-        boot_id=host_clock()[0],
-    )
+def _extension() -> ModuleType:
+    if _nvml is None:
+        raise MachineError(f"power sampler: extension not built: {_import_problem}")
+    return _nvml
+
+
+def _handed_over(native: Any, how: str) -> PowerTrace:  # noqa: ANN401 - the extension's sampler
+    if native is None:
+        raise MachineError(f"power sampler: {how} without being started")
+    try:
+        return trace_from_columns(getattr(native, how)())
+    except RuntimeError as error:
+        raise MachineError(f"power sampler: {error}") from error

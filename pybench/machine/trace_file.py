@@ -8,26 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pybench.machine.trace_columns import PLANES, trace_from_columns
 from pybench.model.errors import MachineError
-from pybench.model.trace import (
-    TRACE_VERSION,
-    CounterColumns,
-    GpuTrace,
-    OffsetColumns,
-    PolledColumns,
-    PowerTrace,
-    SeriesColumns,
-    SlowColumns,
-    StallColumns,
-)
-
-_PLANES = {
-    "counter": CounterColumns,
-    "series": SeriesColumns,
-    "polled": PolledColumns,
-    "slow": SlowColumns,
-    "stalls": StallColumns,
-}
+from pybench.model.trace import TRACE_VERSION, PowerTrace
 
 
 def write_trace(trace: PowerTrace, path: Path) -> None:
@@ -35,8 +18,8 @@ def write_trace(trace: PowerTrace, path: Path) -> None:
     columns = _arrays("offsets", trace.offsets)
     gpus = []
     for i, gpu in enumerate(trace.gpus):
-        gpus.append({name: value for name, value in vars(gpu).items() if name not in _PLANES})
-        for plane in _PLANES:
+        gpus.append({name: value for name, value in vars(gpu).items() if name not in PLANES})
+        for plane in PLANES:
             columns |= _arrays(f"{i}.{plane}", getattr(gpu, plane))
     head = {name: value for name, value in vars(trace).items() if name not in {"gpus", "offsets"}}
     described = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
@@ -54,17 +37,11 @@ def read_trace(path: Path) -> PowerTrace:
                 "read it with the pybench that wrote it"
             )
         columns = {name: stored[name] for name in stored.files if name != "description"}
-    gpus = (
-        gpu_from_columns({**gpu, **{plane: _columns(f"{i}.{plane}", columns) for plane in _PLANES}})
+    gpus = [
+        {**gpu, **{plane: _columns(f"{i}.{plane}", columns) for plane in PLANES}}
         for i, gpu in enumerate(described["gpus"])
-    )
-    return PowerTrace(**described["trace"], gpus=tuple(gpus), offsets=OffsetColumns(**_columns("offsets", columns)))
-
-
-def gpu_from_columns(values: dict[str, Any]) -> GpuTrace:
-    """One GPU from its fields, each plane a dictionary of columns."""
-    planes = {plane: kind(**values[plane]) for plane, kind in _PLANES.items() if plane in values}
-    return GpuTrace(**{**values, "capabilities": tuple(values.get("capabilities", ())), **planes})
+    ]
+    return trace_from_columns({**described["trace"], "gpus": gpus, "offsets": _columns("offsets", columns)})
 
 
 def _arrays(prefix: str, plane: object) -> dict[str, Any]:

@@ -102,7 +102,8 @@ class GpuTrace:
 class PowerTrace:
     """All GPUs of one recording. Offsets that differ tell of a wall clock that was stepped or slewed.
 
-    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs.
+    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs;
+    ``num_unwritten`` is how many records a durable file had no room for.
     """
 
     start_ns: int
@@ -111,3 +112,4 @@ class PowerTrace:
     offsets: OffsetColumns = OffsetColumns()
     boot_id: str | None = None
     num_pollers: int = 1
+    num_unwritten: int = 0

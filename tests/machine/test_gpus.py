@@ -27,7 +27,7 @@ def fresh_pynvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_two_gpus(fake_nvml: Tell) -> None:
-    fake_nvml(devices=2)
+    fake_nvml(devices=2, driver="580.00.fake")
     inventory = find_gpus()
     assert inventory.reason is None
     assert (inventory.driver, inventory.cuda_driver) == ("580.00.fake", "13.0")

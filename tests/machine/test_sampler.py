@@ -105,7 +105,7 @@ def test_columns(fake_nvml: Tell) -> None:
 
 
 def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
-    fake_nvml(load="constant:400", fail="*:15:1", fail_after_ms=400)
+    fake_nvml(load="constant:400", fail="*:15:1@after=400")
     sampler = PowerSampler(UUIDS)
     sampler.start()
     time.sleep(0.9)
@@ -168,7 +168,7 @@ def test_context_manager_and_restart(fake_nvml: Tell) -> None:
 
 
 def test_stop_without_start() -> None:
-    with pytest.raises(MachineError, match=r"^power sampler: stopped without being started$"):
+    with pytest.raises(MachineError, match=r"^power sampler: stop without being started$"):
         PowerSampler(UUIDS).stop()
 
 
