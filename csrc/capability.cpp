@@ -60,6 +60,10 @@ Capabilities::Capabilities(uint32_t refused) {
 
 void Capabilities::note(Capability capability, nvmlReturn_t code) {
     codes_[capability] = code;
+    watch(code);
+}
+
+void Capabilities::watch(nvmlReturn_t code) {
     lost_ = lost_ || code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED;
 }
 

@@ -38,6 +38,7 @@ class Capabilities {
     explicit Capabilities(uint32_t refused = 0);
 
     void note(Capability capability, nvmlReturn_t code);
+    void watch(nvmlReturn_t code);  // of any call: does it say that the GPU is lost?
     bool lost() const { return lost_; }
     bool wanted(Capability capability) const;
     uint32_t working() const;  // bit masks over Capability

@@ -14,18 +14,21 @@ class Contention {
     explicit Contention(size_t num_threads) : num_threads_(num_threads) {}
 
     // Called once by each thread: times read() beside the other threads', then alone. A thread that never comes, or
-    // hangs, holds the others up for a fraction of a second only.
+    // hangs, holds the others up for a fraction of a second only, and then nothing is known.
     template <typename Read>
     void measure(Read read) {
+        int64_t first = 0;
+        deadline_ns_.compare_exchange_strong(first, now_ns() + kPatience);
         ++arrived_;
-        wait_until([this] { return arrived_ == num_threads_; });
+        if (!wait_until([this] { return arrived_ == num_threads_; })) return;
         for (int i = 0; i < kReads; ++i) beside_ns_ += timed(read);
         ++through_;
-        wait_until([this] { return through_ == num_threads_; });
-        wait_until([this] { return !busy_.test_and_set(); });
+        if (!wait_until([this] { return through_ == num_threads_; })) return;
+        if (!wait_until([this] { return !busy_.test_and_set(); })) return;
         for (int i = 0; i < kReads; ++i) alone_ns_ += timed(read);
         busy_.clear();
         ++done_;
+        wait_until([this] { return done(); });
     }
 
     // Lets every thread go on at once.
@@ -43,13 +46,16 @@ class Contention {
   private:
     static constexpr int kReads = 3;
     static constexpr int64_t kShort = 2 * kMillisecond;  // for one read of every GPU
-    static constexpr int64_t kPatience = 200 * kMillisecond;
+    static constexpr int64_t kPatience = 600 * kMillisecond;
     static constexpr int64_t kPause = kMillisecond / 5;
 
     template <typename Condition>
-    void wait_until(Condition met) const {
-        const int64_t give_up_ns = now_ns() + kPatience;
-        while (!met() && !given_up_ && now_ns() < give_up_ns) sleep_until(now_ns() + kPause);
+    bool wait_until(Condition met) const {
+        while (!met()) {
+            if (given_up_ || now_ns() >= deadline_ns_) return false;
+            sleep_until(now_ns() + kPause);
+        }
+        return true;
     }
 
     template <typename Read>
@@ -62,6 +68,7 @@ class Contention {
     const size_t num_threads_;
     std::atomic<size_t> arrived_{0}, through_{0}, done_{0};
     std::atomic<int64_t> beside_ns_{0}, alone_ns_{0};
+    std::atomic<int64_t> deadline_ns_{0};
     std::atomic<bool> given_up_{false};
     std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };

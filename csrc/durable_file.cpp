@@ -47,6 +47,8 @@ class View {
     void* memory = MAP_FAILED;
 };
 
+std::string damage(size_t at) { return "damaged at byte " + std::to_string(at); }
+
 void check(const FileHead& head, size_t size, const std::string& path) {
     if (std::memcmp(head.magic, kFileMagic, sizeof kFileMagic) != 0) refuse(path, "no power recording of pybench's");
     if (head.version != kFileVersion) {
@@ -77,11 +79,14 @@ Recording read_durable_file(const std::string& path) {
     const size_t first = kHeadBytes + head.num_gpus * sizeof(GpuBlock);
     for (size_t at = first; at + sizeof(Record) <= view.size; at += sizeof(Record)) {
         const Record& record = *view.at<Record>(at);
+        if (record.gpu >= next.size() || record.plane > Plane::offset) refuse(path, damage(at));
         recording.add(record);
         next[record.gpu] = record.sequence + 1;
     }
     for (size_t i = 0; i < next.size(); ++i) {
-        view.at<GpuBlock>(kHeadBytes)[i].ring.each([&](const Record& record) {
+        const Ring& ring = view.at<GpuBlock>(kHeadBytes)[i].ring;
+        if (ring.head - ring.tail > kRingRecords) refuse(path, damage(kHeadBytes + i * sizeof(GpuBlock)));
+        ring.each([&](const Record& record) {
             if (record.sequence >= next[i]) recording.add(record);
         });
     }

@@ -57,6 +57,7 @@ nvmlReturn_t Gpu::call(Read read) {
     const int64_t end_ns = now_ns();
     if (end_ns - start_ns > kStall) push(StallRow{start_ns, end_ns});
     block_.call_start_ns = 0;
+    capabilities_.watch(code);
     if (code != NVML_SUCCESS && !means_missing(code)) ++block_.failed_calls;
     return code;
 }
@@ -128,7 +129,10 @@ void Gpu::read_counter() {
     note(kCounter, code);
     if (code != NVML_SUCCESS) return;
     push(CounterRow{before_ns, after_ns, energy_mj});
-    stepped_ = stepped_ || (last_energy_mj_ != 0 && energy_mj != last_energy_mj_);
+    if (hunting_ && !stepped_ && last_energy_mj_ && energy_mj != *last_energy_mj_) {
+        stepped_ = true;
+        next_hunt_ns_ = hunt_end_ns_ = after_ns + kNextSample;
+    }
     last_energy_mj_ = energy_mj;
 }
 
@@ -216,14 +220,6 @@ void Gpu::hunt() {
     hunt_end_ns_ = next_hunt_ns_ + kHuntSpan;
 }
 
-void Gpu::hunt_on() {
-    read_counter();
-    next_hunt_ns_ = now_ns() + kHuntPause;
-    if (!stepped_) return;
-    hunt_end_ns_ = now_ns() + kNextSample;
-    next_hunt_ns_ = hunt_end_ns_;
-}
-
 void Gpu::end_hunt() {
     hunting_ = false;
     if (met_ == wanted_) return;
@@ -238,7 +234,10 @@ void Gpu::visit(uint64_t demand) {
         wanted_ = demand;
         hunt();
     }
-    if (hunting_ && !stepped_ && now_ns() >= next_hunt_ns_) hunt_on();
+    if (hunting_ && !stepped_ && now_ns() >= next_hunt_ns_) {
+        next_hunt_ns_ = now_ns() + kHuntPause;
+        read_counter();
+    }
     keep(&polled_, kPolledMask, [this] { poll(); });
     keep(&counter_, bit(kCounter), [this] { read_counter(); });
     keep(&series_, bit(kSeries), [this] { drain_series(); });

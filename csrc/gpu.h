@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,6 @@ class Gpu {
     int64_t reading(Capability capability, Read read);
     void schedule();
     void hunt();
-    void hunt_on();
     template <typename Read>
     void keep(Cadence* cadence, uint32_t capabilities, Read read);
     void end_hunt();
@@ -75,7 +75,7 @@ class Gpu {
     bool scheduled_ = false;
     Cadence counter_, series_, polled_, slow_;
     uint64_t last_seen_us_ = 0;
-    uint64_t last_energy_mj_ = 0;
+    std::optional<uint64_t> last_energy_mj_;
     bool hunting_ = false, stepped_ = false;
     int64_t hunt_end_ns_ = 0, next_hunt_ns_ = 0;
     uint64_t wanted_ = 0;

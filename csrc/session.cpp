@@ -17,7 +17,7 @@ constexpr int64_t kCollectPeriod = 50 * kMillisecond;
 constexpr int64_t kHangPatience = 300 * kMillisecond;
 constexpr int64_t kStopPatience = 800 * kMillisecond;
 constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
-constexpr int64_t kMeasurePatience = kSecond;
+constexpr int64_t kMeasurePatience = 800 * kMillisecond;
 constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
 constexpr int64_t kPause = 2 * kMillisecond;
 

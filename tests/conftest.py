@@ -94,3 +94,19 @@ def fake_epoch_ns(fake_library: Path) -> int:
     epoch = ctypes.CDLL(str(fake_library)).fake_nvml_epoch_ns
     epoch.restype = ctypes.c_int64
     return int(epoch())
+
+
+@pytest.fixture
+def fake_truth_j(fake_library: Path) -> Callable[[int, int], float]:
+    """The joules a GPU used, by its index, from the start of the fake's load to a CLOCK_MONOTONIC time."""
+    energy = ctypes.CDLL(str(fake_library)).fake_nvml_energy_j
+    energy.restype, energy.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_int64)
+    return lambda index, t_ns: float(energy(index, int(t_ns)))
+
+
+@pytest.fixture
+def fake_answered(fake_library: Path) -> Callable[[str, int], int]:
+    """How many calls of a function about a GPU (-1: about none) came back with an answer."""
+    answered = ctypes.CDLL(str(fake_library)).fake_nvml_answered
+    answered.restype, answered.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_int)
+    return lambda function, index: int(answered(function.encode(), index))

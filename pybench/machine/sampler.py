@@ -90,7 +90,7 @@ class PowerSampler:
         not started, or in a process forked from the one that started it.
         """
         native, self._native = self._native, None
-        return _handed_over(native, "stop")
+        return trace_from_columns(_answer(native, "stop"))
 
     def snapshot(self) -> PowerTrace:
         """Copy what was recorded so far, within half a second, and go on.
@@ -98,11 +98,11 @@ class PowerSampler:
         The counter is first read until it steps and the series drained, so that a window that has ended is covered.
         Raises as :meth:`stop`.
         """
-        return _handed_over(self._native, "snapshot")
+        return trace_from_columns(_answer(self._native, "snapshot"))
 
     def latest_power_w(self) -> dict[str, float | None]:
-        """Newest power of each GPU in W, ``None`` where unknown."""
-        latest = [MISSING] * len(self._uuids) if self._native is None else self._native.latest_power_mw()
+        """Newest power of each GPU in W, ``None`` where unknown. Raises ``MachineError`` in a forked process."""
+        latest = [MISSING] * len(self._uuids) if self._native is None else _answer(self._native, "latest_power_mw")
         return {uuid: None if mw == MISSING else mw / 1000 for uuid, mw in zip(self._uuids, latest, strict=True)}
 
     def __enter__(self) -> Self:
@@ -122,10 +122,10 @@ def _extension() -> ModuleType:
     return _nvml
 
 
-def _handed_over(native: Any, how: str) -> PowerTrace:  # noqa: ANN401 - the extension's sampler
+def _answer(native: Any, method: str) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over
     if native is None:
-        raise MachineError(f"power sampler: {how} without being started")
+        raise MachineError(f"power sampler: {method} without being started")
     try:
-        return trace_from_columns(getattr(native, how)())
+        return getattr(native, method)()
     except RuntimeError as error:
         raise MachineError(f"power sampler: {error}") from error

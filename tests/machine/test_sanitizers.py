@@ -12,7 +12,18 @@ import pytest
 SOURCES = ("blocks", "capability", "clock", "durable_file", "gpu", "nvml_api", "power_sampler", "recording", "session")
 
 
-@pytest.fixture(scope="module", params=["thread", "address,undefined"])
+SANITIZERS = ("thread", "address,undefined")
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> None:
+    options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1")
+    program = native(tmp_path / "ring", "tests/native/ring_stress.cpp", *options)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "every record accounted for\n", "")
+
+
+@pytest.fixture(scope="module", params=SANITIZERS)
 def sanitized(
     request: pytest.FixtureRequest,
     native: Callable[..., Path],

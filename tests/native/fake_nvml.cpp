@@ -56,7 +56,8 @@ const int64_t realtime_offset_ns = read_clock(CLOCK_REALTIME) - now_ns();
 double seconds(int64_t t_ns) { return static_cast<double>(t_ns - epoch_ns) / 1e9; }
 double now_s() { return seconds(now_ns()); }
 
-// Counts of one function: calls made, and calls that came back, about each device and about none (last).
+// Counts of one function: calls made since nvmlInit, and calls that ever came back, about each device and about none
+// (last).
 struct Counts {
     char function[48];
     std::atomic<uint64_t> made[kMaxDevices + 1], answered[kMaxDevices + 1];
@@ -252,6 +253,12 @@ uint64_t fake_nvml_answered(const char* function, int device) {
     return counts_of(function).answered[device == kNoDevice ? kMaxDevices : device];
 }
 
+// How many nvmlInit have not been shut down.
+int fake_nvml_sessions() {
+    const std::lock_guard<std::mutex> lock(State::state().mutex);
+    return State::state().sessions;
+}
+
 nvmlReturn_t nvmlInitWithFlags(unsigned) {
     State& state = State::state();
     auto fresh = std::make_shared<const Config>();
@@ -262,6 +269,9 @@ nvmlReturn_t nvmlInitWithFlags(unsigned) {
         if (rule.function == "nvmlInit") return static_cast<nvmlReturn_t>(rule.value);
     }
     const std::lock_guard<std::mutex> lock(state.mutex);
+    for (Counts* counts = all_counts; counts < all_counts + kMaxFunctions; ++counts) {
+        for (std::atomic<uint64_t>& made : counts->made) made = 0;
+    }
     state.config = std::move(fresh);
     ++state.sessions;
     return NVML_SUCCESS;
