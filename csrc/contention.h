@@ -36,7 +36,7 @@ class Contention {
 
     bool done() const { return done_ == num_threads_; }
 
-    // True also where calls are so short that one thread reads every GPU in no time.
+    // True also where one thread reads every GPU well within the shortest period: each thread costs its wake-ups.
     bool one_thread_will_do() const {
         if (alone_ns_ < kShort * kReads) return true;
         const double slowdown = static_cast<double>(beside_ns_) / static_cast<double>(alone_ns_);
@@ -45,7 +45,7 @@ class Contention {
 
   private:
     static constexpr int kReads = 3;
-    static constexpr int64_t kShort = 2 * kMillisecond;  // for one read of every GPU
+    static constexpr int64_t kShort = 25 * kMillisecond;  // for one read of every GPU
     static constexpr int64_t kPatience = 600 * kMillisecond;
     static constexpr int64_t kPause = kMillisecond / 5;
 

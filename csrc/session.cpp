@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -12,7 +13,7 @@ namespace pybench {
 
 namespace {
 
-constexpr int64_t kCollectPeriod = 50 * kMillisecond;
+constexpr std::chrono::milliseconds kCollectPeriod(100);
 // A call that takes longer than this no longer holds up the GPUs that were to be read after it.
 constexpr int64_t kHangPatience = 300 * kMillisecond;
 constexpr int64_t kStopPatience = 800 * kMillisecond;
@@ -109,17 +110,17 @@ void Session::poll(size_t poller) {
 // ---- The collector's thread: it never calls the driver --------------------------------------------------------------
 
 void Session::collect_and_watch() {
+    std::unique_lock<std::mutex> lock(mutex_);
     while (!collected_) {
         collect();
         share_out();
         part_from_hung();
         blocks_.head().end_ns = now_ns();
-        sleep_until(now_ns() + kCollectPeriod);
+        wake_.wait_for(lock, kCollectPeriod);
     }
 }
 
 void Session::collect() {
-    const std::lock_guard<std::mutex> lock(mutex_);
     if (handed_over_) return;
     std::vector<Record> records;
     std::vector<uint64_t> ends;
@@ -177,11 +178,15 @@ Recording Session::stop() {
     stopping_ = true;
     contention_.give_up();
     wait_for(demand, now_ns() + kStopPatience);
-    collected_ = true;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        collected_ = true;
+    }
+    wake_.notify_one();
     collector_.join();
     end_pollers(demand);
-    collect();
     const std::lock_guard<std::mutex> lock(mutex_);
+    collect();
     recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
     blocks_.head().end_ns = now_ns();
     recording_.conclude(blocks_.head(), &blocks_.gpu(0), blocks_.head().end_ns, kHangPatience);
@@ -202,8 +207,8 @@ void Session::end_pollers(uint64_t demand) {
 Recording Session::snapshot() {
     const int64_t give_up_ns = now_ns() + kSnapshotPatience;
     wait_for(++demand_, give_up_ns);
-    collect();
     const std::lock_guard<std::mutex> lock(mutex_);
+    collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");
     Recording copy = recording_;
     copy.offsets.push_back({now_ns(), realtime_offset_ns()});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -45,7 +46,7 @@ class Session : public std::enable_shared_from_this<Session> {
     void end_pollers(uint64_t demand);
 
     void collect_and_watch();
-    void collect();
+    void collect();  // with mutex_ held
     void share_out();
     void part_from_hung();
 
@@ -55,10 +56,12 @@ class Session : public std::enable_shared_from_this<Session> {
     Contention contention_;
     bool shared_out_ = false;
     std::atomic<uint64_t> demand_{0};
-    std::atomic<bool> stopping_{false}, collected_{false};
+    std::atomic<bool> stopping_{false};
     std::vector<std::thread> pollers_;  // grows in the collector's thread
     std::thread collector_;
-    std::mutex mutex_;  // guards what follows and the takers' side of the rings
+    std::condition_variable wake_;  // the collector, to end
+    std::mutex mutex_;              // guards what follows and the takers' side of the rings
+    bool collected_ = false;
     bool handed_over_ = false;
     Recording recording_;
 };
