@@ -139,7 +139,7 @@ void Gpu::read_counter() {
 void Gpu::drain_series() {
     if (!capabilities_.wanted(kSeries)) return;
     std::vector<PowerSample> samples;
-    note(kSeries, call([&] { return nvml_->power_samples(handle_, last_seen_us_, &samples); }));
+    note(kSeries, call([&] { return nvml_->power_samples(handle_, last_seen_us_, &num_samples_, &samples); }));
     push(OffsetRow{now_ns(), realtime_offset_ns()});
     for (const PowerSample& sample : samples) {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});

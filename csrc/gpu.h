@@ -75,6 +75,7 @@ class Gpu {
     bool scheduled_ = false;
     Cadence counter_, series_, polled_, slow_;
     uint64_t last_seen_us_ = 0;
+    unsigned num_samples_ = 0;  // that the driver keeps, once it has told
     std::optional<uint64_t> last_energy_mj_;
     bool hunting_ = false, stepped_ = false;
     int64_t hunt_end_ns_ = 0, next_hunt_ns_ = 0;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
 #include <utility>
@@ -186,21 +187,23 @@ nvmlReturn_t Nvml::energy_mj(nvmlDevice_t gpu, uint64_t* energy_mj) const {
     return code;
 }
 
-nvmlReturn_t Nvml::power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, std::vector<PowerSample>* out) const {
+nvmlReturn_t Nvml::power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, unsigned* size,
+                                 std::vector<PowerSample>* out) const {
     if (symbols_->get_samples == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
     nvmlValueType_t type{};
-    unsigned count = 0;
-    const auto call = [&](nvmlSample_t* samples) {
-        return symbols_->get_samples(gpu, NVML_TOTAL_POWER_SAMPLES, last_seen_us, &type, &count, samples);
+    const auto call = [&](unsigned* count, nvmlSample_t* samples) {
+        return symbols_->get_samples(gpu, NVML_TOTAL_POWER_SAMPLES, last_seen_us, &type, count, samples);
     };
-    nvmlReturn_t code = call(nullptr);
-    if (code == NVML_ERROR_NOT_FOUND) return NVML_SUCCESS;  // nothing new
+    nvmlReturn_t code = *size == 0 ? call(size, nullptr) : NVML_SUCCESS;
+    if (code == NVML_ERROR_NOT_FOUND || (code == NVML_SUCCESS && *size == 0)) return NVML_SUCCESS;  // none yet
     if (code != NVML_SUCCESS && code != NVML_ERROR_INSUFFICIENT_SIZE) return code;
-    std::vector<nvmlSample_t> buffer(count);
-    if (count == 0) return NVML_SUCCESS;
-    code = call(buffer.data());
-    if (code != NVML_SUCCESS) return code == NVML_ERROR_NOT_FOUND ? NVML_SUCCESS : code;
-    buffer.resize(count < buffer.size() ? count : buffer.size());
+    std::vector<nvmlSample_t> buffer(*size);
+    unsigned count = *size;
+    code = call(&count, buffer.data());
+    if (code == NVML_ERROR_NOT_FOUND) return NVML_SUCCESS;  // nothing new
+    if (code == NVML_ERROR_INSUFFICIENT_SIZE) *size = 0;
+    if (code != NVML_SUCCESS) return code;
+    buffer.resize(std::min<size_t>(count, buffer.size()));
     for (const nvmlSample_t& sample : buffer) {
         if (sample.timeStamp <= last_seen_us) continue;  // some drivers pad the buffer with old or zero entries
         out->push_back({static_cast<int64_t>(sample.timeStamp), to_integer(type, sample.sampleValue)});

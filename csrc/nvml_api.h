@@ -58,8 +58,9 @@ class Nvml {
 
     // Readings return the code and write their output on success only: a GPU's error is no exception.
     nvmlReturn_t energy_mj(nvmlDevice_t gpu, uint64_t* energy_mj) const;
-    // Adds samples newer than last_seen_us.
-    nvmlReturn_t power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, std::vector<PowerSample>* out) const;
+    // Adds samples newer than last_seen_us. The driver tells its buffer's size when it is 0.
+    nvmlReturn_t power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, unsigned* size,
+                               std::vector<PowerSample>* out) const;
     // Success means that every field has its own code.
     nvmlReturn_t power_fields(nvmlDevice_t gpu, std::vector<PowerField>* fields) const;
     nvmlReturn_t power_usage_mw(nvmlDevice_t gpu, int64_t* power_mw) const;

@@ -25,7 +25,10 @@ def nvml_include() -> Path:
     """Folder of nvml.h: of the package nvidia-nvml-dev, else of the CUDA toolkit."""
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     found = [*Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"), toolkit]
-    return next(folder for folder in found if (folder / "nvml.h").exists())
+    for folder in found:
+        if (folder / "nvml.h").exists():
+            return folder
+    raise FileNotFoundError("nvml.h: pip install nvidia-nvml-dev, or set CUDA_HOME to a toolkit")
 
 
 def compile_native(out: Path, *arguments: str) -> Path:

@@ -22,6 +22,8 @@ except ImportError as error:
 COUNTER_PERIOD_S = 0.097
 """A little less than the counter's own 100 ms, so that readings walk over its phase."""
 
+MIN_COUNTER_PERIOD_S = 0.001
+
 START_LIMIT_S = 10.0
 
 
@@ -52,7 +54,7 @@ class PowerSampler:
 
     ``file``, which must not exist, is written as readings are made and survives a killed process;
     :func:`read_durable_trace` reads it. The energy counter is read every ``counter_period_s``. ``start`` gives up on a
-    driver that does not answer after ``start_limit_s``.
+    driver that does not answer after ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class PowerSampler:
         counter_period_s: float = COUNTER_PERIOD_S,
         start_limit_s: float = START_LIMIT_S,
     ) -> None:
+        if not counter_period_s >= MIN_COUNTER_PERIOD_S:
+            raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
         self._uuids = tuple(uuids)
         self._file = "" if file is None else str(file)
         self._counter_period_ns = round(counter_period_s * 1e9)

@@ -125,7 +125,7 @@ import resource, time
 from pathlib import Path
 from pybench.machine.sampler import PowerSampler
 resource.setrlimit(resource.RLIMIT_FSIZE, ({blocks_bytes + 2000}, resource.RLIM_INFINITY))
-sampler = PowerSampler({UUIDS[:2]!r}, file=Path({str(file)!r}), counter_period_s=0.0005)
+sampler = PowerSampler({UUIDS[:2]!r}, file=Path({str(file)!r}), counter_period_s=0.001)
 sampler.start()
 while not sampler.snapshot().num_unwritten:
     time.sleep(0.05)

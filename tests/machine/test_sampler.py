@@ -242,6 +242,17 @@ def test_counter_period(fake_nvml: Tell) -> None:
     assert counts[0] > counts[1]
 
 
+@pytest.mark.parametrize("period_s", [0.0, -1.0, 0.0009, float("nan")])
+def test_counter_period_that_is_none(period_s: float) -> None:
+    with pytest.raises(ValueError, match=r"^counter_period_s: .* is under 0\.001, the shortest$"):
+        PowerSampler(UUIDS, counter_period_s=period_s)
+
+
+def test_no_gpus(fake_nvml: Tell) -> None:
+    fake_nvml()
+    assert record((), length_s=0.0)[0].gpus == ()
+
+
 def test_context_manager_and_restart(fake_nvml: Tell) -> None:
     fake_nvml(load="constant:400")
     sampler = PowerSampler(UUIDS[:1])
