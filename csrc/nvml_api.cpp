@@ -2,8 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
+
+// The older name of a call is asked for where the driver lacks the newer.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace pybench {
 
@@ -11,48 +16,29 @@ namespace {
 
 constexpr char kLibraryName[] = "libnvidia-ml.so.1";
 constexpr char kLibraryVariable[] = "PYBENCH_NVML_LIBRARY";
-constexpr unsigned kTextSize = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, the longer of UUID and name
-constexpr int kValueDouble = 0;     // NVML_VALUE_TYPE_DOUBLE
+constexpr unsigned kTextSize = NVML_DEVICE_UUID_V2_BUFFER_SIZE;  // the longest of UUID, name and driver version
 
-std::string describe_error(const std::string& call, nvmlReturn_t code, const std::string& text,
-                           const std::string& device) {
+std::string describe_error(const std::string& call, int code, const std::string& text, const std::string& device) {
     std::string message = call;
     if (!device.empty()) message += " on " + device;
     return message + ": " + text + " (code " + std::to_string(code) + ")";
 }
 
 // NVML names the type of a value beside it; power comes as an unsigned integer on every driver seen, double allowed.
-int64_t to_integer(int type, const nvmlValue_t& value) {
-    if (type == kValueDouble) return static_cast<int64_t>(value.dVal);
-    constexpr int kUnsignedInt = 1, kSignedInt = 5, kUnsignedShort = 6;
-    if (type == kUnsignedInt) return value.uiVal;
-    if (type == kSignedInt) return value.siVal;
-    if (type == kUnsignedShort) return value.usVal;
-    return value.sllVal;
+int64_t to_integer(nvmlValueType_t type, const nvmlValue_t& value) {
+    switch (type) {
+        case NVML_VALUE_TYPE_DOUBLE:
+            return static_cast<int64_t>(value.dVal);
+        case NVML_VALUE_TYPE_UNSIGNED_INT:
+            return value.uiVal;
+        case NVML_VALUE_TYPE_SIGNED_INT:
+            return value.siVal;
+        case NVML_VALUE_TYPE_UNSIGNED_SHORT:
+            return value.usVal;
+        default:
+            return value.sllVal;
+    }
 }
-
-}  // namespace
-
-struct Nvml::Symbols {
-    nvmlReturn_t (*init)() = nullptr;
-    nvmlReturn_t (*shutdown)() = nullptr;
-    const char* (*error_string)(nvmlReturn_t) = nullptr;
-    nvmlReturn_t (*get_count)(unsigned*) = nullptr;
-    nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t*) = nullptr;
-    nvmlReturn_t (*by_uuid)(const char*, nvmlDevice_t*) = nullptr;
-    nvmlReturn_t (*get_uuid)(nvmlDevice_t, char*, unsigned) = nullptr;
-    nvmlReturn_t (*get_name)(nvmlDevice_t, char*, unsigned) = nullptr;
-    nvmlReturn_t (*get_index)(nvmlDevice_t, unsigned*) = nullptr;
-    nvmlReturn_t (*get_energy)(nvmlDevice_t, unsigned long long*) = nullptr;
-    nvmlReturn_t (*get_samples)(nvmlDevice_t, int, unsigned long long, int*, unsigned*, nvmlSample_t*) = nullptr;
-    nvmlReturn_t (*get_fields)(nvmlDevice_t, int, nvmlFieldValue_t*) = nullptr;
-    nvmlReturn_t (*get_power)(nvmlDevice_t, unsigned*) = nullptr;
-    nvmlReturn_t (*get_temperature)(nvmlDevice_t, int, unsigned*) = nullptr;
-    nvmlReturn_t (*get_clock)(nvmlDevice_t, int, unsigned*) = nullptr;
-    nvmlReturn_t (*get_reasons)(nvmlDevice_t, unsigned long long*) = nullptr;
-};
-
-namespace {
 
 template <typename Function>
 bool load(void* library, Function*& slot, std::initializer_list<const char*> names) {
@@ -66,13 +52,73 @@ bool load(void* library, Function*& slot, std::initializer_list<const char*> nam
 template <typename Function>
 void require(void* library, Function*& slot, std::initializer_list<const char*> names) {
     if (!load(library, slot, names)) {
-        throw NvmlError(*names.begin(), kFunctionNotFound, "the driver's library lacks this function", "");
+        throw NvmlError(*names.begin(), NVML_ERROR_FUNCTION_NOT_FOUND, "the driver's library lacks this function", "");
     }
+}
+
+template <typename Value, typename Function, typename... Arguments>
+nvmlReturn_t read(Function function, int64_t* out, Arguments... arguments) {
+    if (function == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+    Value value{};
+    const nvmlReturn_t code = function(arguments..., &value);
+    if (code == NVML_SUCCESS) *out = static_cast<int64_t>(value);
+    return code;
 }
 
 }  // namespace
 
-NvmlError::NvmlError(std::string call_, nvmlReturn_t code_, std::string text_, std::string device_)
+struct Nvml::Symbols {
+    decltype(nvmlInit_v2)* init = nullptr;
+    decltype(nvmlShutdown)* shutdown = nullptr;
+    decltype(nvmlErrorString)* error_string = nullptr;
+    decltype(nvmlSystemGetDriverVersion)* get_driver = nullptr;
+    decltype(nvmlDeviceGetCount_v2)* get_count = nullptr;
+    decltype(nvmlDeviceGetHandleByIndex_v2)* by_index = nullptr;
+    decltype(nvmlDeviceGetHandleByUUID)* by_uuid = nullptr;
+    decltype(nvmlDeviceGetUUID)* get_uuid = nullptr;
+    decltype(nvmlDeviceGetName)* get_name = nullptr;
+    decltype(nvmlDeviceGetIndex)* get_index = nullptr;
+    decltype(nvmlDeviceGetTotalEnergyConsumption)* get_energy = nullptr;
+    decltype(nvmlDeviceGetSamples)* get_samples = nullptr;
+    decltype(nvmlDeviceGetFieldValues)* get_fields = nullptr;
+    decltype(nvmlDeviceGetPowerUsage)* get_power = nullptr;
+    decltype(nvmlDeviceGetTemperature)* get_temperature = nullptr;
+    decltype(nvmlDeviceGetClockInfo)* get_clock = nullptr;
+    decltype(nvmlDeviceGetUtilizationRates)* get_utilization = nullptr;
+    decltype(nvmlDeviceGetCurrentClocksEventReasons)* get_reasons = nullptr;
+    decltype(nvmlDeviceGetMigMode)* get_mig = nullptr;
+    decltype(nvmlDeviceGetMultiGpuBoard)* get_shared_board = nullptr;
+
+    explicit Symbols(void* library);
+
+    std::string text(nvmlReturn_t code) const { return error_string != nullptr ? error_string(code) : "failed"; }
+};
+
+// Newer names first. What a session can't do without is required; anything else missing is a missing capability.
+Nvml::Symbols::Symbols(void* library) {
+    require(library, init, {"nvmlInit_v2", "nvmlInit"});
+    require(library, shutdown, {"nvmlShutdown"});
+    require(library, get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
+    require(library, by_index, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
+    require(library, by_uuid, {"nvmlDeviceGetHandleByUUID"});
+    require(library, get_uuid, {"nvmlDeviceGetUUID"});
+    load(library, error_string, {"nvmlErrorString"});
+    load(library, get_driver, {"nvmlSystemGetDriverVersion"});
+    load(library, get_name, {"nvmlDeviceGetName"});
+    load(library, get_index, {"nvmlDeviceGetIndex"});
+    load(library, get_energy, {"nvmlDeviceGetTotalEnergyConsumption"});
+    load(library, get_samples, {"nvmlDeviceGetSamples"});
+    load(library, get_fields, {"nvmlDeviceGetFieldValues"});
+    load(library, get_power, {"nvmlDeviceGetPowerUsage"});
+    load(library, get_temperature, {"nvmlDeviceGetTemperature"});
+    load(library, get_clock, {"nvmlDeviceGetClockInfo"});
+    load(library, get_utilization, {"nvmlDeviceGetUtilizationRates"});
+    load(library, get_reasons, {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
+    load(library, get_mig, {"nvmlDeviceGetMigMode"});
+    load(library, get_shared_board, {"nvmlDeviceGetMultiGpuBoard"});
+}
+
+NvmlError::NvmlError(std::string call_, int code_, std::string text_, std::string device_)
     : std::runtime_error(describe_error(call_, code_, text_, device_)),
       call(std::move(call_)),
       code(code_),
@@ -84,32 +130,11 @@ std::shared_ptr<Nvml> Nvml::open() {
     const char* path = chosen != nullptr && *chosen != '\0' ? chosen : kLibraryName;
     // Never closed: a call that hangs in the driver may outlive every session.
     void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw NvmlError("dlopen", kLibraryNotFound, std::string(path) + " not found", "");
-
-    auto symbols = std::make_unique<Symbols>();
-    require(library, symbols->init, {"nvmlInit_v2", "nvmlInit"});
-    require(library, symbols->shutdown, {"nvmlShutdown"});
-    require(library, symbols->get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
-    require(library, symbols->by_index, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
-    require(library, symbols->by_uuid, {"nvmlDeviceGetHandleByUUID"});
-    require(library, symbols->get_uuid, {"nvmlDeviceGetUUID"});
-    load(library, symbols->error_string, {"nvmlErrorString"});
-    load(library, symbols->get_name, {"nvmlDeviceGetName"});
-    load(library, symbols->get_index, {"nvmlDeviceGetIndex"});
-    load(library, symbols->get_energy, {"nvmlDeviceGetTotalEnergyConsumption"});
-    load(library, symbols->get_samples, {"nvmlDeviceGetSamples"});
-    load(library, symbols->get_fields, {"nvmlDeviceGetFieldValues"});
-    load(library, symbols->get_power, {"nvmlDeviceGetPowerUsage"});
-    load(library, symbols->get_temperature, {"nvmlDeviceGetTemperature"});
-    load(library, symbols->get_clock, {"nvmlDeviceGetClockInfo"});
-    load(library, symbols->get_reasons,
-         {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
-
+    if (library == nullptr)
+        throw NvmlError("dlopen", NVML_ERROR_LIBRARY_NOT_FOUND, std::string(path) + " not found", "");
+    auto symbols = std::make_unique<Symbols>(library);
     const nvmlReturn_t code = symbols->init();
-    if (code != kSuccess) {
-        const char* text = symbols->error_string != nullptr ? symbols->error_string(code) : "failed";
-        throw NvmlError("nvmlInit_v2", code, text, "");
-    }
+    if (code != NVML_SUCCESS) throw NvmlError("nvmlInit_v2", code, symbols->text(code), "");
     return std::shared_ptr<Nvml>(new Nvml(std::move(symbols)));
 }
 
@@ -118,108 +143,124 @@ Nvml::Nvml(std::unique_ptr<Symbols> symbols) : symbols_(std::move(symbols)) {}
 Nvml::~Nvml() { symbols_->shutdown(); }
 
 void Nvml::check(nvmlReturn_t code, const char* call, const std::string& device) const {
-    if (code == kSuccess) return;
-    throw NvmlError(call, code, symbols_->error_string != nullptr ? symbols_->error_string(code) : "failed", device);
+    if (code != NVML_SUCCESS) throw NvmlError(call, code, symbols_->text(code), device);
 }
 
-std::vector<DeviceInfo> Nvml::devices() const {
+std::vector<GpuInfo> Nvml::gpus() const {
     unsigned count = 0;
     check(symbols_->get_count(&count), "nvmlDeviceGetCount_v2");
-    std::vector<DeviceInfo> found;
+    std::vector<GpuInfo> found;
     for (unsigned index = 0; index < count; ++index) {
-        nvmlDevice_t device = nullptr;
-        check(symbols_->by_index(index, &device), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
-        found.push_back(describe(device));
+        nvmlDevice_t gpu = nullptr;
+        check(symbols_->by_index(index, &gpu), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
+        found.push_back(describe(gpu));
     }
     return found;
 }
 
-nvmlDevice_t Nvml::device_by_uuid(const std::string& uuid) const {
-    nvmlDevice_t device = nullptr;
-    check(symbols_->by_uuid(uuid.c_str(), &device), "nvmlDeviceGetHandleByUUID", uuid);
-    return device;
+nvmlDevice_t Nvml::gpu_by_uuid(const std::string& uuid) const {
+    nvmlDevice_t gpu = nullptr;
+    check(symbols_->by_uuid(uuid.c_str(), &gpu), "nvmlDeviceGetHandleByUUID", uuid);
+    return gpu;
 }
 
-DeviceInfo Nvml::describe(nvmlDevice_t device) const {
+GpuInfo Nvml::describe(nvmlDevice_t gpu) const {
     char text[kTextSize] = "";
-    check(symbols_->get_uuid(device, text, kTextSize), "nvmlDeviceGetUUID");
-    DeviceInfo info{text, "", 0};
-    if (symbols_->get_name != nullptr && symbols_->get_name(device, text, kTextSize) == kSuccess) info.name = text;
-    if (symbols_->get_index != nullptr)
-        check(symbols_->get_index(device, &info.index), "nvmlDeviceGetIndex", info.uuid);
+    check(symbols_->get_uuid(gpu, text, kTextSize), "nvmlDeviceGetUUID");
+    GpuInfo info{text, "", 0};
+    if (symbols_->get_name != nullptr && symbols_->get_name(gpu, text, kTextSize) == NVML_SUCCESS) info.name = text;
+    if (symbols_->get_index != nullptr) check(symbols_->get_index(gpu, &info.index), "nvmlDeviceGetIndex", info.uuid);
     return info;
 }
 
-nvmlReturn_t Nvml::energy_mj(nvmlDevice_t device, uint64_t* energy_mj) const {
-    if (symbols_->get_energy == nullptr) return kFunctionNotFound;
+std::string Nvml::driver_version() const {
+    char text[kTextSize] = "";
+    if (symbols_->get_driver == nullptr || symbols_->get_driver(text, kTextSize) != NVML_SUCCESS) return "";
+    return text;
+}
+
+nvmlReturn_t Nvml::energy_mj(nvmlDevice_t gpu, uint64_t* energy_mj) const {
+    if (symbols_->get_energy == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
     unsigned long long value = 0;
-    const nvmlReturn_t code = symbols_->get_energy(device, &value);
-    if (code == kSuccess) *energy_mj = value;
+    const nvmlReturn_t code = symbols_->get_energy(gpu, &value);
+    if (code == NVML_SUCCESS) *energy_mj = value;
     return code;
 }
 
-nvmlReturn_t Nvml::power_samples(nvmlDevice_t device, uint64_t last_seen_us, std::vector<PowerSample>* out) const {
-    if (symbols_->get_samples == nullptr) return kFunctionNotFound;
-    int type = 0;
-    unsigned count = 0;
-    nvmlReturn_t code = symbols_->get_samples(device, kTotalPowerSamples, last_seen_us, &type, &count, nullptr);
-    if (code != kSuccess && code != kInsufficientSize) return code;
-    std::vector<nvmlSample_t> buffer(count);
-    if (count == 0) return kNotFound;
-    code = symbols_->get_samples(device, kTotalPowerSamples, last_seen_us, &type, &count, buffer.data());
-    if (code != kSuccess) return code;
-    buffer.resize(count < buffer.size() ? count : buffer.size());
+nvmlReturn_t Nvml::power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, unsigned* size,
+                                 std::vector<PowerSample>* out) const {
+    if (symbols_->get_samples == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+    nvmlValueType_t type{};
+    const auto call = [&](unsigned* count, nvmlSample_t* samples) {
+        return symbols_->get_samples(gpu, NVML_TOTAL_POWER_SAMPLES, last_seen_us, &type, count, samples);
+    };
+    nvmlReturn_t code = *size == 0 ? call(size, nullptr) : NVML_SUCCESS;
+    if (code == NVML_ERROR_NOT_FOUND || (code == NVML_SUCCESS && *size == 0)) return NVML_SUCCESS;  // none yet
+    if (code != NVML_SUCCESS && code != NVML_ERROR_INSUFFICIENT_SIZE) return code;
+    std::vector<nvmlSample_t> buffer(*size);
+    unsigned count = *size;
+    code = call(&count, buffer.data());
+    if (code == NVML_ERROR_NOT_FOUND) return NVML_SUCCESS;  // nothing new
+    if (code == NVML_ERROR_INSUFFICIENT_SIZE) *size = 0;
+    if (code != NVML_SUCCESS) return code;
+    buffer.resize(std::min<size_t>(count, buffer.size()));
     for (const nvmlSample_t& sample : buffer) {
         if (sample.timeStamp <= last_seen_us) continue;  // some drivers pad the buffer with old or zero entries
         out->push_back({static_cast<int64_t>(sample.timeStamp), to_integer(type, sample.sampleValue)});
     }
-    return kSuccess;
+    return NVML_SUCCESS;
 }
 
-nvmlReturn_t Nvml::power_fields(nvmlDevice_t device, std::optional<int64_t>* instant_mw,
-                                std::optional<int64_t>* average_mw) const {
-    if (symbols_->get_fields == nullptr) return kFunctionNotFound;
-    nvmlFieldValue_t fields[2] = {};
-    fields[0].fieldId = kFieldPowerInstant;
-    fields[1].fieldId = kFieldPowerAverage;
-    const nvmlReturn_t code = symbols_->get_fields(device, 2, fields);
-    if (code != kSuccess) return code;
-    if (fields[0].nvmlReturn == kSuccess) *instant_mw = to_integer(fields[0].valueType, fields[0].value);
-    if (fields[1].nvmlReturn == kSuccess) *average_mw = to_integer(fields[1].valueType, fields[1].value);
-    return *instant_mw || *average_mw ? kSuccess : fields[0].nvmlReturn;
+nvmlReturn_t Nvml::power_fields(nvmlDevice_t gpu, std::vector<PowerField>* fields) const {
+    if (symbols_->get_fields == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+    std::vector<nvmlFieldValue_t> values(fields->size());
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i].fieldId = (*fields)[i].field_id;
+        values[i].scopeId = (*fields)[i].scope;
+    }
+    const nvmlReturn_t code = symbols_->get_fields(gpu, static_cast<int>(values.size()), values.data());
+    if (code != NVML_SUCCESS) return code;
+    for (size_t i = 0; i < values.size(); ++i) {
+        (*fields)[i].code = values[i].nvmlReturn;
+        (*fields)[i].power_mw = to_integer(values[i].valueType, values[i].value);
+    }
+    return NVML_SUCCESS;
 }
 
-namespace {
+nvmlReturn_t Nvml::power_usage_mw(nvmlDevice_t gpu, int64_t* power_mw) const {
+    return read<unsigned>(symbols_->get_power, power_mw, gpu);
+}
 
-template <typename Function, typename... Arguments>
-nvmlReturn_t read_unsigned(Function function, int64_t* out, Arguments... arguments) {
-    if (function == nullptr) return kFunctionNotFound;
-    unsigned value = 0;
-    const nvmlReturn_t code = function(arguments..., &value);
-    if (code == kSuccess) *out = value;
+nvmlReturn_t Nvml::temperature_c(nvmlDevice_t gpu, int64_t* temperature_c) const {
+    return read<unsigned>(symbols_->get_temperature, temperature_c, gpu, NVML_TEMPERATURE_GPU);
+}
+
+nvmlReturn_t Nvml::clock_mhz(nvmlDevice_t gpu, nvmlClockType_t clock, int64_t* clock_mhz) const {
+    return read<unsigned>(symbols_->get_clock, clock_mhz, gpu, clock);
+}
+
+nvmlReturn_t Nvml::gpu_utilization_percent(nvmlDevice_t gpu, int64_t* percent) const {
+    if (symbols_->get_utilization == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+    nvmlUtilization_t rates{};
+    const nvmlReturn_t code = symbols_->get_utilization(gpu, &rates);
+    if (code == NVML_SUCCESS) *percent = rates.gpu;
     return code;
 }
 
-}  // namespace
-
-nvmlReturn_t Nvml::power_usage_mw(nvmlDevice_t device, int64_t* power_mw) const {
-    return read_unsigned(symbols_->get_power, power_mw, device);
+nvmlReturn_t Nvml::clock_event_reasons(nvmlDevice_t gpu, int64_t* reasons) const {
+    return read<unsigned long long>(symbols_->get_reasons, reasons, gpu);
 }
 
-nvmlReturn_t Nvml::temperature_c(nvmlDevice_t device, int64_t* temperature_c) const {
-    return read_unsigned(symbols_->get_temperature, temperature_c, device, kTemperatureGpu);
-}
-
-nvmlReturn_t Nvml::sm_clock_mhz(nvmlDevice_t device, int64_t* clock_mhz) const {
-    return read_unsigned(symbols_->get_clock, clock_mhz, device, kClockSm);
-}
-
-nvmlReturn_t Nvml::clock_event_reasons(nvmlDevice_t device, int64_t* reasons) const {
-    if (symbols_->get_reasons == nullptr) return kFunctionNotFound;
-    unsigned long long value = 0;
-    const nvmlReturn_t code = symbols_->get_reasons(device, &value);
-    if (code == kSuccess) *reasons = static_cast<int64_t>(value);
+nvmlReturn_t Nvml::mig_enabled(nvmlDevice_t gpu, int64_t* enabled) const {
+    if (symbols_->get_mig == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+    unsigned current = 0, pending = 0;
+    const nvmlReturn_t code = symbols_->get_mig(gpu, &current, &pending);
+    if (code == NVML_SUCCESS) *enabled = current == NVML_DEVICE_MIG_ENABLE ? 1 : 0;
     return code;
+}
+
+nvmlReturn_t Nvml::on_shared_board(nvmlDevice_t gpu, int64_t* shared) const {
+    return read<unsigned>(symbols_->get_shared_board, shared, gpu);
 }
 
 }  // namespace pybench

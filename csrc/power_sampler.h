@@ -1,81 +1,43 @@
-// One native thread that records what NVML says about power. Knows no Python.
+// A sampler of power that threads of its caller may share. Knows no Python.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "nvml_api.h"
+#include "recording.h"
+#include "session.h"
 
 namespace pybench {
 
-constexpr int64_t kMissing = -1;  // a polled value that could not be read
-
-// Energy counter: a value was read somewhere between before_ns and after_ns (CLOCK_MONOTONIC).
-struct CounterColumns {
-    std::vector<int64_t> before_ns;
-    std::vector<int64_t> after_ns;
-    std::vector<uint64_t> energy_mj;
-};
-
-// The driver's own power series, its CLOCK_REALTIME stamps moved to CLOCK_MONOTONIC when drained.
-struct SeriesColumns {
-    std::vector<int64_t> t_ns;
-    std::vector<int64_t> power_mw;
-};
-
-struct PolledColumns {
-    std::vector<int64_t> t_ns;
-    std::vector<int64_t> instant_mw;
-    std::vector<int64_t> average_mw;
-    std::vector<int64_t> temperature_c;
-    std::vector<int64_t> sm_clock_mhz;
-    std::vector<int64_t> clock_event_reasons;
-};
-
-struct DeviceRecording {
-    DeviceInfo info;
-    std::string state;  // ok, lost, no_permission, not_supported, error, stalled
-    uint64_t failed_calls = 0;
-    CounterColumns counter;
-    SeriesColumns series;
-    PolledColumns polled;
-};
-
-struct Recording {
-    int64_t start_ns = 0;
-    int64_t end_ns = 0;
-    uint64_t missed_ticks = 0;
-    int64_t realtime_offset_start_ns = 0;  // CLOCK_REALTIME minus CLOCK_MONOTONIC
-    int64_t realtime_offset_end_ns = 0;
-    std::vector<DeviceRecording> devices;
-};
-
 class PowerSampler {
   public:
-    explicit PowerSampler(std::vector<std::string> uuids);
+    explicit PowerSampler(Settings settings);
     ~PowerSampler();
     PowerSampler(const PowerSampler&) = delete;
     PowerSampler& operator=(const PowerSampler&) = delete;
 
-    // Opens NVML and every device, then starts the thread. Throws NvmlError, or std::logic_error when running.
+    // Opens NVML and every GPU, then begins, within the start limit. Throws NvmlError, std::system_error where the file
+    // can't be made, or std::logic_error when running.
     void start();
-    // Ends the thread and hands over what it recorded, within a second also when a driver call hangs: the thread is
-    // then left to end by itself and its device is "stalled". Throws std::logic_error when not running.
+    // Ends and hands over what was recorded, within a second also when a driver call hangs: its GPU is then "stalled".
+    // Throws std::logic_error when not running, or in another process than started it.
     Recording stop();
-    // Newest power of each device in mW, kMissing where unknown.
-    std::vector<int64_t> latest_power_mw() const;
+    // What was recorded so far, the counter's next step included. Throws as stop().
+    Recording snapshot();
+    // Newest power of each GPU in mW, kMissing where unknown.
+    std::vector<int64_t> latest_power_mw();
 
   private:
-    struct Shared;  // owned by this object and by the thread, so that a hung thread never touches freed memory
-    const std::vector<std::string> uuids_;
-    mutable std::mutex mutex_;  // guards what follows; callers may be several threads
-    std::shared_ptr<Shared> shared_;
-    std::thread thread_;
+    std::shared_ptr<Session> running();
+    std::shared_ptr<Session> take();
+
+    const Settings settings_;
+    const uint64_t process_;  // the process this belongs to: a fork copies no threads
+    std::mutex mutex_;        // guards session_
+    std::shared_ptr<Session> session_;
 };
 
 }  // namespace pybench

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pybench.cli.images import images
+from pybench.cli.power import power
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
@@ -41,6 +42,9 @@ class Door(click.Group):
 @click.version_option(package_name="pybench")
 def main() -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
+
+
+main.add_command(power)
 
 
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely

@@ -1,25 +1,15 @@
-"""Record what NVML says about power while an attempt runs."""
+"""Record what NVML says about power, from native threads of which Python knows nothing."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-import numpy as np
-
+from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
-from pybench.model.trace import (
-    MISSING,
-    TRACE_VERSION,
-    CounterColumns,
-    GpuTrace,
-    PolledColumns,
-    PowerTrace,
-    SeriesColumns,
-)
+from pybench.model.trace import MISSING, PowerTrace
 
 # Importing pybench must work where the extension was never built; the reason is told when a sampler is asked for.
 _nvml: ModuleType | None
@@ -29,7 +19,12 @@ except ImportError as error:
     _nvml = None
     _import_problem = str(error)
 
-_PLANES = {"counter": CounterColumns, "series": SeriesColumns, "polled": PolledColumns}
+COUNTER_PERIOD_S = 0.097
+"""A little less than the counter's own 100 ms, so that readings walk over its phase."""
+
+MIN_COUNTER_PERIOD_S = 0.001
+
+START_LIMIT_S = 10.0
 
 
 def sampler_unavailable_reason() -> str | None:
@@ -37,40 +32,81 @@ def sampler_unavailable_reason() -> str | None:
     if _nvml is None:
         return f"extension not built: {_import_problem}; reinstall with `pip install .`"
     try:
-        devices = _nvml.devices()
+        gpus = _nvml.gpus()
     except _nvml.NvmlError as error:
         return f"no NVIDIA driver: {error}"
-    return None if devices else "the NVIDIA driver shows no GPU"
+    return None if gpus else "the NVIDIA driver shows no GPU"
+
+
+def read_durable_trace(path: Path) -> PowerTrace:
+    """Read the file of a :class:`PowerSampler`, also of one that was killed: at most its last reading is lost.
+
+    Raises ``MachineError`` when it is no such file, or of another version.
+    """
+    try:
+        return trace_from_columns(_extension().read_durable_file(str(path)))
+    except RuntimeError as error:
+        raise MachineError(str(error)) from error
 
 
 class PowerSampler:
-    """A native thread that samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`."""
+    """Samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
-    def __init__(self, uuids: Sequence[str]) -> None:
+    ``file``, which must not exist, is written as readings are made and survives a killed process;
+    :func:`read_durable_trace` reads it. The energy counter is read every ``counter_period_s``. ``start`` gives up on a
+    driver that does not answer after ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
+    """
+
+    def __init__(
+        self,
+        uuids: Sequence[str],
+        *,
+        file: Path | None = None,
+        counter_period_s: float = COUNTER_PERIOD_S,
+        start_limit_s: float = START_LIMIT_S,
+    ) -> None:
+        if not counter_period_s >= MIN_COUNTER_PERIOD_S:
+            raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
         self._uuids = tuple(uuids)
+        self._file = "" if file is None else str(file)
+        self._counter_period_ns = round(counter_period_s * 1e9)
+        self._start_limit_ns = round(start_limit_s * 1e9)
         self._native: Any = None
 
     def start(self) -> None:
-        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened."""
-        if _nvml is None:
-            raise MachineError(f"power sampler: extension not built: {_import_problem}")
-        native = _nvml.PowerSampler(self._uuids)
+        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened or the file can't be made."""
+        native = _extension().PowerSampler(
+            self._uuids,
+            file=self._file,
+            counter_period_ns=self._counter_period_ns,
+            start_limit_ns=self._start_limit_ns,
+        )
         try:
             native.start()
-        except _nvml.NvmlError as error:
+        except RuntimeError as error:
             raise MachineError(f"power sampler: {error}") from error
         self._native = native
 
     def stop(self) -> PowerTrace:
-        """End within about a second and hand over the trace. Raises ``MachineError`` when not started."""
+        """End within a second and hand over the trace, its columns uncopied.
+
+        A GPU whose driver call hangs is ``stalled`` and keeps what was recorded before. Raises ``MachineError`` when
+        not started, or in a process forked from the one that started it.
+        """
         native, self._native = self._native, None
-        if native is None:
-            raise MachineError("power sampler: stopped without being started")
-        return _trace_from(native.stop())
+        return trace_from_columns(_answer(native, "stop"))
+
+    def snapshot(self) -> PowerTrace:
+        """Copy what was recorded so far, within half a second, and go on.
+
+        The counter is first read until it steps and the series drained, so that a window that has ended is covered.
+        Raises as :meth:`stop`.
+        """
+        return trace_from_columns(_answer(self._native, "snapshot"))
 
     def latest_power_w(self) -> dict[str, float | None]:
-        """Newest power of each GPU in W, ``None`` where unknown."""
-        latest = [MISSING] * len(self._uuids) if self._native is None else self._native.latest_power_mw()
+        """Newest power of each GPU in W, ``None`` where unknown. Raises ``MachineError`` in a forked process."""
+        latest = [MISSING] * len(self._uuids) if self._native is None else _answer(self._native, "latest_power_mw")
         return {uuid: None if mw == MISSING else mw / 1000 for uuid, mw in zip(self._uuids, latest, strict=True)}
 
     def __enter__(self) -> Self:
@@ -84,49 +120,16 @@ class PowerSampler:
             self.stop()
 
 
-def write_trace(trace: PowerTrace, path: Path) -> None:
-    """Write a trace as one compressed ``.npz``: a JSON description and one array for each column."""
-    columns: dict[str, Any] = {}
-    gpus = []
-    for i, gpu in enumerate(trace.gpus):
-        gpus.append({k: v for k, v in vars(gpu).items() if k not in _PLANES})
-        for plane in _PLANES:
-            for name, values in vars(getattr(gpu, plane)).items():
-                columns[f"{i}.{plane}.{name}"] = np.asarray(values, dtype=_dtype(name))
-    head = {k: v for k, v in vars(trace).items() if k != "gpus"}
-    described = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
-    with path.open("wb") as file:
-        np.savez_compressed(file, description=np.array(described), **columns)
+def _extension() -> ModuleType:
+    if _nvml is None:
+        raise MachineError(f"power sampler: extension not built: {_import_problem}")
+    return _nvml
 
 
-def read_trace(path: Path) -> PowerTrace:
-    """Read what :func:`write_trace` wrote. Raises ``MachineError`` on another version."""
-    with np.load(path, allow_pickle=False) as stored:
-        described = json.loads(str(stored["description"]))
-        if described["version"] != TRACE_VERSION:
-            raise MachineError(
-                f"{path}: trace version {described['version']}, this pybench reads {TRACE_VERSION}; "
-                "read it with the pybench that wrote it"
-            )
-        gpus = []
-        for i, gpu in enumerate(described["gpus"]):
-            prefixes = {plane: f"{i}.{plane}." for plane in _PLANES}
-            planes = {
-                plane: {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
-                for plane, prefix in prefixes.items()
-            }
-            gpus.append(_gpu_from({**gpu, **planes}))
-    return PowerTrace(**described["trace"], gpus=tuple(gpus))
-
-
-def _dtype(column: str) -> type[np.signedinteger[Any] | np.unsignedinteger[Any]]:
-    return np.uint64 if column == "energy_mj" else np.int64
-
-
-def _gpu_from(values: dict[str, Any]) -> GpuTrace:
-    return GpuTrace(**{**values, **{plane: kind(**values[plane]) for plane, kind in _PLANES.items()}})
-
-
-def _trace_from(recording: dict[str, Any]) -> PowerTrace:
-    devices = recording.pop("devices")
-    return PowerTrace(**recording, gpus=tuple(_gpu_from(device) for device in devices))
+def _answer(native: Any, method: str) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over
+    if native is None:
+        raise MachineError(f"power sampler: {method} without being started")
+    try:
+        return getattr(native, method)()
+    except RuntimeError as error:
+        raise MachineError(f"power sampler: {error}") from error

@@ -21,12 +21,13 @@ class GpuEnergy:
 
     uuid: str
     index: int
-    energy_j: float | None
-    energy_low_j: float | None
-    energy_high_j: float | None
-    mean_power_w: float | None
-    max_power_w: float | None
+    energy_j: float | None = None
+    energy_low_j: float | None = None
+    energy_high_j: float | None = None
+    mean_power_w: float | None = None
+    max_power_w: float | None = None
     method: str
+    num_publications: int | None = None
     flags: tuple[str, ...] = ()
 
 

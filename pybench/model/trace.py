@@ -1,4 +1,4 @@
-"""A power trace: what NVML said about every GPU while an attempt ran. Times are CLOCK_MONOTONIC nanoseconds."""
+"""A power trace: what NVML said about every GPU. Times are CLOCK_MONOTONIC nanoseconds where no other is named."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# 1: first form.
-TRACE_VERSION = 1
+# 2: the driver's own stamps with measured clock offsets, slow state and stalls apart, losses counted for each GPU.
+TRACE_VERSION = 2
 
 MISSING = -1
 """A polled value that could not be read; integer columns can't hold ``None``."""
 
 DeviceState = Literal["ok", "lost", "no_permission", "not_supported", "error", "stalled"]
+Scope = Literal["gpu_board", "module"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,49 +27,89 @@ class CounterColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesColumns:
-    """The driver's own sample buffer, every 20 ms on recent boards; its wall-clock stamps made monotonic."""
+    """The driver's own sample buffer, every 20 ms on recent boards, with its CLOCK_REALTIME stamps."""
 
-    t_ns: Sequence[int] = ()
+    realtime_ns: Sequence[int] = ()
     power_mw: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolledColumns:
-    """Fields read at about 20 Hz. ``average_mw`` is a trailing average (1 s); ``clock_event_reasons`` a bit mask."""
+    """Power fields read at about 20 Hz. ``average_mw`` and ``memory_mw`` trail by their own span, 1 s on H200."""
 
     t_ns: Sequence[int] = ()
     instant_mw: Sequence[int] = ()
     average_mw: Sequence[int] = ()
+    memory_mw: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowColumns:
+    """What changes slowly, read about once a second; ``clock_event_reasons`` is NVML's bit mask."""
+
+    t_ns: Sequence[int] = ()
     temperature_c: Sequence[int] = ()
     sm_clock_mhz: Sequence[int] = ()
+    memory_clock_mhz: Sequence[int] = ()
+    gpu_utilization_percent: Sequence[int] = ()
     clock_event_reasons: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
+class StallColumns:
+    """Driver calls longer than 1 s; ``end_ns`` is the trace's end for one that had not come back."""
+
+    start_ns: Sequence[int] = ()
+    end_ns: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetColumns:
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, at the start, at every drain of a series and at the end."""
+
+    t_ns: Sequence[int] = ()
+    realtime_offset_ns: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class GpuTrace:
-    """One GPU. ``state`` is how it ended: what was recorded before a loss stays."""
+    """One GPU. ``state`` is how it ended: what was recorded before a loss stays.
+
+    ``missed_ticks`` counts readings that were due and skipped, ``dropped_records`` readings made that found no room.
+    ``capabilities`` names the readings that work: counter, series, instant, average, memory, temperature, sm_clock,
+    memory_clock, utilization, clock_event_reasons. ``shared_board`` is true where another GPU sits on the same board.
+    """
 
     uuid: str
     index: int
     name: str
     state: DeviceState = "ok"
     failed_calls: int = 0
+    missed_ticks: int = 0
+    dropped_records: int = 0
+    capabilities: tuple[str, ...] = ()
+    scope: Scope = "gpu_board"
+    mig: bool | None = None
+    shared_board: bool | None = None
     counter: CounterColumns = CounterColumns()
     series: SeriesColumns = SeriesColumns()
     polled: PolledColumns = PolledColumns()
+    slow: SlowColumns = SlowColumns()
+    stalls: StallColumns = StallColumns()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerTrace:
-    """All GPUs of one attempt.
+    """All GPUs of one recording. Offsets that differ tell of a wall clock that was stepped or slewed.
 
-    ``realtime_offset_*_ns`` is CLOCK_REALTIME minus CLOCK_MONOTONIC at both ends: they differ when the wall clock was
-    stepped. ``missed_ticks`` counts readings that were due and skipped.
+    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs;
+    ``num_unwritten`` is how many records a durable file had no room for.
     """
 
     start_ns: int
     end_ns: int
     gpus: tuple[GpuTrace, ...]
-    missed_ticks: int = 0
-    realtime_offset_start_ns: int = 0
-    realtime_offset_end_ns: int = 0
+    offsets: OffsetColumns = OffsetColumns()
+    boot_id: str | None = None
+    num_pollers: int = 1
+    num_unwritten: int = 0

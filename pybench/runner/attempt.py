@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pybench.compute.energy import attempt_energy
 from pybench.launch.job import ORDER_FILE, ContainerLauncher, Job, Launcher
-from pybench.machine.sampler import PowerSampler, write_trace
+from pybench.machine.sampler import PowerSampler
+from pybench.machine.trace_file import write_trace
 from pybench.model.container import ContainerRun
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record

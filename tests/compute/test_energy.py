@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,13 +10,30 @@ import pytest
 
 from pybench.compute.energy import attempt_energy
 from pybench.model.record import GpuEnergy
-from pybench.model.trace import CounterColumns, DeviceState, GpuTrace, PolledColumns, PowerTrace, SeriesColumns
+from pybench.model.trace import (
+    CounterColumns,
+    DeviceState,
+    GpuTrace,
+    OffsetColumns,
+    PolledColumns,
+    PowerTrace,
+    SeriesColumns,
+    SlowColumns,
+    StallColumns,
+)
 
 MS = 1_000_000
 # Days of nanoseconds since boot: more digits than a float has.
 BOOT_NS = 10**15
 OFFSET_MJ = 7_000_000_000
-EMPTY_COUNTER, EMPTY_SERIES, EMPTY_POLLED = CounterColumns(), SeriesColumns(), PolledColumns()
+EMPTY_COUNTER, EMPTY_SERIES, EMPTY_POLLED, EMPTY_SLOW = (
+    CounterColumns(),
+    SeriesColumns(),
+    PolledColumns(),
+    SlowColumns(),
+)
+
+NO_OFFSETS = OffsetColumns()
 
 Power = Callable[[float], float]
 
@@ -29,6 +47,11 @@ def step(at_ms: float, low_w: float, high_w: float) -> Power:
     return lambda t_ms: (low_w * min(t_ms, at_ms) + high_w * max(t_ms - at_ms, 0.0)) / 1e3
 
 
+def seen(at_ms: float, low_w: float, high_w: float) -> Callable[[int], float]:
+    """A step as the driver's series sees it: behind a low-pass of 10.9 ms."""
+    return lambda t_ms: high_w - (high_w - low_w) * (math.exp(-(t_ms - at_ms) / 10.9) if t_ms > at_ms else 1.0)
+
+
 def counter(energy_j: Power, reads_ms: Sequence[int], phase_ms: int = 50) -> CounterColumns:
     """Read at these times, instantly; published every 100 ms."""
     published = [(t - phase_ms) // 100 * 100 + phase_ms for t in reads_ms]
@@ -39,11 +62,13 @@ def counter(energy_j: Power, reads_ms: Sequence[int], phase_ms: int = 50) -> Cou
 
 def series(power_w: Callable[[int], float], first_ms: int = -500, last_ms: int = 2000) -> SeriesColumns:
     times = range(first_ms, last_ms + 1, 20)
-    return SeriesColumns(t_ns=[BOOT_NS + t * MS for t in times], power_mw=[round(power_w(t) * 1e3) for t in times])
+    return SeriesColumns(
+        realtime_ns=[BOOT_NS + t * MS for t in times], power_mw=[round(power_w(t) * 1e3) for t in times]
+    )
 
 
 def polled(times_ms: Sequence[int], average_w: float, **columns: Sequence[int]) -> PolledColumns:
-    filled = {"instant_mw": [-1] * len(times_ms), "clock_event_reasons": [-1] * len(times_ms), **columns}
+    filled = {"instant_mw": [-1] * len(times_ms), **columns}
     return PolledColumns(
         t_ns=[BOOT_NS + t * MS for t in times_ms], average_mw=[round(average_w * 1e3)] * len(times_ms), **filled
     )
@@ -58,17 +83,29 @@ def gpu(
     series: SeriesColumns = EMPTY_SERIES,
     polled: PolledColumns = EMPTY_POLLED,
     state: DeviceState = "ok",
+    slow: SlowColumns = EMPTY_SLOW,
 ) -> GpuTrace:
-    return GpuTrace(uuid="GPU-0", index=0, name="GPU", state=state, counter=counter, series=series, polled=polled)
+    return GpuTrace(
+        uuid="GPU-0", index=0, name="GPU", state=state, counter=counter, series=series, polled=polled, slow=slow
+    )
 
 
-def trace(*gpus: GpuTrace, **fields: int) -> PowerTrace:
-    return PowerTrace(start_ns=BOOT_NS, end_ns=BOOT_NS + 2000 * MS, gpus=gpus, **fields)
+def slow(at_ms: int, reasons: int) -> SlowColumns:
+    return SlowColumns(t_ns=[BOOT_NS + at_ms * MS], clock_event_reasons=[reasons])
+
+
+def trace(*gpus: GpuTrace, offsets: OffsetColumns = NO_OFFSETS) -> PowerTrace:
+    return PowerTrace(start_ns=BOOT_NS, end_ns=BOOT_NS + 2000 * MS, gpus=gpus, offsets=offsets)
 
 
 def energy(one: GpuTrace, start_ms: int = 0, end_ms: int = 1000, period_s: float | None = None) -> GpuEnergy:
     (found,) = attempt_energy(trace(one), BOOT_NS + start_ms * MS, BOOT_NS + end_ms * MS, period_s).gpus
     return found
+
+
+def off_j(found: GpuEnergy, truth_j: float) -> float:
+    assert found.energy_j is not None
+    return abs(found.energy_j - truth_j)
 
 
 def half_width_j(found: GpuEnergy) -> float:
@@ -82,53 +119,49 @@ def half_width_j(found: GpuEnergy) -> float:
 def test_counter_and_series_at_constant_load() -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)))
     assert found.method == "counter+series"
-    assert found.energy_j == pytest.approx(400.0)
-    assert found.mean_power_w == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
+    assert found.mean_power_w == pytest.approx(400.0, rel=1e-3)
     assert found.max_power_w == 400.0
     assert found.flags == ()
-    # Two digits of the counter and one of the power over a second: nothing else is unknown.
-    assert half_width_j(found) == pytest.approx(0.003)
+    # The floor, 0.2 %, and little else: grid, lag and shape of a steady load do not matter.
+    assert 0.8 <= half_width_j(found) <= 2.0
+    assert found.num_publications == 10
 
 
 def test_counter_rules_and_series_shapes() -> None:
     # The board draws 400 W and its series, a tenth low, says 360 W: flagged, and the counter's word stands.
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 360)))
-    assert found.energy_j == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.max_power_w == 360.0
     assert found.flags == ("counter_vs_power",)
 
 
-def test_series_shapes_between_publications() -> None:
-    # 100 W until 1000 ms, then 600 W; a sample on the step, so trapezoid: the step is seen from 980 to 1000 ms.
+@pytest.mark.parametrize("end_ms", [960, 990, 1000, 1010, 1040])
+def test_series_shapes_between_publications(end_ms: int) -> None:
+    # A step in the middle of a publication, which the counter alone would spread over it.
     load = step(1000, 100, 600)
-    one = gpu(counter(load, READS_MS), series(lambda t: 100 if t < 1000 else 600))
-    found = energy(one, 0, 1000)
-    # The counter was published at 950 and 1050 ms: 35 J. The series has 3 + 7 + 30 = 40 J there, 3 + 7 of it up to
-    # 1000 ms. So 35 * 10 / 40 = 8.75 J in the last 50 ms rather than 5, on top of 95 J.
-    assert found.energy_j == pytest.approx(95 + 8.75, abs=0.01)
-    assert half_width_j(found) > 3.75
-    # The bound holds both ways around the step.
-    for end_ms in (960, 990, 1000, 1010, 1040):
-        found = energy(one, 0, end_ms)
-        assert found.energy_j is not None
-        assert abs(found.energy_j - load(end_ms)) <= half_width_j(found)
+    one = gpu(counter(load, READS_MS), series(seen(1000, 100, 600)))
+    found = energy(one, 0, end_ms)
+    assert found.energy_j is not None
+    assert abs(found.energy_j - load(end_ms)) <= half_width_j(found)
+    # The step is found to a millisecond, though samples are 20 ms apart and publications 100 ms.
+    assert found.energy_j == pytest.approx(load(end_ms), abs=500 * 0.001)
 
 
 def test_a_step_far_from_both_ends_is_the_counters_to_know() -> None:
-    one = gpu(counter(step(500, 100, 600), READS_MS), series(lambda t: 100 if t < 500 else 600))
+    one = gpu(counter(step(500, 100, 600), READS_MS), series(seen(500, 100, 600)))
     found = energy(one)
-    assert found.energy_j == pytest.approx(350.0)
-    # Publications are known to 5 ms either way, of 500 W more at the end than at the start.
-    assert half_width_j(found) == pytest.approx(500 * 0.005 + 0.003)
+    assert found.energy_j == pytest.approx(350.0, abs=500 * 0.001)
+    assert half_width_j(found) >= off_j(found, 350.0)
 
 
 def test_counter_alone() -> None:
     found = energy(gpu(counter(constant(400), READS_MS)))
     assert found.method == "counter"
-    assert found.energy_j == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.max_power_w is None
-    # Up to a whole publication, 100 ms of 400 W, at each end.
-    assert half_width_j(found) == pytest.approx(2 * 40 + 0.003)
+    # When the energy inside a publication of 40 J was spent is unknown, at each end.
+    assert 20 <= half_width_j(found) <= 60
 
 
 def test_last_publication_may_be_newer_than_the_last_sample() -> None:
@@ -144,10 +177,9 @@ def test_series_that_ends_early_does_not_shape() -> None:
 def test_grid_phase_comes_from_the_tightest_readings() -> None:
     # Readings every 97 ms, but every 10 ms around one publication at 50 ms.
     reads = [*range(-341, 47, 97), 46, 50, *range(143, 1501, 97)]
-    found = energy(gpu(counter(step(500, 100, 600), reads), series(lambda t: 100 if t < 500 else 600)))
+    found = energy(gpu(counter(step(500, 100, 600), reads), series(seen(500, 100, 600))))
     assert found.method == "counter+series"
-    assert found.energy_j == pytest.approx(350.0, abs=500 * 0.002)
-    assert half_width_j(found) == pytest.approx(500 * 0.002 + 0.003, rel=0.1)
+    assert found.energy_j == pytest.approx(350.0, abs=500 * 0.001)
 
 
 def test_without_a_grid_each_publication_stands_for_itself() -> None:
@@ -157,8 +189,7 @@ def test_without_a_grid_each_publication_stands_for_itself() -> None:
     one = gpu(CounterColumns(before_ns=times, after_ns=times, energy_mj=values), series(lambda _: 400))
     found = energy(one)
     assert found.energy_j == pytest.approx(400.0, abs=4.0)
-    # Each reading is 10 ms from the one before it: 5 ms of 400 W at each end, a little more where intervals differ.
-    assert half_width_j(found) == pytest.approx(2 * 0.005 * 400, rel=0.3)
+    assert half_width_j(found) >= off_j(found, 400.0)
 
 
 def test_a_slow_drift_from_the_grid_is_noticed() -> None:
@@ -169,28 +200,26 @@ def test_a_slow_drift_from_the_grid_is_noticed() -> None:
     found = energy(gpu(CounterColumns(before_ns=times, after_ns=times, energy_mj=values), series(lambda _: 400)))
     assert found.energy_j is not None
     assert abs(found.energy_j - 400.0) <= half_width_j(found)
-    # Readings are 100 ms apart: at least 50 ms of 400 W at one end, and more where two publications fell into one.
-    assert half_width_j(found) > 0.05 * 400
 
 
 def test_series_alone() -> None:
     found = energy(gpu(series=series(lambda _: 250)))
     assert found.method == "series"
     assert found.energy_j == pytest.approx(250.0)
-    assert half_width_j(found) == pytest.approx(0.003)
+    # Its gain against the counter is known to 0.3 %.
+    assert half_width_j(found) == pytest.approx(4 * 0.003 * 250 + 0.002 * 250, rel=0.1)
 
 
 def test_series_alone_counts_every_change() -> None:
-    found = energy(gpu(series=series(lambda t: 100 if t < 500 else 600)))
-    # 480 ms to 500 ms rises from 100 W to 600 W: 48 + 7 + 300 J.
-    assert found.energy_j == pytest.approx(355.0)
-    # A shift of 20 ms, and a change of 500 W halfway in 20 ms.
-    assert half_width_j(found) == pytest.approx(500 * 0.02 + 500 * 0.02 / 2 + 0.003)
+    found = energy(gpu(series=series(seen(500, 100, 600))))
+    assert found.energy_j == pytest.approx(350.0, abs=500 * 0.001)
+    assert half_width_j(found) >= off_j(found, 350.0)
 
 
 def test_series_with_repeated_stamps_and_missing_values() -> None:
-    times = [BOOT_NS + t * MS for t in (0, 0, 500, 700, 1000)]
-    found = energy(gpu(series=SeriesColumns(t_ns=times, power_mw=[200_000, 900_000, 200_000, -1, 200_000])))
+    times = [BOOT_NS + t * MS for t in (0, 0, 500, 600, 700, 1000)]
+    power_mw = [200_000, 900_000, 200_000, 200_000, -1, 200_000]
+    found = energy(gpu(series=SeriesColumns(realtime_ns=times, power_mw=power_mw)))
     assert found.energy_j == pytest.approx(200.0)
     assert "gap" in found.flags
 
@@ -201,22 +230,12 @@ def test_polled_average_is_the_last_resort() -> None:
     assert found.method == "polled"
     assert found.energy_j == pytest.approx(300.0)
     assert found.max_power_w == 310.0
-    assert half_width_j(found) == pytest.approx(0.003)
+    assert half_width_j(found) == pytest.approx(4 * 0.003 * 300 + 0.002 * 300, rel=0.01)
 
 
 def test_polled_that_ends_early_knows_nothing() -> None:
     found = energy(gpu(polled=polled(range(-500, 501, 50), 300)))
-    assert found == GpuEnergy(
-        uuid="GPU-0",
-        index=0,
-        energy_j=None,
-        energy_low_j=None,
-        energy_high_j=None,
-        mean_power_w=None,
-        max_power_w=None,
-        method="none",
-        flags=("insufficient",),
-    )
+    assert found == GpuEnergy(uuid="GPU-0", index=0, method="none", flags=("insufficient",))
 
 
 @pytest.mark.parametrize("state", ["lost", "no_permission", "not_supported", "error", "stalled"])
@@ -244,7 +263,7 @@ def reset_at(at_ms: int) -> CounterColumns:
 def test_reset_inside_the_window() -> None:
     found = energy(gpu(reset_at(500), series(lambda _: 400)))
     assert found.method == "series"
-    assert found.energy_j == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.flags == ("counter_reset",)
 
 
@@ -252,7 +271,7 @@ def test_reset_inside_the_window() -> None:
 def test_reset_outside_the_window_changes_nothing(at_ms: int) -> None:
     found = energy(gpu(reset_at(at_ms), series(lambda _: 400)))
     assert found.method == "counter+series"
-    assert found.energy_j == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.flags == ()
 
 
@@ -260,7 +279,7 @@ def test_gap() -> None:
     # Nothing was read for 500 ms; the counter's sum is whole all the same.
     reads = [t for t in READS_MS if not 300 < t < 800]
     found = energy(gpu(counter(constant(400), reads)))
-    assert found.energy_j == pytest.approx(400.0)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.flags == ("gap",)
 
 
@@ -275,14 +294,14 @@ def test_no_disagreement_without_a_series_over_the_window() -> None:
 
 @pytest.mark.parametrize("reason", [0x08, 0x20, 0x40, 0x80])
 def test_throttled(reason: int) -> None:
-    whole = gpu(counter(constant(400), READS_MS), polled=polled([500], 400, clock_event_reasons=[reason]))
+    whole = gpu(counter(constant(400), READS_MS), slow=slow(500, reason))
     assert energy(whole).flags == ("throttled",)
 
 
 @pytest.mark.parametrize(("at_ms", "reason"), [(500, 0x04), (500, 0), (500, -1), (-10, 0x08), (1010, 0x08)])
 def test_not_throttled(at_ms: int, reason: int) -> None:
     """The power cap is no fault; unknown reasons and reasons outside the window tell nothing."""
-    whole = gpu(counter(constant(400), READS_MS), polled=polled([at_ms], 400, clock_event_reasons=[reason]))
+    whole = gpu(counter(constant(400), READS_MS), slow=slow(at_ms, reason))
     assert energy(whole).flags == ()
 
 
@@ -290,14 +309,47 @@ def test_not_throttled(at_ms: int, reason: int) -> None:
 def test_alias_risk(period_s: float) -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
     assert found.flags == ("alias_risk",)
-    assert half_width_j(found) == pytest.approx(0.09 * 400 + 0.003)
+    assert half_width_j(found) == pytest.approx(0.09 * 400, abs=2.0)
 
 
 @pytest.mark.parametrize("period_s", [None, 0.040, 0.025, 0.0155, 0.0125, 0.008, 0.0059, 0.001, 1.0])
 def test_no_alias_risk(period_s: float | None) -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
     assert found.flags == ()
-    assert half_width_j(found) == pytest.approx(0.003)
+    assert half_width_j(found) <= 2.0
+
+
+def test_a_long_window_is_joined_at_its_ends_only() -> None:
+    reads = range(-205, 100_406, 97)
+    one = gpu(
+        counter(step(50_000, 100, 600), [*range(-205, -100, 10), *reads]), series(seen(50_000, 100, 600), -500, 100_500)
+    )
+    found = energy(one, 0, 100_000)
+    assert found.method == "counter+series"
+    assert found.energy_j == pytest.approx(35_000, rel=5e-4)
+    # Far from both ends the step says nothing of the lag, which the two powers make into some joules.
+    assert off_j(found, 35_000) < half_width_j(found) < 0.006 * 35_000
+
+
+def test_counter_reads_of_zero_watts_are_left_out_of_the_series() -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: 0 if t == 500 else 400)))
+    assert found.flags == ("glitch",)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
+
+
+def test_stall_inside_the_window() -> None:
+    stalls = StallColumns(start_ns=[BOOT_NS + 900 * MS], end_ns=[BOOT_NS + 2100 * MS])
+    whole = replace(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), stalls=stalls)
+    assert energy(whole).flags == ("stalled",)
+    assert energy(whole, 0, 800).flags == ()
+
+
+def test_what_the_board_is_becomes_flags() -> None:
+    whole = gpu(counter(constant(400), READS_MS), series(lambda _: 400))
+    warm = SlowColumns(t_ns=[BOOT_NS, BOOT_NS + 900 * MS], temperature_c=[40, 51])
+    odd = replace(whole, mig=True, shared_board=True, scope="module", dropped_records=3, slow=warm)
+    assert energy(odd).flags == ("temperature_drift", "dropped_records", "mig", "shared_board", "module_scope")
+    assert attempt_energy(trace(odd), BOOT_NS, BOOT_NS + 500 * MS, None).scope == "module"
 
 
 @pytest.mark.parametrize(
@@ -305,13 +357,23 @@ def test_no_alias_risk(period_s: float | None) -> None:
 )
 def test_clock_step(end_ns: int, flags: tuple[str, ...]) -> None:
     one = gpu(counter(constant(400), READS_MS))
-    stepped = trace(one, realtime_offset_start_ns=0, realtime_offset_end_ns=end_ns)
+    stepped = trace(one, offsets=OffsetColumns(t_ns=[BOOT_NS, BOOT_NS + 2000 * MS], realtime_offset_ns=[0, end_ns]))
     assert attempt_energy(stepped, BOOT_NS, BOOT_NS + 1000 * MS, None).gpus[0].flags == flags
 
 
+def test_series_is_moved_by_the_newest_offset_before_it() -> None:
+    times = [BOOT_NS + t * MS for t in range(-500, 2001, 20)]
+    # The wall clock is a second ahead, and from 500 ms on two seconds.
+    late = [t + (1000 if t < BOOT_NS + 500 * MS else 2000) * MS for t in times]
+    offsets = OffsetColumns(t_ns=[BOOT_NS - 600 * MS, BOOT_NS + 500 * MS], realtime_offset_ns=[1000 * MS, 2000 * MS])
+    one = gpu(series=SeriesColumns(realtime_ns=late, power_mw=[250_000] * len(late)))
+    (found,) = attempt_energy(trace(one, offsets=offsets), BOOT_NS, BOOT_NS + 1000 * MS, None).gpus
+    assert found.energy_j == pytest.approx(250.0)
+
+
 def test_low_end_is_never_negative() -> None:
-    found = energy(gpu(counter(constant(400), READS_MS)), 0, 100)
-    assert found.energy_j == pytest.approx(40.0)
+    found = energy(gpu(counter(constant(400), READS_MS)), 0, 50)
+    assert found.energy_j == pytest.approx(20.0, rel=1e-3)
     assert found.energy_low_j == 0.0
 
 
@@ -325,7 +387,7 @@ def test_sum_over_gpus() -> None:
     whole = gpu(counter(constant(400), READS_MS))
     both = attempt_energy(trace(whole, replace(whole, uuid="GPU-1", index=1)), BOOT_NS, BOOT_NS + 1000 * MS, None)
     assert [one.uuid for one in both.gpus] == ["GPU-0", "GPU-1"]
-    assert both.energy_j == pytest.approx(800.0)
+    assert both.energy_j == pytest.approx(800.0, rel=1e-3)
     half = attempt_energy(trace(whole, gpu(state="lost")), BOOT_NS, BOOT_NS + 1000 * MS, None)
     assert half.energy_j is None
     assert half.scope == "gpu_board"

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pybench.compute.energy import attempt_energy
 from pybench.machine import sampler as sampler_module
-from pybench.machine.sampler import PowerSampler, read_trace, sampler_unavailable_reason, write_trace
+from pybench.machine.sampler import PowerSampler, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import GpuTrace, PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
-UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(2))
+Truth = Callable[[int, int], float]
+UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(16))
+EVERYTHING = (
+    *("counter", "series", "instant", "average", "memory"),
+    *("temperature", "sm_clock", "memory_clock", "utilization", "clock_event_reasons"),
+)
+COUNTED_BEFORE_J = 5e6
 
 
-def record(uuids: tuple[str, ...] = UUIDS, *, length_s: float = 1.2) -> tuple[PowerTrace, int, int]:
+def record(uuids: tuple[str, ...] = UUIDS[:2], *, length_s: float = 1.2) -> tuple[PowerTrace, int, int]:
     """A trace, and a window well inside it."""
     sampler = PowerSampler(uuids)
     sampler.start()
@@ -35,57 +40,54 @@ def record(uuids: tuple[str, ...] = UUIDS, *, length_s: float = 1.2) -> tuple[Po
     return sampler.stop(), start_ns, end_ns
 
 
-def square_energy_j(t_s: float, low_w: float, high_w: float, half_s: float) -> float:
-    """Integral from 0 to ``t_s``, low half first."""
-    cycles, rest_s = divmod(t_s, 2 * half_s)
-    return cycles * half_s * (low_w + high_w) + min(rest_s, half_s) * low_w + max(rest_s - half_s, 0.0) * high_w
+def column(values: Any) -> Any:
+    return np.asarray(values).astype(np.int64)
 
 
-def test_constant_load(fake_nvml: Tell) -> None:
-    fake_nvml(load="constant:400")
-    trace, start_ns, end_ns = record()
-    truth_j = 400 * (end_ns - start_ns) / 1e9
-    gpus = attempt_energy(trace, start_ns, end_ns, None).gpus
-    assert [gpu.uuid for gpu in gpus] == list(UUIDS)
-    assert [gpu.method for gpu in gpus] == ["counter+series"] * 2
-    for gpu in gpus:
-        assert gpu.energy_j == pytest.approx(truth_j, rel=0.005)
-        assert gpu.energy_low_j is not None
-        assert gpu.energy_high_j is not None
-        assert gpu.energy_low_j <= truth_j <= gpu.energy_high_j
-        assert gpu.energy_high_j - gpu.energy_low_j < 0.02 * truth_j
-        assert gpu.max_power_w == 400.0
+def newest_grid_ns(times_ns: Any, epoch_ns: int, gpu: GpuTrace) -> Any:
+    """The counter's publication that was newest then: every 100 ms, boards 37 ms apart."""
+    period_ns, phase_ns = 100_000_000, gpu.index * 37_000_000 + epoch_ns
+    return (column(times_ns) - phase_ns) // period_ns * period_ns + phase_ns
 
 
-@pytest.mark.parametrize("half_ms", [200, 330])
-def test_square_load(fake_nvml: Tell, fake_epoch_ns: int, half_ms: int) -> None:
-    fake_nvml(load=f"square:100:600:{half_ms}")
-    trace, start_ns, end_ns = record(length_s=1.6)
-    first_j, last_j = (
-        square_energy_j((t_ns - fake_epoch_ns) / 1e9, 100, 600, half_ms / 1e3) for t_ns in (start_ns, end_ns)
-    )
-    for gpu in attempt_energy(trace, start_ns, end_ns, None).gpus:
-        assert gpu.energy_j == pytest.approx(last_j - first_j, rel=0.01)
-        assert gpu.energy_low_j is not None
-        assert gpu.energy_high_j is not None
-        assert gpu.energy_low_j <= last_j - first_j <= gpu.energy_high_j
-        assert gpu.max_power_w == 600.0
+@pytest.mark.parametrize("load", ["constant:400", "square:100:600:200", "bursty:100:700:1"])
+def test_counter_rows_are_the_drivers(fake_nvml: Tell, fake_truth_j: Truth, fake_epoch_ns: int, load: str) -> None:
+    fake_nvml(load=load)
+    trace, _, _ = record()
+    assert [gpu.uuid for gpu in trace.gpus] == list(UUIDS[:2])
+    for gpu in trace.gpus:
+        energy_j = column(gpu.counter.energy_mj) / 1e3 - COUNTED_BEFORE_J
+        ways = []
+        for times_ns in (gpu.counter.before_ns, gpu.counter.after_ns):
+            published_ns = newest_grid_ns(times_ns, fake_epoch_ns, gpu)
+            truth_j = [fake_truth_j(gpu.index, int(t_ns)) for t_ns in published_ns]
+            ways.append(np.abs(energy_j - truth_j))
+        assert np.all(np.minimum(*ways) < 0.002)
 
 
-def test_old_driver_has_only_counter_and_average(
-    fake_nvml: Tell, old_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_nvml(load="constant:250")
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", str(old_library))
-    trace, start_ns, end_ns = record(UUIDS[:1])
+def test_a_publication_lies_on_both_sides_of_the_whole(fake_nvml: Tell) -> None:
+    """The counter is read until it steps, at the start and at the end, and the series reaches further."""
+    fake_nvml()
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    time.sleep(0.3)
+    asked_ns = time.monotonic_ns()
+    trace = sampler.stop()
     (gpu,) = trace.gpus
-    assert gpu.state == "ok"
-    assert list(gpu.series.t_ns) == []
-    assert set(gpu.polled.instant_mw) == {-1}
-    assert set(gpu.polled.average_mw) == {250_000}
-    (energy,) = attempt_energy(trace, start_ns, end_ns, None).gpus
-    assert energy.method == "counter"
-    assert energy.energy_j == pytest.approx(250 * (end_ns - start_ns) / 1e9, rel=0.005)
+    values, before_ns = column(gpu.counter.energy_mj), column(gpu.counter.before_ns)
+    changed = np.flatnonzero(np.diff(values)) + 1
+    assert before_ns[changed[-1]] >= asked_ns
+    last_sample_ns = column(gpu.series.realtime_ns)[-1] - trace.offsets.realtime_offset_ns[-1]
+    assert last_sample_ns > before_ns[changed[-1]]
+
+
+@pytest.mark.parametrize("load", ["constant:400", "square:100:600:200", "bursty:100:700:3"])
+def test_energy_of_a_window(fake_nvml: Tell, fake_truth_j: Truth, load: str) -> None:
+    fake_nvml(load=load, sensor="h200")
+    trace, start_ns, end_ns = record()
+    for gpu in attempt_energy(trace, start_ns, end_ns, None).gpus:
+        truth_j = fake_truth_j(gpu.index, end_ns) - fake_truth_j(gpu.index, start_ns)
+        assert gpu.energy_j == pytest.approx(truth_j, rel=0.05)
 
 
 def test_columns(fake_nvml: Tell) -> None:
@@ -93,67 +95,162 @@ def test_columns(fake_nvml: Tell) -> None:
     before_ns = time.monotonic_ns()
     trace, _, _ = record(UUIDS[:1], length_s=0.2)
     assert before_ns <= trace.start_ns < trace.end_ns <= time.monotonic_ns()
+    assert trace.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     (gpu,) = trace.gpus
     assert (gpu.uuid, gpu.index, gpu.name, gpu.state, gpu.failed_calls) == (UUIDS[0], 0, "NVIDIA H200", "ok", 0)
-    assert np.all(np.asarray(gpu.counter.before_ns) <= np.asarray(gpu.counter.after_ns))
-    assert np.all(np.diff(np.asarray(gpu.counter.energy_mj).astype(np.int64)) >= 0)
+    assert (gpu.capabilities, gpu.scope, gpu.mig, gpu.shared_board) == (EVERYTHING, "gpu_board", False, False)
+    assert np.all(column(gpu.counter.before_ns) <= column(gpu.counter.after_ns))
+    assert np.all(np.diff(column(gpu.counter.energy_mj)) >= 0)
     # One stamp for each sample, 20 ms apart, none drained twice.
-    assert np.all(np.abs(np.diff(gpu.series.t_ns) - 20_000_000) < 2_000_000)
+    assert np.all(np.abs(np.diff(column(gpu.series.realtime_ns)) - 20_000_000) < 2_000_000)
     assert set(gpu.polled.instant_mw) == {400_000}
-    assert set(gpu.polled.temperature_c) == {55}
-    assert set(gpu.polled.sm_clock_mhz) == {1980}
-    assert set(gpu.polled.clock_event_reasons) == {0}
+    assert set(gpu.polled.memory_mw) == {92_000}
+    assert set(gpu.slow.temperature_c) == {55}
+    assert set(gpu.slow.sm_clock_mhz) == {1980}
+    assert set(gpu.slow.memory_clock_mhz) == {3201}
+    assert set(gpu.slow.gpu_utilization_percent) == {97}
+    assert set(gpu.slow.clock_event_reasons) == {0}
 
 
-def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
-    fake_nvml(load="constant:400", fail="*:15:1", fail_after_ms=400)
-    sampler = PowerSampler(UUIDS)
+def test_columns_are_views_that_outlive_the_sampler(fake_nvml: Tell) -> None:
+    fake_nvml()
+    sampler = PowerSampler(UUIDS[:1])
     sampler.start()
-    time.sleep(0.9)
-    assert sampler.latest_power_w() == {UUIDS[0]: 400.0, UUIDS[1]: None}
     trace = sampler.stop()
-    assert [gpu.state for gpu in trace.gpus] == ["ok", "lost"]
-    assert [gpu.failed_calls for gpu in trace.gpus] == [0, 1]
-    assert 0 < len(trace.gpus[1].polled.t_ns) < len(trace.gpus[0].polled.t_ns)
-    start_ns = trace.start_ns + 200_000_000
-    ok, lost = attempt_energy(trace, start_ns, trace.end_ns - 200_000_000, None).gpus
-    assert ok.energy_j is not None
-    assert lost.energy_j is None
-    assert lost.flags == ("lost", "insufficient")
+    energy_mj: Any = trace.gpus[0].counter.energy_mj
+    assert (energy_mj.dtype, energy_mj.flags.writeable, energy_mj.flags.owndata) == (np.uint64, False, False)
+    kept = list(energy_mj)
+    del trace, sampler
+    assert list(energy_mj) == kept
 
 
-@pytest.mark.parametrize(("code", "state"), [(4, "no_permission"), (3, "not_supported"), (999, "error")])
-def test_failing_calls_become_a_state(fake_nvml: Tell, code: int, state: str) -> None:
-    readings = ("TotalEnergyConsumption", "Samples", "FieldValues", "PowerUsage")
-    fake_nvml(fail=",".join(f"nvmlDeviceGet{reading}:{code}:0" for reading in readings))
-    trace, start_ns, end_ns = record(length_s=0.1)
-    assert [gpu.state for gpu in trace.gpus] == [state, "ok"]
-    energy = attempt_energy(trace, start_ns, end_ns, None)
-    assert energy.gpus[0].flags == (state, "insufficient")
-    assert energy.energy_j is None
-
-
-def test_one_plane_without_permission_leaves_the_others(fake_nvml: Tell) -> None:
-    fake_nvml(load="constant:400", fail="nvmlDeviceGetTotalEnergyConsumption:4:0")
-    trace, start_ns, end_ns = record(UUIDS[:1], length_s=1.0)
-    assert trace.gpus[0].state == "ok"
-    assert trace.gpus[0].failed_calls == 1  # a refused plane is not asked again
+def test_old_driver_has_only_counter_and_average(
+    fake_nvml: Tell, old_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nvml(load="constant:250")
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", str(old_library))
+    for _ in range(2):  # the second session knows from the first what is missing
+        trace, start_ns, end_ns = record(UUIDS[:1], length_s=0.6)
+        (gpu,) = trace.gpus
+        assert (gpu.state, gpu.failed_calls) == ("ok", 0)
+        absent = {"series", "instant", "memory"}
+        assert gpu.capabilities == tuple(name for name in EVERYTHING if name not in absent)
+        assert list(gpu.series.realtime_ns) == []
+        assert set(gpu.polled.instant_mw) == {-1}
+        assert set(gpu.polled.average_mw) == {250_000}
+        assert set(gpu.slow.clock_event_reasons) == {0}
     (energy,) = attempt_energy(trace, start_ns, end_ns, None).gpus
-    assert energy.method == "series"
-    assert energy.energy_j == pytest.approx(400 * (end_ns - start_ns) / 1e9, rel=0.005)
+    assert energy.method == "counter"
 
 
-def test_hung_call_does_not_hold_up_stop(fake_nvml: Tell) -> None:
-    fake_nvml(hang="nvmlDeviceGetTotalEnergyConsumption:3000:1")
-    sampler = PowerSampler(UUIDS)
+@pytest.mark.parametrize(("field", "lacking"), [("186/0", "instant"), ("185/2", "memory")])
+def test_fields_fail_one_by_one(fake_nvml: Tell, field: str, lacking: str) -> None:
+    fake_nvml(field_fail=f"{field}:3:0")
+    trace, _, _ = record(length_s=0.1)
+    without = tuple(name for name in EVERYTHING if name != lacking)
+    assert [gpu.capabilities for gpu in trace.gpus] == [without, EVERYTHING]
+    assert [gpu.state for gpu in trace.gpus] == ["ok", "ok"]
+
+
+def test_missing_average_field_is_read_by_the_older_call(fake_nvml: Tell) -> None:
+    fake_nvml(field_fail="185/0:2")
+    trace, _, _ = record(length_s=0.1)
+    assert [gpu.capabilities for gpu in trace.gpus] == [EVERYTHING, EVERYTHING]
+    assert set(trace.gpus[0].polled.average_mw) == {400_000}
+
+
+def test_what_a_gpu_lacks_is_asked_once(fake_nvml: Tell, fake_answered: Callable[[str, int], int]) -> None:
+    fake_nvml(fail="nvmlDeviceGetSamples:3:0", driver="probed once")
+    record(UUIDS[:1], length_s=0.1)
+    made = fake_answered("nvmlDeviceGetMigMode", 0)
+    trace, _, _ = record(UUIDS[:1], length_s=0.1)
+    assert fake_answered("nvmlDeviceGetMigMode", 0) == made + 1  # may change, so is asked again
+    assert "series" not in trace.gpus[0].capabilities
+    assert trace.gpus[0].failed_calls == 0
+
+
+def test_identity(fake_nvml: Tell) -> None:
+    fake_nvml(mig=1, shared_board=1, module=1)
+    (gpu,) = record(UUIDS[:1], length_s=0.1)[0].gpus
+    assert (gpu.mig, gpu.shared_board, gpu.scope) == (True, True, "module")
+
+
+def test_identity_that_is_not_told(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetMigMode:3,nvmlDeviceGetMultiGpuBoard:3")
+    (gpu,) = record(UUIDS[:1], length_s=0.1)[0].gpus
+    assert (gpu.mig, gpu.shared_board, gpu.failed_calls) == (None, None, 0)
+
+
+def test_calls_that_run_side_by_side_get_a_poller_each(fake_nvml: Tell) -> None:
+    fake_nvml(devices=4, latency="nvmlDeviceGetTotalEnergyConsumption:20000")
+    assert record(UUIDS[:4], length_s=1.0)[0].num_pollers == 4
+
+
+@pytest.mark.parametrize(
+    "told", [{"latency": "nvmlDeviceGetTotalEnergyConsumption:12000", "global_lock": 1}, {}], ids=["serial", "short"]
+)
+def test_one_poller_where_several_gain_nothing(fake_nvml: Tell, told: dict[str, object]) -> None:
+    fake_nvml(devices=4, **told)
+    trace, _, _ = record(UUIDS[:4], length_s=1.5)
+    assert trace.num_pollers == 1
+    assert all(len(gpu.counter.energy_mj) > 5 for gpu in trace.gpus)
+
+
+def test_missed_ticks_are_counted_not_made_up_for(fake_nvml: Tell) -> None:
+    fake_nvml(latency="nvmlDeviceGetTotalEnergyConsumption:250000:0@after=100")
+    trace, _, _ = record(UUIDS[:1], length_s=1.2)
+    (gpu,) = trace.gpus
+    assert gpu.missed_ticks >= 4  # each reading of the counter takes the time of two others and five polls
+    assert np.all(np.diff(column(gpu.polled.t_ns)) > 0)
+
+
+def test_offsets_are_measured_at_every_drain(fake_nvml: Tell) -> None:
+    fake_nvml()
+    trace, _, _ = record(UUIDS[:1], length_s=1.2)
+    assert len(trace.offsets.t_ns) >= 4  # start, first drain, one a second, last drain, end
+    assert np.all(np.diff(column(trace.offsets.t_ns)) >= 0)
+    now = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns()
+    assert np.all(np.abs(column(trace.offsets.realtime_offset_ns) - now) < 1e9)
+
+
+def test_snapshot_covers_what_has_ended(fake_nvml: Tell, fake_truth_j: Truth) -> None:
+    fake_nvml(load="square:100:600:200", sensor="h200")
+    sampler = PowerSampler(UUIDS[:2])
     sampler.start()
-    time.sleep(0.2)
-    stopped: list[PowerTrace] = []
-    thread = threading.Thread(target=lambda: stopped.append(sampler.stop()))
-    thread.start()
-    thread.join(timeout=2.5)  # the hung call itself takes longer
-    assert len(stopped) == 1
-    assert [gpu.state for gpu in stopped[0].gpus] == ["ok", "stalled"]
+    time.sleep(0.3)
+    start_ns = time.monotonic_ns()
+    time.sleep(0.4)
+    end_ns = time.monotonic_ns()
+    first = sampler.snapshot()
+    for gpu in attempt_energy(first, start_ns, end_ns, None).gpus:
+        truth_j = fake_truth_j(gpu.index, end_ns) - fake_truth_j(gpu.index, start_ns)
+        assert gpu.energy_j == pytest.approx(truth_j, rel=0.1)
+    whole = sampler.stop()
+    for earlier, later in zip(first.gpus, whole.gpus, strict=True):
+        kept = list(earlier.counter.energy_mj)
+        assert kept == list(later.counter.energy_mj)[: len(kept)]
+        assert len(later.counter.energy_mj) > len(kept)
+
+
+def test_counter_period(fake_nvml: Tell) -> None:
+    fake_nvml()
+    counts = []
+    for period_s in (0.01, 0.5):
+        with PowerSampler(UUIDS[:1], counter_period_s=period_s) as sampler:
+            time.sleep(0.8)
+            counts.append(len(sampler.snapshot().gpus[0].counter.energy_mj))
+    assert counts[0] > counts[1]
+
+
+@pytest.mark.parametrize("period_s", [0.0, -1.0, 0.0009, float("nan")])
+def test_counter_period_that_is_none(period_s: float) -> None:
+    with pytest.raises(ValueError, match=r"^counter_period_s: .* is under 0\.001, the shortest$"):
+        PowerSampler(UUIDS, counter_period_s=period_s)
+
+
+def test_no_gpus(fake_nvml: Tell) -> None:
+    fake_nvml()
+    assert record((), length_s=0.0)[0].gpus == ()
 
 
 def test_context_manager_and_restart(fake_nvml: Tell) -> None:
@@ -162,15 +259,16 @@ def test_context_manager_and_restart(fake_nvml: Tell) -> None:
     assert sampler.latest_power_w() == {UUIDS[0]: None}
     for _ in range(2):
         with sampler:
-            time.sleep(0.05)
-            assert sampler.latest_power_w() == {UUIDS[0]: 400.0}
+            while sampler.latest_power_w() != {UUIDS[0]: 400.0}:
+                time.sleep(0.01)
     with sampler:
         sampler.stop()
 
 
-def test_stop_without_start() -> None:
-    with pytest.raises(MachineError, match=r"^power sampler: stopped without being started$"):
-        PowerSampler(UUIDS).stop()
+@pytest.mark.parametrize("method", ["stop", "snapshot"])
+def test_not_started(method: str) -> None:
+    with pytest.raises(MachineError, match=rf"^power sampler: {method} without being started$"):
+        getattr(PowerSampler(UUIDS), method)()
 
 
 def test_unknown_uuid(fake_nvml: Tell) -> None:
@@ -211,35 +309,3 @@ def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match="extension not built"):
         PowerSampler(UUIDS).start()
-
-
-def test_trace_round_trip(fake_nvml: Tell, tmp_path: Path) -> None:
-    fake_nvml(load="square:100:600:50")
-    trace, start_ns, end_ns = record(length_s=0.1)
-    path = tmp_path / "power.npz"
-    write_trace(trace, path)
-    again = read_trace(path)
-    assert replace(trace, gpus=()) == replace(again, gpus=())
-    for ours, theirs in zip(trace.gpus, again.gpus, strict=True):
-        assert (ours.uuid, ours.index, ours.name, ours.state) == (theirs.uuid, theirs.index, theirs.name, theirs.state)
-        for plane in ("counter", "series", "polled"):
-            for name, values in vars(getattr(ours, plane)).items():
-                np.testing.assert_array_equal(values, getattr(getattr(theirs, plane), name))
-    assert attempt_energy(trace, start_ns, end_ns, None) == attempt_energy(again, start_ns, end_ns, None)
-
-
-def test_empty_trace_round_trip(tmp_path: Path) -> None:
-    trace = PowerTrace(start_ns=1, end_ns=2, gpus=(GpuTrace(uuid="GPU-0", index=0, name="x", state="lost"),))
-    write_trace(trace, tmp_path / "power.npz")
-    again = read_trace(tmp_path / "power.npz")
-    assert (again.start_ns, again.end_ns, again.gpus[0].state) == (1, 2, "lost")
-    assert len(again.gpus[0].counter.energy_mj) == 0
-
-
-def test_other_trace_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "TRACE_VERSION", 7)
-    path = tmp_path / "power.npz"
-    write_trace(PowerTrace(start_ns=1, end_ns=2, gpus=()), path)
-    monkeypatch.undo()
-    with pytest.raises(MachineError, match=r"power\.npz: trace version 7, this pybench reads 1; read it with"):
-        read_trace(path)

@@ -4,30 +4,52 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCES = ("tests/native/sampler_stress.cpp", "csrc/nvml_api.cpp", "csrc/power_sampler.cpp")
+SOURCES = ("blocks", "capability", "clock", "durable_file", "gpu", "nvml_api", "power_sampler", "recording", "session")
 
 
-def build(sanitizer: str, folder: Path) -> tuple[Path, Path]:
+SANITIZERS = ("thread", "address,undefined")
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> None:
+    options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1")
+    program = native(tmp_path / "ring", "tests/native/ring_stress.cpp", *options)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "every record accounted for\n", "")
+
+
+@pytest.fixture(scope="module", params=SANITIZERS)
+def sanitized(
+    request: pytest.FixtureRequest,
+    native: Callable[..., Path],
+    fake_driver: Callable[..., Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, Path]:
     """The stress program and a fake driver, both built with one sanitizer."""
-    common = ["c++", "-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", f"-fsanitize={sanitizer}", "-Icsrc"]
-    program, fake = folder / "stress", folder / "libfake-nvml.so.1"
-    shared = ["-shared", "-fPIC", "tests/native/fake_nvml.cpp", "-o", str(fake)]
-    subprocess.run([*common, *shared], cwd=ROOT, check=True)
-    options = ["-fno-sanitize-recover=all", *SOURCES, "-o", str(program), "-pthread", "-ldl"]
-    subprocess.run([*common, *options], cwd=ROOT, check=True)
-    return program, fake
+    folder = tmp_path_factory.mktemp("sanitized")
+    options = (f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-g", "-O1")
+    sources = ("tests/native/sampler_stress.cpp", *(f"csrc/{name}.cpp" for name in SOURCES))
+    return native(folder / "stress", *sources, *options), fake_driver(folder, *options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-@pytest.mark.parametrize("fail", ["", "nvmlDeviceGetFieldValues:999:1,nvmlDeviceGetSamples:4"])
-def test_fifty_sessions(sanitizer: str, fail: str, tmp_path: Path) -> None:
-    program, fake = build(sanitizer, tmp_path)
-    told = {"PYBENCH_NVML_LIBRARY": str(fake), "FAKE_NVML_LOAD": "square:100:600:40", "FAKE_NVML_FAIL": fail}
-    done = subprocess.run([program], env={**os.environ, **told}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "50 sessions\n", "")
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"LATENCY": "h200", "DEVICES": "8"},
+        {"FAIL": "nvmlDeviceGetFieldValues:999:1,nvmlDeviceGetSamples:4,*:15:0@after=60"},
+        {"HANG": "nvmlDeviceGetFieldValues:1500:1@call=3", "LATENCY": "h200", "GLOBAL_LOCK": "1"},
+    ],
+    ids=["well", "failing", "hanging"],
+)
+def test_sessions(sanitized: tuple[Path, Path], told: dict[str, str], tmp_path: Path) -> None:
+    program, fake = sanitized
+    told = {f"FAKE_NVML_{name}": value for name, value in told.items()}
+    environment = {**os.environ, **told, "PYBENCH_NVML_LIBRARY": str(fake), "FAKE_NVML_LOAD": "square:100:600:40"}
+    done = subprocess.run([program, tmp_path], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "30 sessions\n", "")

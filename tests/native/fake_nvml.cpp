@@ -1,38 +1,46 @@
-// A stand-in for libnvidia-ml.so.1 whose power, and so whose joules, are known in closed form.
+// A stand-in for libnvidia-ml.so.1 whose sensors have a real board's physics, and whose joules are known in closed
+// form.
 //
 // Read from the environment at nvmlInit:
-//   FAKE_NVML_DEVICES  number of GPUs, default 2
-//   FAKE_NVML_LOAD     constant:<W> or square:<low W>:<high W>:<half period ms>, default constant:400
-//   FAKE_NVML_FAIL     <function>:<code>[:<device>],... "*" is every call about a device
-//   FAKE_NVML_FAIL_AFTER_MS  failures begin this long after nvmlInit, default 0
-//   FAKE_NVML_HANG     <function>:<ms>:<device>, each such call takes that long
-// Built with -DFAKE_NVML_OLD it lacks the sample buffer and the power fields, as drivers before them do.
+//   FAKE_NVML_DEVICES  number of GPUs, 0 to 16, default 2
+//   FAKE_NVML_LOAD     see fake_load.h, default constant:400; several, parted by ";", go to the GPUs in turn
+//   FAKE_NVML_SENSOR   ideal (default) or h200, see fake_sensor.h
+//   FAKE_NVML_COUNTER_LAG_MS, FAKE_NVML_ZERO_EVERY, FAKE_NVML_COUNTER_RESET_MS  change one thing of it
+//   FAKE_NVML_FAIL     rules, see fake_settings.h: the value is a return code
+//   FAKE_NVML_FIELD_FAIL  FIELD/SCOPE:<code>: the return code of one field alone
+//   FAKE_NVML_HANG     rules: the value is ms
+//   FAKE_NVML_LATENCY  rules: the value is µs, or h200 for what calls cost there
+//   FAKE_NVML_BUSY     1: latency keeps a core busy instead of sleeping
+//   FAKE_NVML_GLOBAL_LOCK  1: one call at a time
+//   FAKE_NVML_MIG, FAKE_NVML_SHARED_BOARD, FAKE_NVML_MODULE  1: what the GPUs say they are
+//   FAKE_NVML_DRIVER   version, default 580.00.fake
+//   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
+#include <fcntl.h>
+#define NVML_NO_UNVERSIONED_FUNC_DEFS  // both nvmlInit and nvmlInit_v2 by their own names
+#include <nvml.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
+#include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
-#include <sstream>
+#include <new>
 #include <string>
 #include <vector>
 
-#include "nvml_api.h"
+#include "fake_load.h"
+#include "fake_sensor.h"
+#include "fake_settings.h"
 
-using namespace pybench;
+using namespace fake;
 
 namespace {
 
-constexpr int kUninitialized = 1, kInvalidArgument = 2;
-constexpr int kMaxDevices = 16, kNoDevice = -1;
-constexpr int kUnsignedInt = 1;
-constexpr int64_t kCounterPeriod_ns = 100'000'000, kSamplePeriod_ns = 20'000'000;
-constexpr unsigned kNumSamples = 120;
-constexpr int64_t kGpuPhase_ns = 37'000'000;         // boards do not publish in step
-constexpr uint64_t kCounterBase_mj = 5'000'000'000;  // what the driver counted before the process began
+constexpr int kMaxDevices = 16, kMaxFunctions = 64;
 
 int64_t read_clock(clockid_t clock) {
     timespec now{};
@@ -45,75 +53,91 @@ int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
 const int64_t epoch_ns = now_ns();
 const int64_t realtime_offset_ns = read_clock(CLOCK_REALTIME) - now_ns();
 
-std::vector<std::string> split(const std::string& text, char separator) {
-    std::vector<std::string> parts;
-    std::istringstream stream(text);
-    for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-    return parts;
-}
+double seconds(int64_t t_ns) { return static_cast<double>(t_ns - epoch_ns) / 1e9; }
+double now_s() { return seconds(now_ns()); }
 
-std::string variable(const char* name, const char* fallback) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0' ? value : fallback;
-}
-
-struct Load {
-    double low_w = 400, high_w = 400, half_s = 1;
-
-    double power_w(double t_s) const { return std::fmod(std::floor(t_s / half_s), 2.0) == 0.0 ? low_w : high_w; }
-    // Integral from the epoch, low half first; negative before the epoch.
-    double energy_j(double t_s) const {
-        const double period_s = 2 * half_s, cycles = std::floor(t_s / period_s), rest_s = t_s - cycles * period_s;
-        return cycles * half_s * (low_w + high_w) + std::min(rest_s, half_s) * low_w +
-               std::max(rest_s - half_s, 0.0) * high_w;
-    }
+// Counts of one function: calls made since nvmlInit, and calls that ever came back, about each device and about none
+// (last).
+struct Counts {
+    char function[48];
+    std::atomic<uint64_t> made[kMaxDevices + 1], answered[kMaxDevices + 1];
 };
 
-struct Rule {
-    std::string function;
-    int value;  // code or ms
-    int device;
-};
+Counts* map_counts() {
+    const std::string path = variable("COUNTS", "");
+    const size_t size = sizeof(Counts) * kMaxFunctions;
+    const int file = path.empty() ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (file >= 0 && ftruncate(file, static_cast<off_t>(size)) != 0) std::abort();
+    const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    return static_cast<Counts*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, file, 0));
+}
+
+Counts* const all_counts = map_counts();
 
 struct Config {
-    int devices = 2;
-    Load load;
-    std::vector<Rule> fail;
-    std::vector<Rule> hang;
-    int64_t fail_from_ns = 0;
+    int devices = static_cast<int>(number("DEVICES", 2));
+    std::vector<Load> loads;
+    Sensor sensor{variable("SENSOR", "ideal")};
+    std::vector<Rule> fail = rules("FAIL"), field_fail = rules("FIELD_FAIL"), hang = rules("HANG"), latency;
+    bool busy = number("BUSY", 0) != 0, global_lock = number("GLOBAL_LOCK", 0) != 0;
+    bool mig = number("MIG", 0) != 0, shared_board = number("SHARED_BOARD", 0) != 0, module = number("MODULE", 0) != 0;
+    std::string driver = variable("DRIVER", "580.00.fake");
+    int64_t init_ns = now_ns();
+
+    Config() {
+        for (const std::string& load : split(variable("LOAD", "constant:400"), ';')) loads.emplace_back(load);
+        sensor.counter_lag_s = static_cast<double>(number("COUNTER_LAG_MS", 0)) * kMs;
+        sensor.zero_every = number("ZERO_EVERY", 0);
+        if (const int64_t reset_ms = number("COUNTER_RESET_MS", -1); reset_ms >= 0) {
+            sensor.reset_s = seconds(init_ns + reset_ms * 1'000'000);
+        }
+        if (variable("LATENCY", "") == "h200") {
+            latency = {Rule("nvmlDeviceGetTotalEnergyConsumption:2800"), Rule("nvmlDeviceGetSamples:260"),
+                       Rule("nvmlDeviceGetPowerUsage:3500@call=1-1")};
+        } else {
+            latency = rules("LATENCY");
+        }
+    }
+
+    const Load& load(int device) const { return loads[static_cast<size_t>(device) % loads.size()]; }
 };
 
-std::vector<Rule> rules(const std::string& text) {
-    std::vector<Rule> found;
-    for (const std::string& rule : split(text, ',')) {
-        const std::vector<std::string> parts = split(rule, ':');
-        found.push_back({parts.at(0), std::stoi(parts.at(1)), parts.size() > 2 ? std::stoi(parts[2]) : kNoDevice});
+// Never destroyed: a call that hung may outlive main.
+struct State {
+    std::mutex mutex;  // guards what follows: init and shutdown may meet a call that hung
+    std::shared_ptr<const Config> config = std::make_shared<Config>();
+    int sessions = 0;
+    std::mutex call;  // held during each call where the driver allows one at a time
+
+    State() {
+        // The child of a fork gets no thread that would unlock these.
+        pthread_atfork(nullptr, nullptr, [] {
+            new (&state().mutex) std::mutex;
+            new (&state().call) std::mutex;
+        });
     }
-    return found;
+
+    static State& state() {
+        static State& one = *new State;
+        return one;
+    }
+};
+
+std::shared_ptr<const Config> config() {
+    State& state = State::state();
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    return state.config;
 }
 
-Config read_config() {
-    Config config;
-    config.devices = std::stoi(variable("FAKE_NVML_DEVICES", "2"));
-    const std::vector<std::string> load = split(variable("FAKE_NVML_LOAD", "constant:400"), ':');
-    config.load.low_w = config.load.high_w = std::stod(load.at(1));
-    if (load[0] == "square") {
-        config.load.high_w = std::stod(load.at(2));
-        config.load.half_s = std::stod(load.at(3)) / 1e3;
+Counts& counts_of(const char* function) {
+    State& state = State::state();
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    for (int i = 0; i < kMaxFunctions - 1; ++i) {
+        Counts& counts = all_counts[i];
+        if (counts.function[0] == '\0') std::strncpy(counts.function, function, sizeof counts.function - 1);
+        if (std::strcmp(counts.function, function) == 0) return counts;
     }
-    config.fail = rules(variable("FAKE_NVML_FAIL", ""));
-    config.hang = rules(variable("FAKE_NVML_HANG", ""));
-    config.fail_from_ns = now_ns() + std::stoll(variable("FAKE_NVML_FAIL_AFTER_MS", "0")) * 1'000'000;
-    return config;
-}
-
-std::mutex mutex;              // guards what follows: init and shutdown may meet a call that hung
-Config& config = *new Config;  // never destroyed: a call that hung may outlive main
-int sessions = 0;
-
-Config current() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return config;
+    return all_counts[kMaxFunctions - 1];
 }
 
 char handles[kMaxDevices];  // a handle is the address of its slot
@@ -121,60 +145,96 @@ char handles[kMaxDevices];  // a handle is the address of its slot
 nvmlDevice_t handle_of(int index) { return reinterpret_cast<nvmlDevice_t>(&handles[index]); }
 int index_of(nvmlDevice_t device) { return static_cast<int>(reinterpret_cast<char*>(device) - handles); }
 
-bool applies(const Rule& rule, const char* function, int device) {
-    const bool named = rule.function == function || (rule.function == "*" && device != kNoDevice);
-    return named && (rule.device == kNoDevice || rule.device == device);
+void pass(int64_t length_ns, bool busy) {
+    const int64_t end_ns = now_ns() + length_ns;
+    if (busy) {
+        while (now_ns() < end_ns) {
+        }
+        return;
+    }
+    const timespec end{end_ns / 1'000'000'000, end_ns % 1'000'000'000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, nullptr) != 0) {
+    }
 }
 
-// What every call does first: hang, then fail, as told.
-nvmlReturn_t enter(const char* function, int device = kNoDevice) {
-    const Config config = current();
-    for (const Rule& rule : config.hang) {
-        if (!applies(rule, function, device)) continue;
-        const timespec length{rule.value / 1000, rule.value % 1000 * 1'000'000L};
-        nanosleep(&length, nullptr);
-    }
+// One call: takes its time, fails as told, else is answered.
+template <typename Answer>
+nvmlReturn_t call(const char* function, int device, Answer answer) {
+    const std::shared_ptr<const Config> told = config();
+    const bool known = device == kNoDevice || (device >= 0 && device < told->devices);
+    if (!known) return NVML_ERROR_INVALID_ARGUMENT;
+    Counts& counts = counts_of(function);
+    const int slot = device == kNoDevice ? kMaxDevices : device;
+    const uint64_t number = ++counts.made[slot];
+    const int64_t since_ms = (now_ns() - told->init_ns) / 1'000'000;
+    const auto first = [&](const std::vector<Rule>& rules) -> const Rule* {
+        for (const Rule& rule : rules) {
+            if (rule.applies(function, device, since_ms, number)) return &rule;
+        }
+        return nullptr;
+    };
+    std::unique_lock<std::mutex> alone(State::state().call, std::defer_lock);
+    if (told->global_lock) alone.lock();
+    if (const Rule* rule = first(told->hang)) pass(rule->value * 1'000'000, false);
+    if (const Rule* rule = first(told->latency)) pass(rule->value * 1'000, told->busy);
     {
-        const std::lock_guard<std::mutex> lock(mutex);
-        if (sessions == 0) return kUninitialized;
+        const std::lock_guard<std::mutex> lock(State::state().mutex);
+        if (State::state().sessions == 0) return NVML_ERROR_UNINITIALIZED;
     }
-    if (device != kNoDevice && (device < 0 || device >= config.devices)) return kInvalidArgument;
-    for (const Rule& rule : config.fail) {
-        if (applies(rule, function, device) && now_ns() >= config.fail_from_ns) return rule.value;
-    }
-    return kSuccess;
+    const Rule* rule = first(told->fail);
+    const nvmlReturn_t code = rule != nullptr ? static_cast<nvmlReturn_t>(rule->value) : answer(*told);
+    if (code == NVML_SUCCESS) ++counts.answered[slot];
+    return code;
 }
 
-// Newest point of a board's grid at or before t, from the epoch.
-int64_t grid_ns(int64_t t_ns, int64_t period_ns, int device) {
-    const int64_t phase_ns = device * kGpuPhase_ns % period_ns, past = t_ns - phase_ns;
-    return phase_ns + (past >= 0 ? past / period_ns : -((-past + period_ns - 1) / period_ns)) * period_ns;
+template <typename Value>
+nvmlReturn_t tell(const char* function, nvmlDevice_t device, Value* out, Value value) {
+    return call(function, index_of(device), [&](const Config&) {
+        *out = value;
+        return NVML_SUCCESS;
+    });
 }
 
 unsigned to_mw(double power_w) { return static_cast<unsigned>(std::lround(power_w * 1e3)); }
 
-double since_epoch_s() { return static_cast<double>(now_ns() - epoch_ns) / 1e9; }
-
-unsigned average_mw(const Load& load) {
-    const double t_s = since_epoch_s();
-    return to_mw(load.energy_j(t_s) - load.energy_j(t_s - 1.0));
-}
-
 nvmlReturn_t write_text(char* out, unsigned size, const std::string& text) {
-    if (text.size() >= size) return kInsufficientSize;
+    if (text.size() >= size) return NVML_ERROR_INSUFFICIENT_SIZE;
     std::memcpy(out, text.c_str(), text.size() + 1);
-    return kSuccess;
+    return NVML_SUCCESS;
 }
 
 std::string uuid_of(int index) {
-    return "GPU-0000000" + std::to_string(index % 10) + "-fake-4000-8000-00000000000" + std::to_string(index % 10);
+    char text[48];
+    std::snprintf(text, sizeof text, "GPU-%08d-fake-4000-8000-%012d", index, index);
+    return text;
 }
 
-template <typename Value>
-nvmlReturn_t answer(const char* function, nvmlDevice_t device, Value* out, Value value) {
-    const nvmlReturn_t code = enter(function, index_of(device));
-    if (code == kSuccess) *out = value;
-    return code;
+nvmlReturn_t field(const Config& told, int device, nvmlFieldValue_t* out) {
+    const Load& load = told.load(device);
+    const double newest_w = told.sensor.newest_w(load, now_s(), device);
+    const double average_w = told.sensor.average_w(load, now_s(), device);
+    const std::string name = std::to_string(out->fieldId) + "/" + std::to_string(out->scopeId);
+    for (const Rule& rule : told.field_fail) {
+        if (rule.applies(name, device, 0, 0)) return static_cast<nvmlReturn_t>(rule.value);
+    }
+    out->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+    const bool gpu = out->scopeId == NVML_POWER_SCOPE_GPU, memory = out->scopeId == NVML_POWER_SCOPE_MEMORY;
+    if (out->scopeId == NVML_POWER_SCOPE_MODULE && !told.module) return NVML_ERROR_NOT_SUPPORTED;
+    constexpr double kMemoryIdle_w = 40, kMemoryFraction = 0.13;
+    if (out->fieldId == NVML_FI_DEV_POWER_INSTANT && !memory) {
+        out->value.uiVal = to_mw(newest_w);
+    } else if (out->fieldId == NVML_FI_DEV_POWER_AVERAGE && !memory) {
+        out->value.uiVal = to_mw(average_w);
+    } else if (out->fieldId == NVML_FI_DEV_POWER_AVERAGE) {
+        out->value.uiVal = to_mw(kMemoryIdle_w + kMemoryFraction * average_w);
+    } else if (out->fieldId == NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION && gpu) {
+        out->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+        const double counted_j = Sensor::kCountedBefore_j + told.sensor.counter_j(load, now_s(), device);
+        out->value.ullVal = static_cast<unsigned long long>(std::llround(counted_j * 1e3));
+    } else {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    return NVML_SUCCESS;
 }
 
 }  // namespace
@@ -182,44 +242,70 @@ nvmlReturn_t answer(const char* function, nvmlDevice_t device, Value* out, Value
 // NOLINTBEGIN: names and types are NVML's
 extern "C" {
 
-// When this library's clock stood at zero (CLOCK_MONOTONIC): the phase of the square load.
+// When the load began (CLOCK_MONOTONIC).
 int64_t fake_nvml_epoch_ns() { return epoch_ns; }
 
+// The truth: joules since then.
+double fake_nvml_energy_j(int device, int64_t t_ns) { return config()->load(device).energy_j(seconds(t_ns)); }
+
+// Calls that came back with an answer; device -1 for those about none.
+uint64_t fake_nvml_answered(const char* function, int device) {
+    return counts_of(function).answered[device == kNoDevice ? kMaxDevices : device];
+}
+
+// How many nvmlInit have not been shut down.
+int fake_nvml_sessions() {
+    const std::lock_guard<std::mutex> lock(State::state().mutex);
+    return State::state().sessions;
+}
+
 nvmlReturn_t nvmlInitWithFlags(unsigned) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    Config fresh = read_config();
-    for (const Rule& rule : fresh.fail) {
-        if (rule.function == "nvmlInit") return rule.value;
+    State& state = State::state();
+    auto fresh = std::make_shared<const Config>();
+    for (const Rule& rule : fresh->hang) {
+        if (rule.function == "nvmlInit") pass(rule.value * 1'000'000, false);
     }
-    config = std::move(fresh);
-    ++sessions;
-    return kSuccess;
+    for (const Rule& rule : fresh->fail) {
+        if (rule.function == "nvmlInit") return static_cast<nvmlReturn_t>(rule.value);
+    }
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    for (Counts* counts = all_counts; counts < all_counts + kMaxFunctions; ++counts) {
+        for (std::atomic<uint64_t>& made : counts->made) made = 0;
+    }
+    state.config = std::move(fresh);
+    ++state.sessions;
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlInit_v2() { return nvmlInitWithFlags(0); }
+nvmlReturn_t nvmlInit() { return nvmlInitWithFlags(0); }
 
 nvmlReturn_t nvmlShutdown() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (sessions == 0) return kUninitialized;
-    --sessions;
-    return kSuccess;
+    State& state = State::state();
+    for (const Rule& rule : config()->hang) {
+        if (rule.function == "nvmlShutdown") pass(rule.value * 1'000'000, false);
+    }
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    if (state.sessions == 0) return NVML_ERROR_UNINITIALIZED;
+    --state.sessions;
+    return NVML_SUCCESS;
 }
 
 const char* nvmlErrorString(nvmlReturn_t code) {
     switch (code) {
-        case kSuccess:
+        case NVML_SUCCESS:
             return "Success";
-        case kUninitialized:
+        case NVML_ERROR_UNINITIALIZED:
             return "Uninitialized";
-        case kNotSupported:
+        case NVML_ERROR_NOT_SUPPORTED:
             return "Not Supported";
-        case kNoPermission:
+        case NVML_ERROR_NO_PERMISSION:
             return "Insufficient Permissions";
-        case kNotFound:
+        case NVML_ERROR_NOT_FOUND:
             return "Not Found";
-        case 9:
+        case NVML_ERROR_DRIVER_NOT_LOADED:
             return "Driver Not Loaded";
-        case kGpuIsLost:
+        case NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost";
         default:
             return "Unknown Error";
@@ -227,194 +313,218 @@ const char* nvmlErrorString(nvmlReturn_t code) {
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char* out, unsigned size) {
-    const nvmlReturn_t code = enter("nvmlSystemGetDriverVersion");
-    return code == kSuccess ? write_text(out, size, "580.00.fake") : code;
+    return call("nvmlSystemGetDriverVersion", kNoDevice,
+                [&](const Config& told) { return write_text(out, size, told.driver); });
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
-    const nvmlReturn_t code = enter("nvmlSystemGetCudaDriverVersion_v2");
-    if (code == kSuccess) *version = 13000;
-    return code;
+    return call("nvmlSystemGetCudaDriverVersion_v2", kNoDevice, [&](const Config&) {
+        *version = 13000;
+        return NVML_SUCCESS;
+    });
 }
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
-    const nvmlReturn_t code = enter("nvmlDeviceGetCount_v2");
-    if (code == kSuccess) *count = static_cast<unsigned>(current().devices);
-    return code;
+    return call("nvmlDeviceGetCount_v2", kNoDevice, [&](const Config& told) {
+        *count = static_cast<unsigned>(told.devices);
+        return NVML_SUCCESS;
+    });
 }
 
+nvmlReturn_t nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
-    const nvmlReturn_t code = enter("nvmlDeviceGetHandleByIndex_v2", static_cast<int>(index));
-    if (code == kSuccess) *device = handle_of(static_cast<int>(index));
-    return code;
+    return call("nvmlDeviceGetHandleByIndex_v2", static_cast<int>(index), [&](const Config&) {
+        *device = handle_of(static_cast<int>(index));
+        return NVML_SUCCESS;
+    });
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t* device) {
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
-    for (int index = 0; index < current().devices; ++index) {
+    for (int index = 0; index < config()->devices; ++index) {
         if (uuid_of(index) != uuid) continue;
-        const nvmlReturn_t code = enter("nvmlDeviceGetHandleByUUID", index);
-        if (code == kSuccess) *device = handle_of(index);
-        return code;
+        return call("nvmlDeviceGetHandleByUUID", index, [&](const Config&) {
+            *device = handle_of(index);
+            return NVML_SUCCESS;
+        });
     }
-    return kNotFound;
+    return NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* out, unsigned size) {
-    const nvmlReturn_t code = enter("nvmlDeviceGetUUID", index_of(device));
-    return code == kSuccess ? write_text(out, size, uuid_of(index_of(device))) : code;
+    return call("nvmlDeviceGetUUID", index_of(device),
+                [&](const Config&) { return write_text(out, size, uuid_of(index_of(device))); });
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* out, unsigned size) {
-    const nvmlReturn_t code = enter("nvmlDeviceGetName", index_of(device));
-    return code == kSuccess ? write_text(out, size, "NVIDIA H200") : code;
+    return call("nvmlDeviceGetName", index_of(device),
+                [&](const Config&) { return write_text(out, size, "NVIDIA H200"); });
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index) {
-    return answer("nvmlDeviceGetIndex", device, index, static_cast<unsigned>(index_of(device)));
+    return tell("nvmlDeviceGetIndex", device, index, static_cast<unsigned>(index_of(device)));
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long* energy_mj) {
     const int index = index_of(device);
-    const int64_t published_ns = grid_ns(now_ns() - epoch_ns, kCounterPeriod_ns, index);
-    const double since_j = current().load.energy_j(static_cast<double>(published_ns) / 1e9);
-    const auto value = static_cast<int64_t>(kCounterBase_mj) + std::llround(since_j * 1e3);
-    return answer("nvmlDeviceGetTotalEnergyConsumption", device, energy_mj, static_cast<unsigned long long>(value));
+    return call("nvmlDeviceGetTotalEnergyConsumption", index, [&](const Config& told) {
+        const double since_j = told.sensor.counter_j(told.load(index), now_s(), index);
+        *energy_mj = static_cast<unsigned long long>(std::llround((Sensor::kCountedBefore_j + since_j) * 1e3));
+        return NVML_SUCCESS;
+    });
 }
 
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned* power_mw) {
-    return answer("nvmlDeviceGetPowerUsage", device, power_mw, average_mw(current().load));
+    const int index = index_of(device);
+    return call("nvmlDeviceGetPowerUsage", index, [&](const Config& told) {
+        *power_mw = to_mw(told.sensor.average_w(told.load(index), now_s(), index));
+        return NVML_SUCCESS;
+    });
 }
 
-nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int, unsigned* temperature_c) {
-    return answer("nvmlDeviceGetTemperature", device, temperature_c, 55U);
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t, unsigned* temperature_c) {
+    return tell("nvmlDeviceGetTemperature", device, temperature_c, 55U);
 }
 
-nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int, unsigned* clock_mhz) {
-    return answer("nvmlDeviceGetClockInfo", device, clock_mhz, 1980U);
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t kind, unsigned* clock_mhz) {
+    return tell("nvmlDeviceGetClockInfo", device, clock_mhz, kind == NVML_CLOCK_SM ? 1980U : 3201U);
 }
 
-nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int kind, unsigned* clock_mhz) {
-    return answer("nvmlDeviceGetMaxClockInfo", device, clock_mhz, kind == kClockSm ? 1980U : 3201U);
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t kind, unsigned* clock_mhz) {
+    return tell("nvmlDeviceGetMaxClockInfo", device, clock_mhz, kind == NVML_CLOCK_SM ? 1980U : 3201U);
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* rates) {
+    return tell("nvmlDeviceGetUtilizationRates", device, rates, nvmlUtilization_t{97, 41});
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {
+    const auto told = static_cast<unsigned long long>(number("CLOCK_EVENT_REASONS", 0));
+    return tell("nvmlDeviceGetCurrentClocksEventReasons", device, reasons, told);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
-    return answer("nvmlDeviceGetCurrentClocksThrottleReasons", device, reasons, 0ULL);
+    return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
 }
 
-#ifndef FAKE_NVML_OLD
-nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, int kind, unsigned long long last_seen_us, int* value_type,
-                                  unsigned* count, nvmlSample_t* samples) {
+nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t kind, unsigned long long last_seen_us,
+                                  nvmlValueType_t* value_type, unsigned* count, nvmlSample_t* samples) {
     const int index = index_of(device);
-    const nvmlReturn_t code = enter("nvmlDeviceGetSamples", index);
-    if (code != kSuccess) return code;
-    if (kind != kTotalPowerSamples) return kNotSupported;
-    *value_type = kUnsignedInt;
+    if (kind != NVML_TOTAL_POWER_SAMPLES) return NVML_ERROR_NOT_SUPPORTED;
+    *value_type = NVML_VALUE_TYPE_UNSIGNED_INT;
     if (samples == nullptr) {
         *count = kNumSamples;
-        return kSuccess;
+        return NVML_SUCCESS;
     }
-    const Load load = current().load;
-    const int64_t newest_ns = grid_ns(now_ns() - epoch_ns, kSamplePeriod_ns, index);
-    unsigned written = 0;
-    for (unsigned i = 0; i < kNumSamples && written < *count; ++i) {
-        const int64_t at_ns = newest_ns - static_cast<int64_t>(kNumSamples - 1 - i) * kSamplePeriod_ns;
-        const auto stamp_us = static_cast<unsigned long long>((at_ns + epoch_ns + realtime_offset_ns) / 1000);
-        if (stamp_us <= last_seen_us) continue;
-        samples[written].timeStamp = stamp_us;
-        samples[written++].sampleValue.uiVal = to_mw(load.power_w(static_cast<double>(at_ns) / 1e9));
-    }
-    *count = written;
-    return written == 0 ? kNotFound : kSuccess;
+    return call("nvmlDeviceGetSamples", index, [&](const Config& told) {
+        unsigned written = 0;
+        for (const Sample& sample : told.sensor.samples(told.load(index), now_s(), index)) {
+            const int64_t stamp_ns = std::llround(sample.t_s * 1e9) + epoch_ns + realtime_offset_ns;
+            const auto stamp_us = static_cast<unsigned long long>(stamp_ns / 1000);
+            if (stamp_us <= last_seen_us || written == *count) continue;
+            samples[written].timeStamp = stamp_us;
+            samples[written++].sampleValue.uiVal = to_mw(sample.power_w);
+        }
+        *count = written;
+        return written == 0 ? NVML_ERROR_NOT_FOUND : NVML_SUCCESS;
+    });
 }
 
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
-    const nvmlReturn_t code = enter("nvmlDeviceGetFieldValues", index_of(device));
-    if (code != kSuccess) return code;
-    const Load load = current().load;
-    for (nvmlFieldValue_t* field = values; field < values + count; ++field) {
-        field->valueType = kUnsignedInt;
-        field->nvmlReturn = kSuccess;
-        if (field->fieldId == kFieldPowerInstant) {
-            field->value.uiVal = to_mw(load.power_w(since_epoch_s()));
-        } else if (field->fieldId == kFieldPowerAverage) {
-            field->value.uiVal = average_mw(load);
-        } else {
-            field->nvmlReturn = kNotSupported;
+    const int index = index_of(device);
+    return call("nvmlDeviceGetFieldValues", index, [&](const Config& told) {
+        for (nvmlFieldValue_t* value = values; value < values + count; ++value) {
+            value->nvmlReturn = field(told, index, value);
         }
-    }
-    return kSuccess;
+        return NVML_SUCCESS;
+    });
 }
-#endif
 
-struct FakeMemory {
-    unsigned long long total, free, used;
-};
-
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, FakeMemory* memory) {
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
     constexpr unsigned long long total = 150'000'000'000, used = 600'000'000;
-    return answer("nvmlDeviceGetMemoryInfo", device, memory, FakeMemory{total, total - used, used});
+    return tell("nvmlDeviceGetMemoryInfo", device, memory, nvmlMemory_t{total, total - used, used});
 }
 
-struct FakePci {
-    char legacy_id[16];
-    unsigned domain, bus, device, device_id, subsystem_id;
-    char id[32];
-};
-
-nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, FakePci* out) {
-    FakePci pci{};
-    std::snprintf(pci.id, sizeof pci.id, "00000000:%02X:00.0", 0x19 + index_of(device));
-    return answer("nvmlDeviceGetPciInfo_v3", device, out, pci);
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* out) {
+    nvmlPciInfo_t pci{};
+    std::snprintf(pci.busId, sizeof pci.busId, "00000000:%02X:00.0", 0x19 + index_of(device));
+    return tell("nvmlDeviceGetPciInfo_v3", device, out, pci);
 }
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
     *minor = 0;
-    return answer("nvmlDeviceGetCudaComputeCapability", device, major, 9);
+    return tell("nvmlDeviceGetCudaComputeCapability", device, major, 9);
+}
+
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t* architecture) {
+    return tell("nvmlDeviceGetArchitecture", device, architecture, nvmlDeviceArchitecture_t{NVML_DEVICE_ARCH_HOPPER});
 }
 
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned* limit_mw) {
-    return answer("nvmlDeviceGetEnforcedPowerLimit", device, limit_mw, 650'000U);
+    return tell("nvmlDeviceGetEnforcedPowerLimit", device, limit_mw, 650'000U);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned* limit_mw) {
+    return tell("nvmlDeviceGetPowerManagementLimit", device, limit_mw, 650'000U);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned* limit_mw) {
-    return answer("nvmlDeviceGetPowerManagementDefaultLimit", device, limit_mw, 700'000U);
+    return tell("nvmlDeviceGetPowerManagementDefaultLimit", device, limit_mw, 700'000U);
 }
 
-nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, int* current_mode, int* pending) {
-    *pending = 1;
-    return answer("nvmlDeviceGetEccMode", device, current_mode, 1);
+nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned* lowest_mw,
+                                                          unsigned* highest_mw) {
+    *highest_mw = 700'000U;
+    return tell("nvmlDeviceGetPowerManagementLimitConstraints", device, lowest_mw, 200'000U);
 }
 
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current_mode, unsigned* pending) {
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
+    return tell("nvmlDeviceGetComputeMode", device, mode, NVML_COMPUTEMODE_DEFAULT);
+}
+
+nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t* current, nvmlEnableState_t* pending) {
+    *pending = NVML_FEATURE_ENABLED;
+    return tell("nvmlDeviceGetEccMode", device, current, NVML_FEATURE_ENABLED);
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned* pending) {
     *pending = 0;
-    return answer("nvmlDeviceGetMigMode", device, current_mode, 0U);
+    return tell("nvmlDeviceGetMigMode", device, current, config()->mig ? 1U : 0U);
 }
 
-nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, int* mode) {
-    return answer("nvmlDeviceGetPersistenceMode", device, mode, 1);
+nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned* shared) {
+    return tell("nvmlDeviceGetMultiGpuBoard", device, shared, config()->shared_board ? 1U : 0U);
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
+    return tell("nvmlDeviceGetPersistenceMode", device, mode, NVML_FEATURE_ENABLED);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned* generation) {
-    return answer("nvmlDeviceGetCurrPcieLinkGeneration", device, generation, 5U);
+    return tell("nvmlDeviceGetCurrPcieLinkGeneration", device, generation, 5U);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned* width) {
-    return answer("nvmlDeviceGetCurrPcieLinkWidth", device, width, 16U);
+    return tell("nvmlDeviceGetCurrPcieLinkWidth", device, width, 16U);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, int* active) {
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t* active) {
     constexpr unsigned kNumLinks = 18;
-    if (link >= kNumLinks) return kInvalidArgument;
-    return answer("nvmlDeviceGetNvLinkState", device, active, 1);
+    if (link >= kNumLinks) return NVML_ERROR_INVALID_ARGUMENT;
+    return tell("nvmlDeviceGetNvLinkState", device, active, NVML_FEATURE_ENABLED);
 }
 
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t, int* level) {
-    constexpr int kTopologySystem = 50;
-    return answer("nvmlDeviceGetTopologyCommonAncestor", device, level, kTopologySystem);
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t, nvmlGpuTopologyLevel_t* level) {
+    return tell("nvmlDeviceGetTopologyCommonAncestor", device, level, NVML_TOPOLOGY_SYSTEM);
 }
 
-nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t, int, int* status) {
-    return answer("nvmlDeviceGetP2PStatus", device, status, 0);
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t, nvmlGpuP2PCapsIndex_t,
+                                    nvmlGpuP2PStatus_t* status) {
+    return tell("nvmlDeviceGetP2PStatus", device, status, NVML_P2P_STATUS_OK);
 }
 
 }  // extern "C"

@@ -1,4 +1,5 @@
 // Starts and stops the sampler many times while other threads look on; built with sanitizers by the test suite.
+// Argument: a folder for durable files.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "durable_file.h"
 #include "nvml_api.h"
 #include "power_sampler.h"
 
@@ -15,55 +17,84 @@ using namespace pybench;
 
 namespace {
 
-constexpr int kSessions = 50;
+constexpr int kSessions = 30;
 
 [[noreturn]] void fail(const char* what, int session) {
     std::fprintf(stderr, "session %d: %s\n", session, what);
     std::exit(1);
 }
 
+// What two threads that both stop got: one of them a recording.
+Recording stop_twice(PowerSampler& sampler, int session) {
+    std::atomic<int> refused{0};
+    std::vector<Recording> recordings(2);
+    std::vector<std::thread> stoppers;
+    for (Recording& recording : recordings) {
+        stoppers.emplace_back([&] {
+            try {
+                recording = sampler.stop();
+            } catch (const std::logic_error&) {
+                ++refused;
+            }
+        });
+    }
+    for (std::thread& stopper : stoppers) stopper.join();
+    if (refused != 1) fail("stop must succeed for one of two threads", session);
+    return recordings[recordings[0].gpus.empty() ? 1 : 0];
+}
+
+void check(const Recording& recording, size_t num_gpus, int session) {
+    if (recording.gpus.size() != num_gpus) fail("a GPU is missing", session);
+    for (const GpuRecording& gpu : recording.gpus) {
+        if (gpu.state == "ok" && gpu.counter.size() < 2) fail("the counter was not read", session);
+        if (gpu.dropped_records != 0) fail("records were dropped", session);
+    }
+}
+
+void compare(const Recording& file, const Recording& memory, int session) {
+    for (size_t i = 0; i < memory.gpus.size(); ++i) {
+        const GpuRecording &ours = memory.gpus[i], &theirs = file.gpus.at(i);
+        const bool same = ours.counter.size() == theirs.counter.size() && ours.series.size() == theirs.series.size() &&
+                          ours.polled.size() == theirs.polled.size() && ours.slow.size() == theirs.slow.size();
+        if (ours.state == "ok" && !same) fail("the file holds another recording", session);
+    }
+}
+
 }  // namespace
 
-int main() {
+int main(int, char** arguments) {
     std::vector<std::string> uuids;
-    for (const DeviceInfo& info : Nvml::open()->devices()) uuids.push_back(info.uuid);
+    for (const GpuInfo& info : Nvml::open()->gpus()) uuids.push_back(info.uuid);
 
-    PowerSampler sampler(uuids);
-    std::atomic<bool> over{false};
-    std::thread watcher([&] {
-        while (!over) {
-            sampler.latest_power_mw();
-            std::this_thread::yield();
-        }
-    });
     for (int session = 0; session < kSessions; ++session) {
+        Settings settings;
+        settings.uuids = uuids;
+        if (session % 2 == 1) settings.file = std::string(arguments[1]) + "/" + std::to_string(session);
+        PowerSampler sampler(settings);
         sampler.start();
+        std::atomic<bool> over{false};
+        std::thread watcher([&] {
+            while (!over) {
+                sampler.latest_power_mw();
+                try {
+                    if (sampler.snapshot().gpus.size() != uuids.size()) fail("a GPU is missing", session);
+                } catch (const std::logic_error&) {  // stopped meanwhile
+                }
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            }
+        });
         // Stopped at once, in the hunt for a step of the counter, and in the steady part.
         std::this_thread::sleep_for(std::chrono::milliseconds(session % 3 * 110));
-        std::atomic<int> refused{0};
-        std::vector<Recording> recordings(2);
-        std::vector<std::thread> stoppers;
-        for (Recording& recording : recordings) {
-            stoppers.emplace_back([&] {
-                try {
-                    recording = sampler.stop();
-                } catch (const std::logic_error&) {
-                    ++refused;
-                }
-            });
-        }
-        for (std::thread& stopper : stoppers) stopper.join();
-        if (refused != 1) fail("stop must succeed for one of two threads", session);
-        const Recording& recording = recordings[recordings[0].devices.empty() ? 1 : 0];
-        if (recording.devices.size() != uuids.size()) fail("a device is missing", session);
-        for (const DeviceRecording& device : recording.devices) {
-            if (device.counter.energy_mj.size() < 2) fail("the counter was not read", session);
-        }
+        const Recording recording = stop_twice(sampler, session);
+        over = true;
+        watcher.join();
+        check(recording, uuids.size(), session);
+        if (!settings.file.empty()) compare(read_durable_file(settings.file), recording, session);
     }
-    over = true;
-    watcher.join();
     {
-        PowerSampler abandoned(uuids);
+        Settings settings;
+        settings.uuids = uuids;
+        PowerSampler abandoned(settings);
         abandoned.start();
     }
     std::printf("%d sessions\n", kSessions);

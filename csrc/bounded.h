@@ -1,0 +1,36 @@
+// A call that may hang in the driver, given a limit.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "clock.h"
+
+namespace pybench {
+
+// Runs function on a thread of its own; false when it has not returned by deadline_ns. The thread is then left to end
+// by itself: function must own all it touches and throw nothing.
+template <typename Function>
+bool returns_by(int64_t deadline_ns, Function function) {
+    constexpr int64_t kPause = kMillisecond / 2;
+    auto done = std::make_shared<std::atomic<bool>>(false);
+    std::thread thread([done, function = std::move(function)]() mutable {
+        {
+            const Function own = std::move(function);  // ends before done is told
+            own();
+        }
+        *done = true;
+    });
+    while (!*done && now_ns() < deadline_ns) sleep_until(now_ns() + kPause);
+    if (!*done) {
+        thread.detach();
+        return false;
+    }
+    thread.join();
+    return true;
+}
+
+}  // namespace pybench

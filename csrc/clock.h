@@ -1,0 +1,30 @@
+// Clocks, all in nanoseconds.
+#pragma once
+
+#include <cstdint>
+
+namespace pybench {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kSecond = 1000 * kMillisecond;
+
+int64_t now_ns();              // CLOCK_MONOTONIC
+int64_t realtime_offset_ns();  // CLOCK_REALTIME minus CLOCK_MONOTONIC
+void sleep_until(int64_t deadline_ns);
+
+// An absolute schedule: ticks that came too late are skipped and counted, never made up for.
+struct Cadence {
+    int64_t period_ns = kSecond;
+    int64_t next_ns = 0;
+
+    bool due(int64_t now) const { return now >= next_ns; }
+
+    // Moves to the first tick after now; returns how many were skipped.
+    uint64_t advance(int64_t now) {
+        const int64_t missed = (now - next_ns) / period_ns;
+        next_ns += (missed + 1) * period_ns;
+        return static_cast<uint64_t>(missed);
+    }
+};
+
+}  // namespace pybench

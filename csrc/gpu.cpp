@@ -1,0 +1,264 @@
+#include "gpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pybench {
+
+namespace {
+
+constexpr int64_t kPolledPeriod = 50 * kMillisecond;
+// The driver keeps 2.4 s of samples.
+constexpr int64_t kSeriesPeriod = kSecond;
+constexpr int64_t kSlowPeriod = kSecond;
+// The counter is read until it steps, so that a publication lies on both sides of a window.
+constexpr int64_t kHuntSpan = 150 * kMillisecond;
+constexpr int64_t kHuntPause = 4 * kMillisecond;
+// How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
+constexpr int64_t kNextSample = 45 * kMillisecond;
+constexpr int64_t kStall = kSecond;
+
+constexpr uint32_t bit(Capability capability) { return 1U << capability; }
+constexpr uint32_t kPolledMask = bit(kInstant) | bit(kAverage) | bit(kMemory);
+constexpr uint32_t kSlowMask =
+    bit(kTemperature) | bit(kSmClock) | bit(kMemoryClock) | bit(kUtilization) | bit(kClockEventReasons);
+
+// On the clock's own grid, so that one wake-up serves every GPU.
+Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / period_ns + 1) * period_ns}; }
+
+void copy_text(char* to, size_t size, const std::string& text) {
+    std::strncpy(to, text.c_str(), size - 1);  // the block is zeroed, so the last byte ends the text
+}
+
+}  // namespace
+
+Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
+         int64_t counter_period_ns)
+    : nvml_(std::move(nvml)),
+      handle_(nvml_->gpu_by_uuid(uuid)),
+      driver_(nvml_->driver_version()),
+      block_(block),
+      number_(number),
+      capabilities_(remembered_missing(uuid, driver_)),
+      counter_{counter_period_ns} {
+    const GpuInfo info = nvml_->describe(handle_);
+    copy_text(block_.uuid, sizeof block_.uuid, info.uuid);
+    copy_text(block_.name, sizeof block_.name, info.name);
+    block_.index = info.index;
+    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
+}
+
+// Every driver call goes through here, so that another thread sees which one hangs.
+template <typename Read>
+nvmlReturn_t Gpu::call(Read read) {
+    const int64_t start_ns = now_ns();
+    block_.call_start_ns = start_ns;
+    const nvmlReturn_t code = read();
+    const int64_t end_ns = now_ns();
+    if (end_ns - start_ns > kStall) push(StallRow{start_ns, end_ns});
+    block_.call_start_ns = 0;
+    capabilities_.watch(code);
+    if (code != NVML_SUCCESS && !means_missing(code)) ++block_.failed_calls;
+    return code;
+}
+
+template <typename Row>
+void Gpu::push(const Row& row) {
+    if (!abandoned) block_.ring.push(number_, row);
+}
+
+void Gpu::note(Capability capability, nvmlReturn_t code) {
+    capabilities_.note(capability, code);
+    if (capabilities_.lost()) publish();
+}
+
+bool Gpu::wants(uint32_t any) const {
+    for (unsigned i = 0; i < kNumCapabilities; ++i) {
+        if (any >> i & 1U && capabilities_.wanted(static_cast<Capability>(i))) return true;
+    }
+    return false;
+}
+
+void Gpu::publish() {
+    block_.state = static_cast<uint32_t>(capabilities_.state());
+    block_.capabilities = capabilities_.working();
+    if (capabilities_.lost()) block_.latest_mw = kMissing;
+}
+
+bool Gpu::hangs(int64_t now, int64_t patience_ns) const {
+    const int64_t start_ns = block_.call_start_ns;
+    return start_ns != 0 && now - start_ns > patience_ns;
+}
+
+void Gpu::begin() {
+    probe_identity();
+    drain_series();
+    poll();
+    read_slow();
+    read_counter();
+    publish();
+    remember_missing(block_.uuid, driver_, capabilities_.missing());
+    begun_ = true;
+}
+
+void Gpu::schedule() {
+    const int64_t now = now_ns();
+    counter_ = on_grid(counter_.period_ns, now);
+    series_ = on_grid(kSeriesPeriod, now);
+    polled_ = on_grid(kPolledPeriod, now);
+    slow_ = on_grid(kSlowPeriod, now);
+    scheduled_ = true;
+    hunt();
+}
+
+void Gpu::probe_identity() {
+    int64_t value = kMissing;
+    if (call([&] { return nvml_->mig_enabled(handle_, &value); }) == NVML_SUCCESS) block_.mig = value;
+    if (call([&] { return nvml_->on_shared_board(handle_, &value); }) == NVML_SUCCESS) block_.shared_board = value;
+    std::vector<PowerField> module = {{NVML_FI_DEV_POWER_INSTANT, NVML_POWER_SCOPE_MODULE}};
+    const nvmlReturn_t code = call([&] { return nvml_->power_fields(handle_, &module); });
+    block_.module_scope = code == NVML_SUCCESS && module[0].code == NVML_SUCCESS ? 1 : 0;
+}
+
+void Gpu::read_counter() {
+    if (!capabilities_.wanted(kCounter)) return;
+    uint64_t energy_mj = 0;
+    const int64_t before_ns = now_ns();
+    const nvmlReturn_t code = call([&] { return nvml_->energy_mj(handle_, &energy_mj); });
+    const int64_t after_ns = now_ns();
+    note(kCounter, code);
+    if (code != NVML_SUCCESS) return;
+    push(CounterRow{before_ns, after_ns, energy_mj});
+    if (hunting_ && !stepped_ && last_energy_mj_ && energy_mj != *last_energy_mj_) {
+        stepped_ = true;
+        next_hunt_ns_ = hunt_end_ns_ = after_ns + kNextSample;
+    }
+    last_energy_mj_ = energy_mj;
+}
+
+void Gpu::drain_series() {
+    if (!capabilities_.wanted(kSeries)) return;
+    std::vector<PowerSample> samples;
+    note(kSeries, call([&] { return nvml_->power_samples(handle_, last_seen_us_, &num_samples_, &samples); }));
+    push(OffsetRow{now_ns(), realtime_offset_ns()});
+    for (const PowerSample& sample : samples) {
+        push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
+        last_seen_us_ = std::max(last_seen_us_, static_cast<uint64_t>(sample.realtime_us));
+    }
+}
+
+void Gpu::poll() {
+    PolledRow row{now_ns(), kMissing, kMissing, kMissing};
+    poll_fields(&row);
+    if (average_by_usage_) {
+        row.average_mw = reading(kAverage, [this](int64_t* mw) { return nvml_->power_usage_mw(handle_, mw); });
+    }
+    if (capabilities_.lost()) return;
+    block_.latest_mw = row.instant_mw != kMissing ? row.instant_mw : row.average_mw;
+    if (row.instant_mw != kMissing || row.average_mw != kMissing || row.memory_mw != kMissing) push(row);
+    publish();
+}
+
+void Gpu::poll_fields(PolledRow* row) {
+    struct Wish {
+        Capability capability;
+        unsigned field, scope;
+        int64_t* value;
+    };
+    const Wish wishes[] = {{kInstant, NVML_FI_DEV_POWER_INSTANT, NVML_POWER_SCOPE_GPU, &row->instant_mw},
+                           {kAverage, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_GPU, &row->average_mw},
+                           {kMemory, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_MEMORY, &row->memory_mw}};
+    std::vector<const Wish*> asked;
+    std::vector<PowerField> fields;
+    for (const Wish& wish : wishes) {
+        if (!capabilities_.wanted(wish.capability) || (wish.capability == kAverage && average_by_usage_)) continue;
+        asked.push_back(&wish);
+        fields.push_back({wish.field, wish.scope});
+    }
+    if (fields.empty()) return;
+    const nvmlReturn_t code = call([&] { return nvml_->power_fields(handle_, &fields); });
+    for (size_t i = 0; i < asked.size(); ++i) {
+        const nvmlReturn_t own = code == NVML_SUCCESS ? fields[i].code : code;
+        note(asked[i]->capability, own);
+        if (own == NVML_SUCCESS) *asked[i]->value = fields[i].power_mw;
+    }
+    if (!average_by_usage_ && !capabilities_.lost() && capabilities_.missing() & bit(kAverage)) {
+        average_by_usage_ = true;
+        capabilities_.note(kAverage, NVML_ERROR_UNKNOWN);  // the older call has not answered yet
+    }
+}
+
+template <typename Read>
+int64_t Gpu::reading(Capability capability, Read read) {
+    int64_t value = kMissing;
+    if (!capabilities_.wanted(capability)) return kMissing;
+    note(capability, call([&] { return read(&value); }));
+    return value;
+}
+
+void Gpu::read_slow() {
+    if (!wants(kSlowMask)) return;
+    SlowRow row{};
+    row.t_ns = now_ns();
+    row.temperature_c = reading(kTemperature, [this](int64_t* c) { return nvml_->temperature_c(handle_, c); });
+    row.sm_clock_mhz =
+        reading(kSmClock, [this](int64_t* mhz) { return nvml_->clock_mhz(handle_, NVML_CLOCK_SM, mhz); });
+    row.memory_clock_mhz =
+        reading(kMemoryClock, [this](int64_t* mhz) { return nvml_->clock_mhz(handle_, NVML_CLOCK_MEM, mhz); });
+    row.gpu_utilization_percent =
+        reading(kUtilization, [this](int64_t* percent) { return nvml_->gpu_utilization_percent(handle_, percent); });
+    row.clock_event_reasons =
+        reading(kClockEventReasons, [this](int64_t* mask) { return nvml_->clock_event_reasons(handle_, mask); });
+    if (!capabilities_.lost()) push(row);
+    publish();
+}
+
+void Gpu::hunt() {
+    hunting_ = true;
+    stepped_ = false;
+    next_hunt_ns_ = now_ns();
+    hunt_end_ns_ = next_hunt_ns_ + kHuntSpan;
+}
+
+void Gpu::end_hunt() {
+    hunting_ = false;
+    if (met_ == wanted_) return;
+    poll();
+    drain_series();
+    met_ = wanted_;
+}
+
+void Gpu::visit(uint64_t demand) {
+    if (!scheduled_) schedule();
+    if (demand != wanted_) {
+        wanted_ = demand;
+        hunt();
+    }
+    if (hunting_ && !stepped_ && now_ns() >= next_hunt_ns_) {
+        next_hunt_ns_ = now_ns() + kHuntPause;
+        read_counter();
+    }
+    keep(&polled_, kPolledMask, [this] { poll(); });
+    keep(&counter_, bit(kCounter), [this] { read_counter(); });
+    keep(&series_, bit(kSeries), [this] { drain_series(); });
+    keep(&slow_, kSlowMask, [this] { read_slow(); });
+    if (hunting_ && (now_ns() >= hunt_end_ns_ || !has_counter())) end_hunt();
+}
+
+template <typename Read>
+void Gpu::keep(Cadence* cadence, uint32_t capabilities, Read read) {
+    if (!cadence->due(now_ns()) || !wants(capabilities)) return;
+    read();
+    block_.missed_ticks += cadence->advance(now_ns());
+}
+
+int64_t Gpu::next_ns() const {
+    int64_t next = hunting_ ? next_hunt_ns_ : INT64_MAX;
+    if (wants(kPolledMask)) next = std::min(next, polled_.next_ns);
+    if (has_counter()) next = std::min(next, counter_.next_ns);
+    if (wants(bit(kSeries))) next = std::min(next, series_.next_ns);
+    if (wants(kSlowMask)) next = std::min(next, slow_.next_ns);
+    return next;
+}
+
+}  // namespace pybench

@@ -1,0 +1,86 @@
+// One GPU being read: which readings are due, what they cost it in errors, and where their records go.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "blocks.h"
+#include "capability.h"
+#include "clock.h"
+#include "nvml_api.h"
+
+namespace pybench {
+
+// The counter publishes every 100 ms on H200. Reading it a little faster walks the reading over its phase, so that some
+// reads see the same value twice, and each such pair pins the moment of publication to a few milliseconds.
+constexpr int64_t kCounterPeriod = 97 * kMillisecond;
+
+class Gpu {
+  public:
+    Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
+        int64_t counter_period_ns);  // throws NvmlError
+
+    // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
+    void begin();
+    // Reads what is due. A demand is a number: when it has grown, the counter is read until it steps, then all the
+    // rest.
+    void visit(uint64_t demand);
+    void read_counter();
+    int64_t next_ns() const;  // when something is due again
+    bool begun() const { return begun_; }
+    bool has_counter() const { return capabilities_.wanted(kCounter); }
+
+    // For any thread.
+    uint64_t met() const { return met_; }  // the newest demand that was met
+    bool hangs(int64_t now, int64_t patience_ns) const;
+
+    std::mutex turn;                     // held while the GPU is read, a hung call included
+    std::atomic<size_t> poller{0};       // which poller's it is
+    std::atomic<bool> abandoned{false};  // nobody collects any more
+
+  private:
+    template <typename Read>
+    nvmlReturn_t call(Read read);
+    template <typename Row>
+    void push(const Row& row);
+    void note(Capability capability, nvmlReturn_t code);
+    bool wants(uint32_t any) const;
+    void publish();
+    void probe_identity();
+    void drain_series();
+    void poll();
+    void poll_fields(PolledRow* row);
+    void read_slow();
+    template <typename Read>
+    int64_t reading(Capability capability, Read read);
+    void schedule();
+    void hunt();
+    template <typename Read>
+    void keep(Cadence* cadence, uint32_t capabilities, Read read);
+    void end_hunt();
+
+    const std::shared_ptr<Nvml> nvml_;
+    const nvmlDevice_t handle_;
+    const std::string driver_;
+    GpuBlock& block_;
+    const uint32_t number_;
+    Capabilities capabilities_;
+    bool begun_ = false;
+    bool average_by_usage_ = false;  // the field is missing, the older call answers
+    bool scheduled_ = false;
+    Cadence counter_, series_, polled_, slow_;
+    uint64_t last_seen_us_ = 0;
+    unsigned num_samples_ = 0;  // that the driver keeps, once it has told
+    std::optional<uint64_t> last_energy_mj_;
+    bool hunting_ = false, stepped_ = false;
+    int64_t hunt_end_ns_ = 0, next_hunt_ns_ = 0;
+    uint64_t wanted_ = 0;
+    std::atomic<uint64_t> met_{0};
+};
+
+}  // namespace pybench

@@ -1,0 +1,68 @@
+#include "recording.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "capability.h"
+
+namespace pybench {
+
+namespace {
+
+std::string bounded(const char* text, size_t size) { return std::string(text, strnlen(text, size)); }
+
+void describe(GpuRecording& gpu, const GpuBlock& block) {
+    gpu.uuid = bounded(block.uuid, sizeof block.uuid);
+    gpu.name = bounded(block.name, sizeof block.name);
+    gpu.index = block.index;
+    gpu.state = name_of(static_cast<State>(block.state.load()));
+    gpu.failed_calls = block.failed_calls;
+    gpu.missed_ticks = block.missed_ticks;
+    gpu.dropped_records = block.ring.dropped;
+    gpu.capabilities = capability_names(block.capabilities);
+    gpu.module_scope = block.module_scope != 0;
+    gpu.mig = block.mig;
+    gpu.shared_board = block.shared_board;
+}
+
+}  // namespace
+
+void Recording::add(const Record& record) {
+    GpuRecording& gpu = gpus.at(record.gpu);
+    switch (record.plane) {
+        case Plane::counter:
+            return gpu.counter.push_back(record.row<CounterRow>());
+        case Plane::series:
+            return gpu.series.push_back(record.row<SeriesRow>());
+        case Plane::polled:
+            return gpu.polled.push_back(record.row<PolledRow>());
+        case Plane::slow:
+            return gpu.slow.push_back(record.row<SlowRow>());
+        case Plane::stall:
+            return gpu.stalls.push_back(record.row<StallRow>());
+        case Plane::offset:
+            return offsets.push_back(record.row<OffsetRow>());
+    }
+    throw std::runtime_error("record of unknown plane " + std::to_string(static_cast<uint32_t>(record.plane)));
+}
+
+void Recording::conclude(const FileHead& head, const GpuBlock* blocks, int64_t end, int64_t hang_ns) {
+    start_ns = head.start_ns;
+    end_ns = end;
+    boot_id = bounded(head.boot_id, sizeof head.boot_id);
+    num_pollers = head.num_pollers;
+    num_unwritten = head.num_unwritten;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+        const GpuBlock& block = blocks[i];
+        describe(gpus[i], block);
+        const int64_t call_start_ns = block.call_start_ns;
+        if (call_start_ns == 0 || end - call_start_ns < hang_ns) continue;
+        gpus[i].state = name_of(State::stalled);
+        gpus[i].stalls.push_back({call_start_ns, end});
+    }
+    // GPUs take turns at measuring the offset; their rings are emptied one after the other.
+    std::sort(offsets.begin(), offsets.end(), [](const OffsetRow& a, const OffsetRow& b) { return a.t_ns < b.t_ns; });
+}
+
+}  // namespace pybench

@@ -1,0 +1,225 @@
+#include "session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "clock.h"
+
+namespace pybench {
+
+namespace {
+
+constexpr std::chrono::milliseconds kCollectPeriod(100);
+// A call that takes longer than this no longer holds up the GPUs that were to be read after it.
+constexpr int64_t kHangPatience = 300 * kMillisecond;
+constexpr int64_t kStopPatience = 800 * kMillisecond;
+constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
+constexpr int64_t kMeasurePatience = 800 * kMillisecond;
+constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
+constexpr int64_t kPause = 2 * kMillisecond;
+
+std::string boot_id() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(file, id);
+    return id;
+}
+
+}  // namespace
+
+Session::Session(const Settings& settings)
+    : nvml_(Nvml::open()),
+      blocks_(settings.file, settings.uuids.size()),
+      contention_(settings.uuids.size()),
+      recording_(settings.uuids.size()) {
+    std::strncpy(blocks_.head().boot_id, boot_id().c_str(), sizeof FileHead::boot_id - 1);
+    try {
+        open_gpus(settings);
+    } catch (...) {
+        blocks_.discard();
+        throw;
+    }
+}
+
+void Session::open_gpus(const Settings& settings) {
+    for (const std::string& uuid : settings.uuids) {
+        const auto number = static_cast<uint32_t>(gpus_.size());
+        gpus_.push_back(std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns));
+    }
+}
+
+// Every GPU begins with a poller of its own, so that none waits for another's first calls.
+void Session::start() {
+    blocks_.head().start_ns = now_ns();
+    recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+        gpus_[i]->poller = i;
+        add_poller();
+    }
+    collector_ = std::thread([this] { collect_and_watch(); });
+}
+
+void Session::add_poller() {
+    const size_t number = pollers_.size();
+    pollers_.emplace_back([self = shared_from_this(), number] { self->poll(number); });
+}
+
+// ---- A poller's thread ----------------------------------------------------------------------------------------------
+
+template <typename Visit>
+size_t Session::each_own(size_t poller, Visit visit) {
+    size_t num_own = 0;
+    for (const std::unique_ptr<Gpu>& gpu : gpus_) {
+        if (gpu->poller != poller) continue;
+        const std::lock_guard<std::mutex> turn(gpu->turn);
+        if (gpu->poller != poller) continue;  // given away while its last poller was still in it
+        ++num_own;
+        visit(*gpu);
+    }
+    return num_own;
+}
+
+void Session::begin(size_t poller) {
+    each_own(poller, [](Gpu& gpu) { gpu.begun() ? void() : gpu.begin(); });
+    const bool first = poller < gpus_.size() && gpus_.size() > 1;
+    if (first) contention_.measure([&] { each_own(poller, [](Gpu& gpu) { gpu.read_counter(); }); });
+}
+
+void Session::poll(size_t poller) {
+    begin(poller);
+    for (bool over = false; !over;) {
+        const bool last = stopping_;
+        const uint64_t demand = demand_;
+        int64_t next_ns = now_ns() + kLongestSleep;
+        bool met = true;
+        const size_t num_own = each_own(poller, [&](Gpu& gpu) {
+            if (!gpu.begun()) gpu.begin();
+            gpu.visit(demand);
+            met = met && gpu.met() == demand;
+            next_ns = std::min(next_ns, gpu.next_ns());
+        });
+        over = num_own == 0 || (last && met);
+        if (!over) sleep_until(next_ns);
+    }
+}
+
+// ---- The collector's thread: it never calls the driver --------------------------------------------------------------
+
+void Session::collect_and_watch() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!collected_) {
+        collect();
+        share_out();
+        part_from_hung();
+        blocks_.head().end_ns = now_ns();
+        wake_.wait_for(lock, kCollectPeriod);
+    }
+}
+
+void Session::collect() {
+    if (handed_over_) return;
+    std::vector<Record> records;
+    std::vector<uint64_t> ends;
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+        ends.push_back(blocks_.gpu(i).ring.each([&](const Record& record) { records.push_back(record); }));
+    }
+    blocks_.append(records);
+    for (size_t i = 0; i < gpus_.size(); ++i) blocks_.gpu(i).ring.release(ends[i]);
+    for (const Record& record : records) recording_.add(record);
+}
+
+// Once, when it is known whether several pollers gain anything.
+void Session::share_out() {
+    if (shared_out_) return;
+    if (gpus_.size() > 1 && !contention_.done() && now_ns() < blocks_.head().start_ns + kMeasurePatience) return;
+    shared_out_ = true;
+    size_t num_pollers = gpus_.size();
+    if (contention_.done() && contention_.one_thread_will_do()) {
+        for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
+        num_pollers = 1;
+    }
+    blocks_.head().num_pollers = num_pollers;
+}
+
+// The other GPUs of a poller that hangs in a call are given to a new one.
+void Session::part_from_hung() {
+    const int64_t now = now_ns();
+    for (const std::unique_ptr<Gpu>& hung : gpus_) {
+        if (!hung->hangs(now, kHangPatience)) continue;
+        const size_t number = pollers_.size();
+        size_t num_freed = 0;
+        for (const std::unique_ptr<Gpu>& gpu : gpus_) {
+            if (gpu == hung || gpu->poller != hung->poller) continue;
+            gpu->poller = number;
+            ++num_freed;
+        }
+        if (num_freed == 0) continue;
+        add_poller();
+        ++blocks_.head().num_pollers;
+    }
+}
+
+// ---- The caller's thread --------------------------------------------------------------------------------------------
+
+// A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
+void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
+    const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
+        return gpu->met() < demand && !gpu->hangs(now_ns(), kHangPatience);
+    };
+    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns) sleep_until(now_ns() + kPause);
+}
+
+Recording Session::stop() {
+    const uint64_t demand = ++demand_;
+    stopping_ = true;
+    contention_.give_up();
+    wait_for(demand, now_ns() + kStopPatience);
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        collected_ = true;
+    }
+    wake_.notify_one();
+    collector_.join();
+    end_pollers(demand);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    collect();
+    recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
+    blocks_.head().end_ns = now_ns();
+    recording_.conclude(blocks_.head(), &blocks_.gpu(0), blocks_.head().end_ns, kHangPatience);
+    handed_over_ = true;
+    return std::move(recording_);
+}
+
+// Those that hang are left to end by themselves.
+void Session::end_pollers(uint64_t demand) {
+    std::vector<bool> hangs(pollers_.size());
+    for (const std::unique_ptr<Gpu>& gpu : gpus_) {
+        gpu->abandoned = true;
+        if (gpu->met() < demand) hangs[gpu->poller] = true;
+    }
+    for (size_t i = 0; i < pollers_.size(); ++i) hangs[i] ? pollers_[i].detach() : pollers_[i].join();
+}
+
+Recording Session::snapshot() {
+    const int64_t give_up_ns = now_ns() + kSnapshotPatience;
+    wait_for(++demand_, give_up_ns);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    collect();
+    if (handed_over_) throw std::logic_error("the sampler is not running");
+    Recording copy = recording_;
+    copy.offsets.push_back({now_ns(), realtime_offset_ns()});
+    copy.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kSecond);
+    return copy;
+}
+
+std::vector<int64_t> Session::latest_power_mw() {
+    std::vector<int64_t> latest;
+    for (size_t i = 0; i < gpus_.size(); ++i) latest.push_back(blocks_.gpu(i).latest_mw);
+    return latest;
+}
+
+}  // namespace pybench

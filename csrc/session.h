@@ -1,0 +1,69 @@
+// One recording under way: the GPUs, the threads that poll them, and the thread that collects and watches.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "blocks.h"
+#include "contention.h"
+#include "gpu.h"
+#include "nvml_api.h"
+#include "recording.h"
+
+namespace pybench {
+
+struct Settings {
+    std::vector<std::string> uuids;
+    std::string file;  // durable file to write, "" for none
+    int64_t counter_period_ns = kCounterPeriod;
+    int64_t start_limit_ns = 10 * kSecond;
+};
+
+// Shared with its pollers: one that hangs in the driver keeps all it will touch when it comes back.
+class Session : public std::enable_shared_from_this<Session> {
+  public:
+    explicit Session(const Settings& settings);  // opens NVML; throws NvmlError, std::system_error
+
+    void start();
+    Recording stop();      // within a second
+    Recording snapshot();  // within half a second; throws std::logic_error once stopped
+    std::vector<int64_t> latest_power_mw();
+
+  private:
+    void open_gpus(const Settings& settings);
+    void add_poller();
+    void poll(size_t poller);
+    void begin(size_t poller);
+    template <typename Visit>
+    size_t each_own(size_t poller, Visit visit);
+    void wait_for(uint64_t demand, int64_t give_up_ns) const;
+    void end_pollers(uint64_t demand);
+
+    void collect_and_watch();
+    void collect();  // with mutex_ held
+    void share_out();
+    void part_from_hung();
+
+    const std::shared_ptr<Nvml> nvml_;
+    Blocks blocks_;
+    std::vector<std::unique_ptr<Gpu>> gpus_;
+    Contention contention_;
+    bool shared_out_ = false;
+    std::atomic<uint64_t> demand_{0};
+    std::atomic<bool> stopping_{false};
+    std::vector<std::thread> pollers_;  // grows in the collector's thread
+    std::thread collector_;
+    std::condition_variable wake_;  // the collector, to end
+    std::mutex mutex_;              // guards what follows and the takers' side of the rings
+    bool collected_ = false;
+    bool handed_over_ = false;
+    Recording recording_;
+};
+
+}  // namespace pybench

@@ -1,0 +1,17 @@
+"""Joules of a window, from a power trace, with a bound.
+
+Scope is the GPU board as NVML counts it: NVSwitch, PCIe switches, CPU and host memory are outside. A board's own gain
+error, about ±5 %, is systematic: it cancels in ratios on one board and is apart from the bounds here.
+
+| module | holds |
+|---|---|
+| `times` | seconds from two clocks |
+| `readings`, `grid`, `anchors` | the counter: its readings, when it publishes, its values in time |
+| `series`, `low_pass`, `curve` | the driver's series, its sensor undone, as energy over time |
+| `bridge` | both together, with what stays unknown |
+| `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
+"""
+
+from pybench.compute.energy.attempt import attempt_energy
+
+__all__ = ["attempt_energy"]

@@ -1,0 +1,49 @@
+"""Counter values placed on a grid: the moments at which the sum is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pybench.compute.energy.grid import Grid
+from pybench.compute.energy.readings import Readings
+from pybench.compute.energy.times import Column
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """``energy_j`` is the counter's sum at ``time_s``, less the sensor's lag.
+
+    ``blur_s`` is how far each time may be off by itself, beyond an error that all share.
+    """
+
+    time_s: Column
+    energy_j: Column
+    blur_s: Column
+
+
+def on_grid(readings: Readings, grid: Grid) -> Anchors | None:
+    """Each value at its publication; ``None`` where the grid can't hold them.
+
+    A reading that may lie before or after a publication is told by its neighbours: a value's readings all saw one
+    publication, and a later value is a later publication.
+    """
+    values_mj, which = np.unique(readings.energy_mj, return_inverse=True)
+    order = np.arange(len(values_mj))
+    lowest, highest = np.full(len(order), -np.inf), np.full(len(order), np.inf)
+    np.maximum.at(lowest, which, np.floor((readings.before_s - grid.phase_s) / grid.period_s))
+    np.minimum.at(highest, which, np.floor((readings.after_s - grid.phase_s) / grid.period_s))
+    lowest = np.maximum.accumulate(lowest - order) + order
+    highest = np.minimum.accumulate((highest - order)[::-1])[::-1] + order
+    number = np.floor((lowest + highest) / 2)
+    if np.any(lowest > highest + 1) or np.any(np.diff(number) <= 0):
+        return None
+    return Anchors(grid.phase_s + number * grid.period_s, values_mj / 1e3, np.zeros(len(order)))
+
+
+def without_grid(readings: Readings) -> Anchors:
+    """Each new value in the middle of the time in which it can have been published."""
+    low_s, high_s = readings.brackets()
+    energy_j = readings.energy_mj[readings.changes] / 1e3
+    return Anchors((low_s + high_s) / 2, energy_j, (high_s - low_s) / np.sqrt(12))

@@ -1,0 +1,102 @@
+"""The energy of every GPU of a trace in one window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pybench.compute.energy.flags import ALIAS_FRACTION, aliases, clock_stepped, state_flags
+from pybench.compute.energy.readings import Readings
+from pybench.compute.energy.series import Samples, samples_of
+from pybench.compute.energy.times import Column, seconds_since
+from pybench.compute.energy.window import Estimate, counter_estimate, polled_estimate, series_estimate
+from pybench.model.record import Energy, GpuEnergy
+from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
+
+# Truth lay inside this many standard deviations and this floor in over 99 % of windows of every load tried.
+BOUND_SIGMAS = 4.0
+BOUND_FLOOR_FRACTION = 2e-3
+# NVML counts whole mJ, at both ends of a window.
+COUNTER_DIGIT_J = 2e-3
+DISAGREEMENT_FRACTION = 0.03
+
+
+def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, step_period_s: float | None) -> Energy:
+    """Energy of every GPU between two CLOCK_MONOTONIC times; ``step_period_s`` is the load's own period, if it has one.
+
+    Raises ``ValueError`` when the window is empty.
+    """
+    if end_ns <= start_ns:
+        raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
+    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, step_period_s) for gpu in trace.gpus)
+    scope = "module" if any(gpu.scope == "module" for gpu in trace.gpus) else "gpu_board"
+    return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope)
+
+
+def _gpu_energy(
+    gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, step_period_s: float | None
+) -> GpuEnergy:
+    length_s = (end_ns - start_ns) / 1e9
+    samples = samples_of(gpu, offsets, start_ns)
+    readings = Readings.of(gpu.counter, start_ns)
+    unbroken = readings.without_resets(0.0, length_s)
+    by_counter = counter_estimate(unbroken, samples, length_s) if unbroken is not None else None
+    by_series = series_estimate(samples, length_s)
+    estimate = by_counter or by_series or polled_estimate(*_average(gpu, start_ns), length_s)
+    raised = {
+        "clock_step": clock_stepped(offsets),
+        "alias_risk": aliases(step_period_s, samples.period_s),
+        "counter_reset": unbroken is None,
+        "glitch": samples.num_glitches > 0,
+        "gap": estimate is not None and estimate.gap,
+        "counter_vs_power": _disagree(by_counter, by_series),
+        "insufficient": estimate is None,
+    }
+    flags = (*state_flags(gpu, start_ns, end_ns), *(name for name, up in raised.items() if up))
+    return _result(gpu, estimate, length_s, _max_power_w(gpu, samples, start_ns, length_s), flags)
+
+
+def _result(
+    gpu: GpuTrace, estimate: Estimate | None, length_s: float, max_power_w: float | None, flags: tuple[str, ...]
+) -> GpuEnergy:
+    if estimate is None:
+        return GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
+    energy_j = estimate.energy_j
+    half_j = BOUND_SIGMAS * estimate.sigma_j + BOUND_FLOOR_FRACTION * energy_j + COUNTER_DIGIT_J
+    if "alias_risk" in flags:
+        half_j += ALIAS_FRACTION * energy_j
+    return GpuEnergy(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        energy_j=energy_j,
+        energy_low_j=max(0.0, energy_j - half_j),
+        energy_high_j=energy_j + half_j,
+        mean_power_w=energy_j / length_s,
+        max_power_w=max_power_w,
+        method=estimate.method,
+        num_publications=estimate.num_publications,
+        flags=flags,
+    )
+
+
+def _average(gpu: GpuTrace, start_ns: int) -> tuple[Column, Column]:
+    average_mw = np.asarray(gpu.polled.average_mw, dtype=np.int64)
+    known = average_mw != MISSING
+    time_s, first = np.unique(seconds_since(gpu.polled.t_ns, start_ns)[known], return_index=True)
+    return time_s, average_mw[known][first] / 1e3
+
+
+def _disagree(by_counter: Estimate | None, by_series: Estimate | None) -> bool:
+    if by_counter is None or by_series is None:
+        return False
+    doubt_j = BOUND_SIGMAS * float(np.hypot(by_counter.sigma_j, by_series.sigma_j))
+    return abs(by_counter.energy_j - by_series.energy_j) > max(doubt_j, DISAGREEMENT_FRACTION * by_counter.energy_j)
+
+
+def _max_power_w(gpu: GpuTrace, samples: Samples, start_ns: int, length_s: float) -> float | None:
+    """Highest reading inside the window, by the series or else by the polled instant power."""
+    inside_w = samples.near(0.0, length_s).power_w
+    if not len(inside_w):
+        instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
+        time_s = seconds_since(gpu.polled.t_ns, start_ns)
+        inside_w = instant_mw[(time_s >= 0) & (time_s <= length_s) & (instant_mw != MISSING)] / 1e3
+    return float(inside_w.max()) if len(inside_w) else None

@@ -1,0 +1,82 @@
+"""What makes a GPU's joules doubtful, each a word of the record.
+
+=================== ================================================================================================
+insufficient        no source spans the window: energy unknown
+gap                 nothing was read for more than 0.3 s of the window; the counter's sum is whole all the same
+stalled             a driver call hung for more than a second within the window
+counter_reset       the counter fell within the window: the driver was reloaded
+counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
+alias_risk          the load's period is near the sensor's sampling period or a harmonic; the bound is 9 % wider
+clock_step          the wall clock, which stamps the series, was stepped while recording
+glitch              the series held readings of 0 W, which were left out
+dropped_records     the recorder ran out of room and lost readings
+throttled           a thermal or power-brake slowdown was active
+temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power moved with it
+mig                 power can't be told apart between instances
+shared_board        another GPU is on the same board, and in its sensor
+module_scope        the sensor includes the module's CPU
+lost, no_permission, not_supported, error   the GPU's state when recording ended
+=================== ================================================================================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.compute.energy.times import Nanoseconds
+from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
+
+# NVML clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
+THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
+# About 0.2 % of a board's power for each degree: 10 °C move it by as much as the intervals we judge by.
+DRIFT_C = 10
+CLOCK_STEP_NS = 1_000_000
+# Load at the sensor's own period, or a harmonic, aliases: the counter was off by up to 9 % (H200).
+SAMPLE_PERIOD_S = 0.020
+ALIAS_FRACTION = 0.09
+ALIAS_HARMONICS = (1, 2, 3, 4)
+ALIAS_WIDTH_FRACTION = 0.10
+
+
+def aliases(load_period_s: float | None, sample_period_s: float | None) -> bool:
+    """Whether a load's period sits near a sensor's sampling period, 20 ms where unknown, or a harmonic."""
+    if load_period_s is None:
+        return False
+    beats = ((sample_period_s or SAMPLE_PERIOD_S) / n for n in ALIAS_HARMONICS)
+    return any(abs(load_period_s - beat) <= ALIAS_WIDTH_FRACTION * beat for beat in beats)
+
+
+def clock_stepped(offsets: OffsetColumns) -> bool:
+    """Whether the wall clock moved against CLOCK_MONOTONIC by more than slewing would."""
+    offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
+    return len(offsets_ns) > 0 and bool(np.ptp(offsets_ns) > CLOCK_STEP_NS)
+
+
+def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
+    """Flags that the trace tells without any energy."""
+    slow_ns = np.asarray(gpu.slow.t_ns, dtype=np.int64)
+    reasons = _within(gpu.slow.clock_event_reasons, slow_ns, start_ns, end_ns)
+    temperature_c = _within(gpu.slow.temperature_c, slow_ns, start_ns, end_ns)
+    stall_start_ns = np.asarray(gpu.stalls.start_ns, dtype=np.int64)
+    stall_end_ns = np.asarray(gpu.stalls.end_ns, dtype=np.int64)
+    stalled = gpu.state == "stalled" or bool(np.any((stall_start_ns < end_ns) & (stall_end_ns > start_ns)))
+    raised = {
+        gpu.state: gpu.state not in {"ok", "stalled"},
+        "stalled": stalled,
+        "throttled": bool(np.any(reasons & THROTTLE_REASONS)),
+        "temperature_drift": len(temperature_c) > 0 and bool(np.ptp(temperature_c) > DRIFT_C),
+        "dropped_records": gpu.dropped_records > 0,
+        "mig": bool(gpu.mig),
+        "shared_board": bool(gpu.shared_board),
+        "module_scope": gpu.scope == "module",
+    }
+    return [name for name, up in raised.items() if up]
+
+
+def _within(values: npt.ArrayLike, times_ns: Nanoseconds, start_ns: int, end_ns: int) -> Nanoseconds:
+    """Known values read inside the window; a column that was never filled has none."""
+    known = np.asarray(values, dtype=np.int64)
+    if len(known) != len(times_ns):
+        return known[:0]
+    return np.asarray(known[(times_ns >= start_ns) & (times_ns <= end_ns) & (known != MISSING)])

@@ -1,0 +1,150 @@
+"""The grid on which a board publishes its counter, found from readings at other times.
+
+Nothing is assumed of the period. Every change of the value was published between two readings, and nothing was
+published between two readings of one value: periods and phases that contradict neither are candidates. A search that
+doubles the number of readings keeps it short: few readings allow a coarse step, and more readings refine what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pybench.compute.energy.readings import Readings
+from pybench.compute.energy.times import Column
+
+MIN_CHANGES = 2
+SHORTEST_PERIOD_S = 5e-3
+FIRST_CHANGES = 8
+# So many periods left means that the readings can't tell: the board publishes faster than it is read.
+MOST_PERIODS = 4000
+# Firmware ticks in round numbers; a short recording can't tell 100 ms from 100.1 ms, a long one overrules this.
+ROUND_PERIODS_S = (10e-3, 5e-3, 1e-3)
+ROUND_WEIGHT = 0.9
+OTHER_WEIGHT = 0.1
+NUM_OTHERS = 7
+PHASES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Publication ``k`` comes at ``phase_s + k * period_s``; ``weight`` is the belief in it before energy is seen."""
+
+    period_s: float
+    phase_s: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Periods that fit, each with the earliest and latest phase that fits it."""
+
+    period_s: Column
+    low_s: Column
+    high_s: Column
+
+    def split(self, step_s: float) -> list[_Family]:
+        cuts = np.flatnonzero(np.diff(self.period_s) > 2 * step_s) + 1
+        parts = (np.split(column, cuts) for column in (self.period_s, self.low_s, self.high_s))
+        return [_Family(*columns) for columns in zip(*parts, strict=True)]
+
+    def grids(self, zero_s: float) -> list[Grid]:
+        period_s = self.period_s
+        spread = np.unique(np.linspace(0, len(period_s) - 1, NUM_OTHERS).astype(int))
+        chosen = [(float(period_s[at]), int(at), OTHER_WEIGHT / len(spread)) for at in spread]
+        middle_s = (period_s[0] + period_s[-1]) / 2
+        for unit_s in ROUND_PERIODS_S:
+            round_s = float(np.round(middle_s / unit_s) * unit_s)
+            if period_s[0] <= round_s <= period_s[-1]:
+                chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
+                break
+        return [
+            Grid(period, zero_s + float(self.low_s[at] + part * (self.high_s[at] - self.low_s[at])), weight)
+            for period, at, weight in chosen
+            for part in PHASES
+        ]
+
+
+def candidate_grids(readings: Readings) -> list[Grid]:
+    """Grids that the readings allow, none when none fits."""
+    low_s, high_s = readings.brackets()
+    if len(low_s) < MIN_CHANGES:
+        return []
+    tightest = int(np.argmin(high_s - low_s))
+    zero_s = float(low_s[tightest] + high_s[tightest]) / 2
+    near = np.argsort(np.abs((low_s + high_s) / 2 - zero_s))
+    quiet_start_s, quiet_end_s = readings.quiet_spans()
+    longest_s = float(np.min(high_s[1:] - low_s[:-1]))
+    shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
+    search = _Search(
+        low_s=low_s[near] - zero_s,
+        high_s=high_s[near] - zero_s,
+        quiet_start_s=quiet_start_s - zero_s,
+        quiet_end_s=quiet_end_s - zero_s,
+        shortest_s=shortest_s,
+    )
+    return [grid for family in search.families(longest_s) for grid in family.grids(zero_s)]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Brackets ordered by their distance from the tightest, which has its middle at 0; times are from there."""
+
+    low_s: Column
+    high_s: Column
+    quiet_start_s: Column
+    quiet_end_s: Column
+    shortest_s: float
+
+    @property
+    def half_s(self) -> float:
+        return float(self.high_s[0] - self.low_s[0]) / 2
+
+    def families(self, longest_s: float) -> list[_Family]:
+        if longest_s <= self.shortest_s:
+            return []
+        num, step_s = min(FIRST_CHANGES, len(self.low_s)), longest_s
+        periods_s = np.array([])
+        while True:
+            reach_s = float(np.max(np.abs((self.low_s[:num], self.high_s[:num]))))
+            # Over the whole reach a period that is half a step off strays by an eighth of the tightest bracket.
+            finer_s = self.half_s * self.shortest_s / reach_s / 4
+            if len(periods_s):
+                parts = int(np.ceil(step_s / finer_s))
+                if parts * len(periods_s) > MOST_PERIODS:
+                    return []
+                periods_s = (periods_s[:, None] + (np.arange(parts) - (parts - 1) / 2) * finer_s).ravel()
+            else:
+                periods_s = np.arange(self.shortest_s, longest_s + finer_s, finer_s)
+            step_s = finer_s
+            family = self._fitting(periods_s, num, slack_s=finer_s * reach_s / self.shortest_s)
+            if num == len(self.low_s) or not len(family.period_s):
+                return family.split(step_s) if len(family.period_s) else []
+            periods_s, num = family.period_s, min(2 * num, len(self.low_s))
+
+    def _fitting(self, periods_s: Column, num: int, slack_s: float) -> _Family:
+        """Which periods allow a phase, by the first ``num`` brackets and the quiet spans among them."""
+        low_s, high_s, period_s = self.low_s[:num], self.high_s[:num], periods_s[:, None]
+        half_s = self.half_s
+        first = np.ceil((low_s - half_s - slack_s) / period_s)
+        last = np.floor((high_s + half_s + slack_s) / period_s)
+        # A bracket in which only one publication can lie limits the phase.
+        alone = first == last
+        phase_low_s = np.where(alone, low_s - first * period_s, -half_s).max(axis=1)
+        phase_high_s = np.where(alone, high_s - first * period_s, half_s).min(axis=1)
+        fits = ~np.any(first > last, axis=1)
+
+        near = (self.quiet_start_s > low_s.min()) & (self.quiet_end_s < high_s.max())
+        start_s, end_s = self.quiet_start_s[near], self.quiet_end_s[near]
+        # The first publication that may fall into a quiet span must come before it or after it.
+        next_s = np.ceil((start_s - half_s) / period_s) * period_s
+        before, after = next_s - half_s <= start_s + slack_s, next_s + half_s >= end_s - slack_s
+        if len(start_s):
+            lows_s = np.where(after & ~before, end_s - next_s, -half_s)
+            highs_s = np.where(before & ~after, start_s - next_s, half_s)
+            phase_low_s = np.maximum(phase_low_s, lows_s.max(axis=1))
+            phase_high_s = np.minimum(phase_high_s, highs_s.min(axis=1))
+            fits &= ~np.any(~before & ~after, axis=1)
+        fits &= phase_low_s <= phase_high_s + slack_s
+        return _Family(periods_s[fits], phase_low_s[fits], phase_high_s[fits])

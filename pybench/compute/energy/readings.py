@@ -1,0 +1,66 @@
+"""Readings of the energy counter: what each says about when a value was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.compute.energy.times import Column, seconds_since
+from pybench.model.trace import CounterColumns
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Each value was taken at some moment between ``before_s`` and ``after_s``. Values never fall."""
+
+    before_s: Column
+    after_s: Column
+    energy_mj: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, counter: CounterColumns, origin_ns: int) -> Self:
+        """All readings in the order they were made, each once; times are seconds since ``origin_ns``."""
+        before_s, first = np.unique(seconds_since(counter.before_ns, origin_ns), return_index=True)
+        # int64 holds 292 years of a kilowatt in mJ, and differences stay signed.
+        energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)[first]
+        return cls(before_s, seconds_since(counter.after_ns, origin_ns)[first], energy_mj)
+
+    def keep(self, which: npt.NDArray[np.bool_]) -> Readings:
+        """Only the readings that are marked."""
+        return Readings(self.before_s[which], self.after_s[which], self.energy_mj[which])
+
+    def near(self, start_s: float, end_s: float) -> Readings:
+        """The readings made between two times."""
+        return self.keep((self.after_s >= start_s) & (self.before_s <= end_s))
+
+    def without_resets(self, start_s: float, end_s: float) -> Readings | None:
+        """The unbroken run around a window; ``None`` when the counter fell inside it."""
+        falls = np.flatnonzero(np.diff(self.energy_mj) < 0)
+        if np.any((self.after_s[falls + 1] >= start_s) & (self.before_s[falls] <= end_s)):
+            return None
+        begun = falls[self.after_s[falls + 1] < start_s]
+        ended = falls[self.before_s[falls] > end_s]
+        order = np.arange(len(self.energy_mj))
+        first = begun[-1] + 1 if len(begun) else 0
+        last = ended[0] if len(ended) else len(order)
+        return self.keep((order >= first) & (order <= last))
+
+    @property
+    def changes(self) -> npt.NDArray[np.intp]:
+        """Index of each reading that was the first to see its value, but for the first of all."""
+        return np.flatnonzero(np.diff(self.energy_mj)) + 1
+
+    def brackets(self) -> tuple[Column, Column]:
+        """Earliest and latest moment at which each new value can have been published."""
+        return self.before_s[self.changes - 1], self.after_s[self.changes]
+
+    def quiet_spans(self) -> tuple[Column, Column]:
+        """Start and end of each span in which nothing can have been published: the value was seen at both ends."""
+        first = np.concatenate(([0], self.changes))
+        last = np.concatenate((self.changes - 1, [len(self.energy_mj) - 1]))
+        start_s, end_s = self.after_s[first], self.before_s[last]
+        long = end_s > start_s
+        return start_s[long], end_s[long]

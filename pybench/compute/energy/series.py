@@ -1,0 +1,55 @@
+"""The driver's own power series as an energy curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.compute.energy.curve import Curve
+from pybench.compute.energy.low_pass import fit_low_pass, undo
+from pybench.compute.energy.times import Column, series_times_ns
+from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
+
+MIN_SAMPLES = 4
+# A board in use draws some tens of watts: a lone zero among its samples is the driver's slip, not power.
+GLITCH_W = 1.0
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples in order, each time once, without those that are missing or glitches."""
+
+    time_s: Column
+    power_w: Column
+    num_glitches: int
+
+    def near(self, start_s: float, end_s: float) -> Samples:
+        """The samples taken between two times."""
+        return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
+
+    def _keep(self, which: npt.NDArray[np.bool_]) -> Samples:
+        return Samples(self.time_s[which], self.power_w[which], self.num_glitches)
+
+    @property
+    def period_s(self) -> float | None:
+        """Median spacing, ``None`` for a lone sample."""
+        return float(np.median(np.diff(self.time_s))) if len(self.time_s) > 1 else None
+
+
+def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples:
+    """The series of a GPU in seconds since ``origin_ns`` on CLOCK_MONOTONIC."""
+    power_mw = np.asarray(gpu.series.power_mw, dtype=np.int64)
+    time_s = (series_times_ns(gpu.series, offsets) - origin_ns) / 1e9
+    time_s, first = np.unique(time_s[power_mw != MISSING], return_index=True)
+    power_w = power_mw[power_mw != MISSING][first] / 1e3
+    glitch = (power_w < GLITCH_W) & (np.median(power_w) > GLITCH_W) if len(power_w) else np.zeros(0, dtype=bool)
+    return Samples(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
+
+
+def series_curve(samples: Samples) -> Curve | None:
+    """Energy by the series, its low-pass undone; ``None`` when there are too few samples."""
+    if len(samples.time_s) < MIN_SAMPLES:
+        return None
+    return undo(samples.time_s, samples.power_w, fit_low_pass(samples.time_s, samples.power_w))

@@ -1,0 +1,116 @@
+"""What the power sensors of each GPU can do: how often they change, what a call costs, which scopes work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pynvml
+
+from pybench.compute.energy.grid import candidate_grids
+from pybench.compute.energy.readings import Readings
+from pybench.compute.energy.series import samples_of
+from pybench.machine.sampler import PowerSampler
+from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+
+# Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
+PROBE_S = 3.0
+PROBE_PERIOD_S = 0.005
+NUM_CALLS = 20
+
+
+@dataclass(frozen=True)
+class CallCost:
+    """Latency of one NVML call in seconds: median and largest of a few, and NVML's answer when it fails."""
+
+    call: str
+    median_s: float | None
+    largest_s: float | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class SensorProbe:
+    """One GPU's sensors. Unknown is ``None``."""
+
+    uuid: str
+    index: int
+    name: str
+    scope: str
+    capabilities: tuple[str, ...]
+    counter_period_s: float | None
+    series_period_s: float | None
+    series_spacing_s: tuple[float, float] | None
+    series_depth: int | None
+    polled_period_s: float | None
+    calls: tuple[CallCost, ...]
+
+
+def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
+    """Look at every GPU for a few seconds, all at once. Raises ``MachineError`` when power can't be sampled."""
+    with PowerSampler(uuids, counter_period_s=PROBE_PERIOD_S) as sampler:
+        time.sleep(PROBE_S)
+        trace = sampler.stop()
+    pynvml.nvmlInit()
+    try:
+        return tuple(_probe(gpu, trace) for gpu in trace.gpus)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
+    samples = samples_of(gpu, trace.offsets, trace.start_ns)
+    spacing_s = np.diff(samples.time_s)
+    return SensorProbe(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        name=gpu.name,
+        scope=gpu.scope,
+        capabilities=gpu.capabilities,
+        counter_period_s=_counter_period_s(gpu, trace.start_ns),
+        series_period_s=samples.period_s,
+        series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
+        series_depth=int(np.sum(samples.time_s < 0)) or None,
+        polled_period_s=_polled_period_s(gpu),
+        calls=_call_costs(gpu),
+    )
+
+
+def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
+    grids = candidate_grids(Readings.of(gpu.counter, origin_ns))
+    return max(grids, key=lambda grid: grid.weight).period_s if grids else None
+
+
+def _polled_period_s(gpu: GpuTrace) -> float | None:
+    """Median time between changes of the instant power; a board that draws one exact power shows none."""
+    instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
+    times_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)[instant_mw != MISSING]
+    changes_ns = times_ns[1:][np.diff(instant_mw[instant_mw != MISSING]) != 0]
+    return float(np.median(np.diff(changes_ns))) / 1e9 if len(changes_ns) > 1 else None
+
+
+def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
+    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    calls: dict[str, Callable[[], object]] = {
+        "nvmlDeviceGetTotalEnergyConsumption": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
+        "nvmlDeviceGetSamples": lambda: pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_TOTAL_POWER_SAMPLES, 0),
+        "nvmlDeviceGetPowerUsage": lambda: pynvml.nvmlDeviceGetPowerUsage(handle),
+        "nvmlDeviceGetFieldValues": lambda: pynvml.nvmlDeviceGetFieldValues(
+            handle, [pynvml.NVML_FI_DEV_POWER_INSTANT, pynvml.NVML_FI_DEV_POWER_AVERAGE]
+        ),
+    }
+    return tuple(_cost(name, call) for name, call in calls.items())
+
+
+def _cost(name: str, call: Callable[[], object]) -> CallCost:
+    took_s = []
+    for _ in range(NUM_CALLS):
+        begun_s = time.perf_counter()
+        try:
+            call()
+        except pynvml.NVMLError as error:
+            return CallCost(name, None, None, str(error))
+        took_s.append(time.perf_counter() - begun_s)
+    return CallCost(name, float(np.median(took_s)), max(took_s))

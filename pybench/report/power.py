@@ -1,0 +1,77 @@
+"""What a command or a window used, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from pybench.model.record import Energy, GpuEnergy
+from pybench.model.trace import PowerTrace
+from pybench.report.numbers import plain
+
+# Systematic and the same in every window of a board: it cancels in ratios on one board.
+GAIN_FRACTION = 0.05
+EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
+
+
+def render(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> str:
+    """A table of one line a GPU, as ``perf stat`` would."""
+    length_s = (energy.end_ns - energy.start_ns) / 1e9
+    lines = [f"{'GPU':>5}  {'energy':>12}  {'bound':>25}  {'mean':>9}  {'peak':>9}  method"]
+    lines += [_line(gpu) for gpu in energy.gpus]
+    if len(energy.gpus) > 1:
+        total = "unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J"
+        lines.append(f"{'all':>5}  {total:>12}")
+    lines += [f"{name:>11}  {plain(joules, 6)} J  (CPU package, by RAPL)" for name, joules in package_j.items()]
+    if package_reason is not None:
+        lines.append(f"  CPU packages: unknown: {package_reason}")
+    gain = f"a board's own gain, ±{GAIN_FRACTION:.0%}, is apart"
+    lines.append(f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
+    return "\n".join(lines) + "\n"
+
+
+def _line(gpu: GpuEnergy) -> str:
+    flags = f"  [{', '.join(gpu.flags)}]" if gpu.flags else ""
+    if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None or gpu.mean_power_w is None:
+        return f"{gpu.index:>5}  {'unknown':>12}{flags}"
+    bound = f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]"
+    peak = "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W"
+    joules = f"{plain(gpu.energy_j, 6)} J"
+    return f"{gpu.index:>5}  {joules:>12}  {bound:>25}  {gpu.mean_power_w:>7.1f} W  {peak:>9}  {gpu.method}{flags}"
+
+
+def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> dict[str, Any]:
+    """The window and every GPU's joules; unknown is null."""
+    names = (
+        *("uuid", "index", "energy_j", "energy_low_j", "energy_high_j", "mean_power_w", "max_power_w", "method"),
+        "num_publications",
+    )
+    return {
+        "window": {"start_monotonic_ns": energy.start_ns, "end_monotonic_ns": energy.end_ns},
+        "scope": energy.scope,
+        "excluded": list(EXCLUDED),
+        "gain_fraction": GAIN_FRACTION,
+        "energy_j": energy.energy_j,
+        "gpus": [{**{name: getattr(gpu, name) for name in names}, "flags": list(gpu.flags)} for gpu in energy.gpus],
+        "cpu_packages": [{"name": name, "energy_j": joules} for name, joules in package_j.items()],
+        "cpu_packages_reason": package_reason,
+    }
+
+
+def trace_csv(trace: PowerTrace) -> str:
+    """Every reading as a row: time in ns (CLOCK_MONOTONIC, but series on CLOCK_REALTIME), GPU, source, value, unit."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("t_ns", "clock", "gpu", "source", "value", "unit"))
+    for gpu in trace.gpus:
+        for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
+            writer.writerow((int(t_ns), "monotonic", gpu.index, "counter", int(mj), "mJ"))
+        for t_ns, mw in zip(gpu.series.realtime_ns, gpu.series.power_mw, strict=True):
+            writer.writerow((int(t_ns), "realtime", gpu.index, "series", int(mw), "mW"))
+        for source in ("instant", "average", "memory"):
+            for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
+                if mw >= 0:
+                    writer.writerow((int(t_ns), "monotonic", gpu.index, source, int(mw), "mW"))
+    return out.getvalue()

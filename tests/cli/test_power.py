@@ -1,0 +1,102 @@
+"""``pybench power`` on the fake driver, whose joules are known."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+Tell = Callable[..., None]
+SLEEP = (sys.executable, "-c", "import time; time.sleep(0.4)")
+
+
+def invoke(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["power", *(str(argument) for argument in arguments)])
+    return result.exit_code, result.output
+
+
+def test_record_writes_the_joules_of_the_command(
+    fake_nvml: Tell, fake_truth_j: Callable[[int, int], float], tmp_path: Path
+) -> None:
+    fake_nvml(load="square:120:680:150", sensor="h200")
+    files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("json", "csv", "svg")}
+    options = ("--json", files["json"], "--trace", files["csv"], "--plot", files["svg"])
+    code, output = invoke("record", *options, "--", *SLEEP)
+    assert code == 0
+    assert "scope: gpu_board" in output
+    result = json.loads(files["json"].read_text())
+    start_ns, end_ns = (result["window"][f"{end}_monotonic_ns"] for end in ("start", "end"))
+    assert end_ns - start_ns >= 0.4e9
+    assert [gpu["index"] for gpu in result["gpus"]] == [0, 1]
+    for gpu in result["gpus"]:
+        truth_j = fake_truth_j(gpu["index"], end_ns) - fake_truth_j(gpu["index"], start_ns)
+        assert gpu["energy_low_j"] <= truth_j <= gpu["energy_high_j"]
+        assert gpu["mean_power_w"] == pytest.approx(gpu["energy_j"] / ((end_ns - start_ns) / 1e9))
+        assert gpu["method"] == "counter+series"
+    sources = {line.split(",")[3] for line in files["csv"].read_text().splitlines()}
+    assert sources >= {"source", "counter", "series", "instant", "average"}
+    assert ET.parse(files["svg"]).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137)])
+def test_record_passes_the_exit_code_on(fake_nvml: Tell, script: str, code: int) -> None:
+    fake_nvml()
+    assert invoke("record", "--gpu", "1", "--", "sh", "-c", script)[0] == code
+
+
+def test_record_of_no_such_command(fake_nvml: Tell) -> None:
+    fake_nvml()
+    code, output = invoke("record", "--", "no-such-command")
+    assert code == 2
+    assert "power record: no-such-command: No such file or directory" in output
+
+
+def test_record_refuses_what_it_could_not_write(fake_nvml: Tell, tmp_path: Path) -> None:
+    fake_nvml()
+    code, output = invoke("record", "--trace", tmp_path / "out.xlsx", "--", *SLEEP)
+    assert code == 2
+    assert '".xlsx" is not one of .csv, .npz, .parquet' in output
+
+
+@pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",)])
+def test_no_driver_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")
+    code, output = invoke(*arguments)
+    assert code == 3
+    assert "no power to measure" in output
+
+
+def test_a_gpu_that_is_not_there(fake_nvml: Tell) -> None:
+    fake_nvml()
+    code, output = invoke("watch", "--gpu", "5")
+    assert code == 2
+    assert "--gpu 5: no such GPU; there are 0, 1" in output
+
+
+def test_probe_tells_periods_costs_and_scopes(fake_nvml: Tell, tmp_path: Path) -> None:
+    fake_nvml(load="square:120:680:130", sensor="h200", devices=1)
+    code, output = invoke("probe", "--json", tmp_path / "probe.json")
+    assert code == 0
+    assert "energy counter   every 100.0 ms" in output
+    (gpu,) = json.loads((tmp_path / "probe.json").read_text())
+    assert gpu["counter_period_s"] == pytest.approx(0.1, rel=0.01)
+    assert gpu["series_period_s"] == pytest.approx(0.02, rel=0.1)
+    assert gpu["series_depth"] == pytest.approx(120, abs=3)
+    assert {"counter", "series", "instant", "average", "memory"} <= set(gpu["capabilities"])
+    assert [call["error"] for call in gpu["calls"]] == [None] * 4
+
+
+def test_watch_prints_watts(fake_nvml: Tell) -> None:
+    fake_nvml(load="constant:400")
+    code, output = invoke("watch", "--count", "2", "--interval", "0.2")
+    assert code == 0
+    assert output.count("400.0 W") >= 2

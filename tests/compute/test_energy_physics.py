@@ -1,0 +1,88 @@
+"""Joules against the truth on simulated boards: few windows each; the benchmarks take a thousand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pybench.compute.energy.grid import candidate_grids
+from pybench.compute.energy.low_pass import fit_low_pass, undo
+from pybench.compute.energy.readings import Readings
+from pybench.compute.energy.series import samples_of
+from tests.physics.board import Board, ns
+from tests.physics.load import constant, square
+from tests.physics.windows import measure
+
+NUM_WINDOWS = 40
+
+
+@pytest.mark.parametrize(
+    ("load", "window_s", "most_percent"),
+    [
+        ("constant", 1.0, 0.1),
+        ("decode_30hz", 1.0, 0.6),
+        ("square_200_200", 1.0, 0.5),
+        ("square_50_50", 1.0, 1.2),
+        ("bursty", 1.0, 1.0),
+        ("constant", 0.3, 0.3),
+        ("square_200_200", 0.3, 1.6),
+    ],
+)
+def test_errors_and_bounds(load: str, window_s: float, most_percent: float) -> None:
+    outcome = measure(load, window_s, NUM_WINDOWS)
+    assert outcome.p95_percent <= most_percent
+    assert outcome.inside_percent >= 97
+
+
+@pytest.mark.parametrize(
+    "board",
+    [
+        pytest.param(Board(counter_period_s=0.1017), id="period no round number"),
+        pytest.param(Board(counter_period_s=0.05), id="period shorter than the reads"),
+        pytest.param(Board(counter_period_s=0.02), id="period far shorter than the reads"),
+        pytest.param(Board(tau_s=0.013), id="slower low-pass"),
+        pytest.param(Board(tau_s=0.0), id="no low-pass"),
+        pytest.param(Board(missing_fraction=0.05), id="missing samples"),
+    ],
+)
+def test_bounds_hold_on_other_boards(board: Board) -> None:
+    assert measure("square_200_200", 1.0, NUM_WINDOWS, board).inside_percent >= 90
+    assert measure("constant", 1.0, NUM_WINDOWS, board).inside_percent >= 95
+
+
+@pytest.mark.parametrize("tau_s", [0.0, 0.0079, 0.0109, 0.0129])
+def test_the_low_pass_is_found_in_the_series(tau_s: float) -> None:
+    rng = np.random.default_rng(1)
+    # Not in tune with the samples, as 200 ms would be.
+    trace = Board(tau_s=tau_s).trace(square(120, 680, 0.17, 0.23, -5, 3), -1, 2, rng)
+    samples = samples_of(trace.gpus[0], trace.offsets, int(ns(0)))
+    assert fit_low_pass(samples.time_s, samples.power_w).tau_s == pytest.approx(tau_s, abs=1.0e-3)
+
+
+def test_undoing_the_low_pass_gives_back_the_load() -> None:
+    rng = np.random.default_rng(2)
+    load = square(120, 680, 0.17, 0.23, -5, 3)
+    trace = Board().trace(load, -1, 2, rng)
+    samples = samples_of(trace.gpus[0], trace.offsets, int(ns(0)))
+    curve = undo(samples.time_s, samples.power_w, fit_low_pass(samples.time_s, samples.power_w))
+    times_s = np.arange(-1, 1.5, 0.013)
+    found_j, true_j = curve.at(times_s), load.energy_j(times_s)
+    # Within a millisecond of the jump wherever one asks, and no worse after ten of them.
+    assert np.max(np.abs((found_j - found_j[0]) - (true_j - true_j[0]))) < 0.56
+
+
+def test_noise_is_not_blown_up_by_short_spacing() -> None:
+    time_s = np.cumsum(np.tile([0.002, 0.020], 50))
+    rng = np.random.default_rng(3)
+    power_w = 400 + np.round(rng.normal(0, 0.3, len(time_s)) / 0.323) * 0.323
+    curve = undo(time_s, power_w, fit_low_pass(time_s, power_w))
+    whole_j = float(np.diff(curve.at([time_s[0], time_s[-1]]))[0])
+    assert whole_j == pytest.approx(400 * (time_s[-1] - time_s[0]), rel=2e-3)
+
+
+@pytest.mark.parametrize("period_s", [0.1, 0.115, 0.13])
+def test_the_period_is_found_and_not_assumed(period_s: float) -> None:
+    rng = np.random.default_rng(4)
+    trace = Board(counter_period_s=period_s, counter_phase_s=0.01).trace(constant(400, -5), 0, 20, rng)
+    grids = candidate_grids(Readings.of(trace.gpus[0].counter, int(ns(0))))
+    assert any(grid.period_s == pytest.approx(period_s, abs=2e-4) for grid in grids)

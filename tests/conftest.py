@@ -1,0 +1,115 @@
+"""The fake NVML library and other native programs of the tests, and what tests say to the fake."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parent / "native"
+ROOT = NATIVE.parents[1]
+SETTINGS = (
+    *("DEVICES", "LOAD", "SENSOR", "COUNTER_LAG_MS", "ZERO_EVERY", "COUNTER_RESET_MS", "FAIL", "FIELD_FAIL", "HANG"),
+    *("LATENCY", "BUSY", "GLOBAL_LOCK", "MIG", "SHARED_BOARD", "MODULE", "DRIVER", "COUNTS", "CLOCK_EVENT_REASONS"),
+)
+_drivers = itertools.count()
+
+
+def nvml_include() -> Path:
+    """Folder of nvml.h: of the package nvidia-nvml-dev, else of the CUDA toolkit."""
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    found = [*Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"), toolkit]
+    for folder in found:
+        if (folder / "nvml.h").exists():
+            return folder
+    raise FileNotFoundError("nvml.h: pip install nvidia-nvml-dev, or set CUDA_HOME to a toolkit")
+
+
+def compile_native(out: Path, *arguments: str) -> Path:
+    """Compile and link sources of this repository, named from its root, into ``out``."""
+    headers = ("-isystem", str(nvml_include()), "-Icsrc")
+    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", *headers]
+    subprocess.run([*command, *arguments, "-o", str(out), "-pthread", "-ldl"], cwd=ROOT, check=True)
+    return out
+
+
+def build_fake(folder: Path, *options: str, lacks: tuple[str, ...] = ()) -> Path:
+    """Build the fake driver's library, without the symbols that it ``lacks``."""
+    script = folder / "exports.map"
+    hidden = "".join(f"{name};" for name in lacks)
+    script.write_text(f"{{ global: nvml*; fake_nvml*; local: {hidden} *; }};")
+    # Bound to itself: a process may hold several of these.
+    linking = ("-shared", "-fPIC", f"-Wl,--version-script={script}", "-Wl,-Bsymbolic")
+    return compile_native(folder / "libnvidia-ml.so.1", "tests/native/fake_nvml.cpp", *linking, *options)
+
+
+@pytest.fixture(scope="session")
+def native() -> Callable[..., Path]:
+    """Compile a native program: its path, then sources and options."""
+    return compile_native
+
+
+@pytest.fixture(scope="session")
+def fake_driver() -> Callable[..., Path]:
+    """Build a fake driver in a folder, with compiler options, or without symbols that it ``lacks``."""
+    return build_fake
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_fake(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As drivers before the sample buffer, the power fields and the newer names."""
+    lacks = ("Init_v2", "DeviceGetSamples", "DeviceGetFieldValues", "DeviceGetCurrentClocksEventReasons")
+    return build_fake(tmp_path_factory.mktemp("old"), lacks=tuple(f"nvml{name}" for name in lacks))
+
+
+@pytest.fixture
+def fake_nvml(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Use the fake; keyword ``load="constant:400"`` sets FAKE_NVML_LOAD, and so on.
+
+    Each telling is another driver version unless one is given: what a GPU lacks is remembered for its driver.
+    """
+
+    def tell(**settings: object) -> None:
+        for name, value in {"driver": f"580.{next(_drivers)}.fake", **settings}.items():
+            assert name.upper() in SETTINGS
+            monkeypatch.setenv(f"FAKE_NVML_{name.upper()}", str(value))
+
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", str(fake_library))
+    for name in SETTINGS:
+        monkeypatch.delenv(f"FAKE_NVML_{name}", raising=False)
+    return tell
+
+
+@pytest.fixture
+def fake_epoch_ns(fake_library: Path) -> int:
+    """CLOCK_MONOTONIC time at which the fake's load began."""
+    epoch = ctypes.CDLL(str(fake_library)).fake_nvml_epoch_ns
+    epoch.restype = ctypes.c_int64
+    return int(epoch())
+
+
+@pytest.fixture
+def fake_truth_j(fake_library: Path) -> Callable[[int, int], float]:
+    """The joules a GPU used, by its index, from the start of the fake's load to a CLOCK_MONOTONIC time."""
+    energy = ctypes.CDLL(str(fake_library)).fake_nvml_energy_j
+    energy.restype, energy.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_int64)
+    return lambda index, t_ns: float(energy(index, int(t_ns)))
+
+
+@pytest.fixture
+def fake_answered(fake_library: Path) -> Callable[[str, int], int]:
+    """How many calls of a function about a GPU (-1: about none) came back with an answer."""
+    answered = ctypes.CDLL(str(fake_library)).fake_nvml_answered
+    answered.restype, answered.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_int)
+    return lambda function, index: int(answered(function.encode(), index))

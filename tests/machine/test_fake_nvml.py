@@ -1,0 +1,97 @@
+"""The fake driver's physics, against plain numerical integration of its load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pybench.machine.sampler import PowerSampler
+from pybench.model.trace import PowerTrace
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+Tell = Callable[..., None]
+Truth = Callable[[int, int], float]
+UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(2))
+STEP_NS = 100_000
+TAU_NS = 10_900_000
+LOADS = ("square:100:600:50", "pulse:100:600:23:0.25", "decode:300:500:30", "bursty:100:700:1")
+
+
+def sampled(length_s: float) -> PowerTrace:
+    sampler = PowerSampler(UUIDS)
+    sampler.start()
+    time.sleep(length_s)
+    return sampler.stop()
+
+
+def column(values: Any) -> Any:
+    return np.asarray(values).astype(np.int64)
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_series_is_the_load_behind_a_low_pass(fake_nvml: Tell, fake_truth_j: Truth, load: str) -> None:
+    fake_nvml(load=load, sensor="h200")
+    trace = sampled(0.5)
+    for gpu in trace.gpus:
+        stamps_ns = column(gpu.series.realtime_ns) - trace.offsets.realtime_offset_ns[0]
+        stamps_ns, power_w = stamps_ns[-30:], column(gpu.series.power_mw)[-30:] / 1e3
+        # The truth's own power every 0.1 ms, a third of a second further back than the first sample.
+        times_ns = np.arange(stamps_ns[0] - 330_000_000, stamps_ns[-1] + STEP_NS, STEP_NS)
+        truth_w = np.diff([fake_truth_j(gpu.index, int(t_ns)) for t_ns in times_ns]) / (STEP_NS / 1e9)
+        smoothed_w = [truth_w[0]]
+        for now_w in truth_w:
+            smoothed_w.append(smoothed_w[-1] + (now_w - smoothed_w[-1]) * -np.expm1(-STEP_NS / TAU_NS))
+        # Stamps are whole microseconds of another clock, powers whole steps of 0.323 W.
+        np.testing.assert_allclose(power_w, np.interp(stamps_ns, times_ns, smoothed_w), atol=6.0)
+        assert np.all(np.abs(power_w / 0.323 - np.round(power_w / 0.323)) < 0.01)
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_truth_is_the_integral_of_live_power(fake_nvml: Tell, fake_truth_j: Truth, load: str) -> None:
+    """An ideal sensor's samples are points of the load: the truth's slope around them."""
+    fake_nvml(load=load)
+    trace = sampled(0.3)
+    for gpu in trace.gpus:
+        stamps_ns = column(gpu.series.realtime_ns)[-50:] - trace.offsets.realtime_offset_ns[0]
+        around_w = [
+            (fake_truth_j(gpu.index, int(t_ns) + STEP_NS) - fake_truth_j(gpu.index, int(t_ns) - STEP_NS)) / 2 / 1e-4
+            for t_ns in stamps_ns
+        ]
+        same = np.isclose(around_w, column(gpu.series.power_mw)[-50:] / 1e3, atol=0.01)
+        assert np.mean(same) > 0.5  # the others lie on a step of the load
+
+
+def test_series_spacing_on_h200(fake_nvml: Tell) -> None:
+    fake_nvml(sensor="h200")
+    trace = sampled(0.2)
+    spacing_ms = np.diff(column(trace.gpus[0].series.realtime_ns)) / 1e6
+    assert np.all((spacing_ms > 5) & (spacing_ms < 60))
+    assert 19 < np.mean(spacing_ms) < 22
+    assert np.std(spacing_ms) > 1
+
+
+def test_polled_fields_refresh_ten_times_a_second(fake_nvml: Tell) -> None:
+    fake_nvml(load="bursty:100:700:1", sensor="h200")
+    (gpu, _) = sampled(2.0).gpus
+    changed_ns = column(gpu.polled.t_ns)[1:][np.diff(column(gpu.polled.average_mw)) != 0]
+    assert np.all(np.diff(changed_ns) > 45_000_000)
+
+
+def test_counter_lags_as_told(fake_nvml: Tell, fake_truth_j: Truth, fake_epoch_ns: int) -> None:
+    fake_nvml(counter_lag_ms=30)
+    (gpu, _) = sampled(0.3).gpus
+    energy_j, after_ns = column(gpu.counter.energy_mj)[-1] / 1e3 - 5e6, column(gpu.counter.after_ns)[-1]
+    published_ns = (after_ns - fake_epoch_ns) // 100_000_000 * 100_000_000 + fake_epoch_ns
+    late_ns = (fake_truth_j(0, int(published_ns)) - energy_j) / 400 * 1e9
+    assert round(late_ns / 1e6) in {30, 130}  # 130 where the last publication came while the call returned
+
+
+def test_latencies_take_their_time(fake_nvml: Tell) -> None:
+    fake_nvml(latency="h200")
+    (gpu, _) = sampled(0.3).gpus
+    assert np.min(column(gpu.counter.after_ns) - column(gpu.counter.before_ns)) >= 2_800_000

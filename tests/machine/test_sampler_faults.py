@@ -1,0 +1,199 @@
+"""Drivers that hang, refuse, lose a GPU or tell nonsense: one GPU pays, and its trace says so."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pybench.compute.energy import attempt_energy
+from pybench.machine.sampler import PowerSampler
+from pybench.model.errors import MachineError
+from pybench.model.trace import PowerTrace
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+Tell = Callable[..., None]
+UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(16))
+READINGS = (
+    *("TotalEnergyConsumption", "Samples", "FieldValues", "Temperature", "ClockInfo", "UtilizationRates"),
+    "CurrentClocksEventReasons",
+)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """As long as it takes; the test's own time limit ends what never comes true."""
+    while not condition():
+        time.sleep(0.02)
+
+
+def stop_aside(sampler: PowerSampler, patience_s: float) -> PowerTrace:
+    """Stop on another thread, so that a stop that hangs fails the test."""
+    stopped: list[PowerTrace] = []
+    thread = threading.Thread(target=lambda: stopped.append(sampler.stop()), daemon=True)
+    thread.start()
+    thread.join(timeout=patience_s)
+    assert stopped, "stop did not come back"
+    return stopped[0]
+
+
+@pytest.mark.parametrize("told", [{}, {"latency": "h200"}], ids=["one poller", "slow calls"])
+@pytest.mark.parametrize("function", ["TotalEnergyConsumption", "FieldValues", "Samples"])
+@pytest.mark.parametrize("num_gpus", [2, 16])
+def test_hung_call_costs_its_gpu_only(fake_nvml: Tell, function: str, num_gpus: int, told: dict[str, object]) -> None:
+    """The call takes 45 s, as a GSP time-out does; all else must be over long before."""
+    fake_nvml(devices=num_gpus, hang=f"nvmlDeviceGet{function}:45000:1@after=300", **told)
+    sampler = PowerSampler(UUIDS[:num_gpus])
+    sampler.start()
+    time.sleep(0.3)
+    hung_ns = 0
+
+    def others_are_read_while_one_hangs() -> bool:
+        nonlocal hung_ns
+        trace = sampler.snapshot()
+        if not hung_ns and len(trace.gpus[1].stalls.start_ns):
+            hung_ns = trace.gpus[1].stalls.start_ns[0]
+        read_ns = (gpu.polled.t_ns[-1] for gpu in trace.gpus if gpu.index != 1)
+        return hung_ns > 0 and min(read_ns) > hung_ns + 1_500_000_000
+
+    wait_for(others_are_read_while_one_hangs)
+    trace = stop_aside(sampler, patience_s=20)
+    assert time.monotonic_ns() < hung_ns + 40_000_000_000
+    assert [gpu.state for gpu in trace.gpus] == ["stalled" if i == 1 else "ok" for i in range(num_gpus)]
+    for gpu in trace.gpus:
+        stalls = list(zip(gpu.stalls.start_ns, gpu.stalls.end_ns, strict=True))
+        assert stalls == ([(hung_ns, trace.end_ns)] if gpu.index == 1 else [])
+        # What was recorded before the hang stays.
+        assert min(gpu.counter.before_ns) < hung_ns
+
+
+def test_call_that_comes_back_is_a_stall_and_a_healthy_gpu(fake_nvml: Tell) -> None:
+    fake_nvml(hang="nvmlDeviceGetTotalEnergyConsumption:1500:1@call=30")
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    wait_for(lambda: len(sampler.snapshot().gpus[1].stalls.end_ns) > 0)
+    ended_ns = time.monotonic_ns() + 300_000_000
+    wait_for(lambda: max(sampler.snapshot().gpus[1].polled.t_ns) > ended_ns + 1_500_000_000)
+    trace = sampler.stop()
+    assert [gpu.state for gpu in trace.gpus] == ["ok", "ok"]
+    ((start_ns, end_ns),) = zip(trace.gpus[1].stalls.start_ns, trace.gpus[1].stalls.end_ns, strict=True)
+    assert 1_500_000_000 <= end_ns - start_ns < trace.end_ns - start_ns
+    assert trace.gpus[1].missed_ticks > trace.gpus[0].missed_ticks
+    assert list(trace.gpus[0].stalls.start_ns) == []
+
+
+def test_hang_under_the_drivers_own_lock_stalls_all(fake_nvml: Tell) -> None:
+    fake_nvml(devices=4, global_lock=1, hang="nvmlDeviceGetFieldValues:45000:1@after=200")
+    sampler = PowerSampler(UUIDS[:4])
+    sampler.start()
+    wait_for(lambda: all(len(gpu.stalls.start_ns) for gpu in sampler.snapshot().gpus))
+    assert [gpu.state for gpu in stop_aside(sampler, patience_s=20).gpus] == ["stalled"] * 4
+
+
+def test_hang_from_the_first_call(fake_nvml: Tell) -> None:
+    fake_nvml(devices=3, hang="nvmlDeviceGetMigMode:45000:1")
+    sampler = PowerSampler(UUIDS[:3])
+    sampler.start()
+    wait_for(lambda: all(len(gpu.polled.t_ns) > 3 for gpu in sampler.snapshot().gpus if gpu.index != 1))
+    trace = stop_aside(sampler, patience_s=20)
+    assert [gpu.state for gpu in trace.gpus] == ["ok", "stalled", "ok"]
+    assert len(trace.gpus[1].counter.energy_mj) == 0
+
+
+@pytest.mark.parametrize("call", ["Init", "DeviceGetHandleByUUID"])
+def test_start_is_bounded(fake_nvml: Tell, call: str) -> None:
+    fake_nvml(hang=f"nvml{call}:45000")
+    started_s = time.monotonic()
+    with pytest.raises(MachineError, match=r"^power sampler: opening the GPUs: the driver has not answered for 200 ms"):
+        PowerSampler(UUIDS[:1], start_limit_s=0.2).start()
+    assert time.monotonic() - started_s < 40
+
+
+def test_hung_shutdown_does_not_hold_up_stop(fake_nvml: Tell) -> None:
+    fake_nvml(hang="nvmlShutdown:45000")
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    assert [gpu.state for gpu in stop_aside(sampler, patience_s=20).gpus] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(("reading", "call"), [*itertools.product(READINGS, [1, 2, 4]), ("MigMode", 1)])
+def test_gpu_lost_at_any_call(fake_nvml: Tell, reading: str, call: int) -> None:
+    fake_nvml(fail=f"nvmlDeviceGet{reading}:15:1@call={call}")
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    wait_for(lambda: sampler.snapshot().gpus[1].state == "lost")
+    wait_for(lambda: sampler.latest_power_w() == {UUIDS[0]: 400.0, UUIDS[1]: None})
+    trace = sampler.stop()
+    assert [gpu.state for gpu in trace.gpus] == ["ok", "lost"]
+    assert [gpu.failed_calls for gpu in trace.gpus] == [0, 1]  # a lost GPU is not asked again
+
+
+def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
+    fake_nvml(load="constant:400", fail="*:15:1@after=400")
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    wait_for(lambda: sampler.snapshot().gpus[1].state == "lost")
+    time.sleep(0.4)
+    trace = sampler.stop()
+    assert 0 < len(trace.gpus[1].polled.t_ns) < len(trace.gpus[0].polled.t_ns)
+    start_ns = trace.start_ns + 200_000_000
+    ok, lost = attempt_energy(trace, start_ns, trace.end_ns - 200_000_000, None).gpus
+    assert ok.energy_j is not None
+    assert lost.energy_j is None
+    assert "lost" in lost.flags
+
+
+@pytest.mark.parametrize(("code", "state"), [(4, "no_permission"), (3, "not_supported"), (999, "error")])
+def test_failing_calls_become_a_state(fake_nvml: Tell, code: int, state: str) -> None:
+    power = ("TotalEnergyConsumption", "Samples", "FieldValues", "PowerUsage")
+    fake_nvml(fail=",".join(f"nvmlDeviceGet{reading}:{code}:0" for reading in power))
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    time.sleep(0.4)
+    start_ns = time.monotonic_ns()
+    time.sleep(0.2)
+    end_ns = time.monotonic_ns()
+    trace = sampler.stop()
+    assert [gpu.state for gpu in trace.gpus] == [state, "ok"]
+    assert not {"counter", "series", "instant", "average"} & set(trace.gpus[0].capabilities)
+    assert list(trace.gpus[0].polled.t_ns) == []  # never zeros
+    energy = attempt_energy(trace, start_ns, end_ns, None)
+    assert energy.gpus[0].energy_j is None
+    assert state in energy.gpus[0].flags
+
+
+def test_one_plane_without_permission_leaves_the_others(fake_nvml: Tell) -> None:
+    fake_nvml(load="constant:400", fail="nvmlDeviceGetTotalEnergyConsumption:4:0")
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    time.sleep(0.4)
+    (gpu,) = sampler.stop().gpus
+    assert gpu.state == "ok"
+    assert gpu.failed_calls == 1  # a refused plane is not asked again
+    assert len(gpu.series.power_mw) > 0
+    assert "counter" not in gpu.capabilities
+
+
+def test_errors_that_pass(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetTotalEnergyConsumption:999:0@call=3-5")
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    wait_for(lambda: len(sampler.snapshot().gpus[0].counter.energy_mj) > 5)
+    (gpu,) = sampler.stop().gpus
+    assert (gpu.state, gpu.failed_calls) == ("ok", 3)
+
+
+def test_glitches_and_resets_are_recorded_as_they_came(fake_nvml: Tell) -> None:
+    fake_nvml(zero_every=10, counter_reset_ms=500)
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    wait_for(lambda: min(sampler.snapshot().gpus[0].counter.energy_mj) < 5_000_000_000)
+    (gpu,) = sampler.stop().gpus
+    power_mw = np.asarray(gpu.series.power_mw)
+    assert set(np.diff(np.flatnonzero(power_mw == 0))) == {10}
+    assert set(power_mw) == {0, 400_000}
+    assert gpu.state == "ok"

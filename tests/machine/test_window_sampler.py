@@ -1,0 +1,69 @@
+"""The Python API on the fake driver, whose joules are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import pybench
+from pybench.machine.window_sampler import Window
+from pybench.model.errors import MachineError, UsageError
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+Tell = Callable[..., None]
+
+
+def test_windows_and_marks(fake_nvml: Tell, fake_truth_j: Callable[[int, int], float]) -> None:
+    fake_nvml(load="square:120:680:150", sensor="h200")
+    synced: list[int] = []
+    with pybench.PowerSampler() as power:
+        time.sleep(0.4)
+        power.mark("begin")
+        with power.window("work", sync=lambda: synced.append(time.monotonic_ns())):
+            time.sleep(0.3)
+        power.mark("end")
+        while_running = power.energy("work")
+        power.energy(power.between("begin", "end"))
+    after = power.energy("work")
+    assert len(synced) == 2
+    assert synced[0] <= after.start_ns <= synced[1] <= after.end_ns
+    for energy in (while_running, after):
+        for gpu in energy.gpus:
+            truth_j = fake_truth_j(gpu.index, energy.end_ns) - fake_truth_j(gpu.index, energy.start_ns)
+            assert gpu.energy_low_j is not None
+            assert gpu.energy_high_j is not None
+            assert gpu.energy_low_j <= truth_j <= gpu.energy_high_j
+
+
+def test_a_window_is_kept_when_its_block_fails(fake_nvml: Tell) -> None:
+    fake_nvml()
+    with pybench.PowerSampler() as power:
+        with pytest.raises(ValueError, match="non-negative"), power.window("work"):
+            time.sleep(-1)
+        assert power.energy("work").energy_j is not None
+
+
+def test_mistakes_say_what_there_is(fake_nvml: Tell) -> None:
+    fake_nvml()
+    with pybench.PowerSampler() as power:
+        power.mark("a")
+        with pytest.raises(UsageError, match=r'^no mark "b"; marks are: a$'):
+            power.between("a", "b")
+        with pytest.raises(UsageError, match=r'^no window "work"; windows are: none$'):
+            power.energy("work")
+        with pytest.raises(UsageError, match=r'^window "empty" ends before it starts$'):
+            power.energy(Window("empty", 5, 5))
+
+
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")
+    with pytest.raises(MachineError, match=r"^power sampler: "):
+        pybench.PowerSampler()
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Sampler'"):
+        _ = pybench.Sampler

@@ -1,0 +1,132 @@
+"""What a board's sensors make of a load, and what a sampler reads from them: the physics measured on an H200.
+
+The counter integrates truly and publishes on a fixed grid, as of some time before. The driver's series is the load
+behind a first-order low-pass, at a jittered spacing and in coarse steps. Polled fields come at their own wandering
+pace. Reads take their time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
+from tests.physics.load import Load
+
+# Days since boot, and a wall clock of 2026: more digits than a float has.
+BOOT_NS = 10**15
+REALTIME_OFFSET_NS = 1_790_000_000 * 10**9
+COUNTER_BASE_MJ = 5_000_000_000
+# Read latency: 2.8 ms in the middle and 16 ms at the 99th percentile, log-normal.
+LATENCY_S = 2.8e-3
+LATENCY_SIGMA = float(np.log(16 / 2.8)) / 2.326
+HUNT_PAUSE_S = 4e-3
+READ_PERIOD_S = 97e-3
+BUFFER_DEPTH = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One board's sensors. ``lag_s``: a value published at ``t`` is the energy at ``t - lag_s``."""
+
+    counter_period_s: float = 0.100
+    counter_phase_s: float = 0.0
+    lag_s: float = 0.0
+    tau_s: float = 10.9e-3
+    sample_period_s: float = 0.020
+    power_step_w: float = 0.323
+    missing_fraction: float = 0.01
+
+    def trace(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> PowerTrace:
+        """What a sampler has read that was started and stopped at these times."""
+        counter, done_s = self._counter(load, start_s, end_s, rng)
+        series = self._series(load, start_s, done_s, rng)
+        gpu = GpuTrace(
+            uuid="GPU-0",
+            index=0,
+            name="H200",
+            counter=counter,
+            series=series,
+            polled=self._polled(load, start_s, done_s, rng),
+        )
+        offsets = OffsetColumns(
+            t_ns=ns([start_s, done_s]).tolist(), realtime_offset_ns=[REALTIME_OFFSET_NS, REALTIME_OFFSET_NS]
+        )
+        return PowerTrace(start_ns=int(ns(start_s)), end_ns=int(ns(done_s)), gpus=(gpu,), offsets=offsets)
+
+    def _counter(
+        self, load: Load, start_s: float, end_s: float, rng: np.random.Generator
+    ) -> tuple[CounterColumns, float]:
+        """Read until it steps, then every 97 ms, and at the end until it steps once more."""
+        reads: list[tuple[float, float, int]] = []
+
+        def read(at_s: float) -> float:
+            latency_s = LATENCY_S * float(np.exp(LATENCY_SIGMA * rng.standard_normal()))
+            reads.append((at_s, at_s + latency_s, self._published_mj(load, at_s + rng.random() * latency_s)))
+            return at_s + latency_s
+
+        def hunt(at_s: float) -> float:
+            first = len(reads)
+            while len(reads) == first or reads[-1][2] == reads[first][2]:
+                at_s = read(at_s) + HUNT_PAUSE_S
+            return at_s
+
+        now_s = begun_s = hunt(start_s)
+        num_ticks = 1
+        while (tick_s := begun_s + num_ticks * READ_PERIOD_S) < end_s:
+            now_s = read(max(now_s, tick_s))
+            num_ticks += 1
+        done_s = hunt(max(now_s, end_s))
+        before_s, after_s, energy_mj = zip(*reads, strict=True)
+        return CounterColumns(
+            before_ns=ns(before_s).tolist(), after_ns=ns(after_s).tolist(), energy_mj=energy_mj
+        ), done_s
+
+    def _published_mj(self, load: Load, at_s: float) -> int:
+        published_s = (
+            np.floor((at_s - self.counter_phase_s) / self.counter_period_s) * self.counter_period_s
+            + self.counter_phase_s
+        )
+        return COUNTER_BASE_MJ + int(load.energy_j(published_s - self.lag_s) * 1e3)
+
+    def _series(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> SeriesColumns:
+        """Spacing of 6 to 45 ms around the period: mostly tight, now and then late, now and then missing."""
+        first_s = start_s - BUFFER_DEPTH * self.sample_period_s
+        grid_s = np.arange(first_s + rng.random() * self.sample_period_s, end_s, self.sample_period_s)
+        late_s = np.where(rng.random(len(grid_s)) < 0.04, rng.uniform(3e-3, 14e-3, len(grid_s)), 0.0)
+        time_s = np.sort(grid_s + rng.normal(0.0, 0.5e-3, len(grid_s)) + late_s)
+        time_s = time_s[(rng.random(len(time_s)) >= self.missing_fraction) & (time_s <= end_s)]
+        power_w = np.round(load.low_pass_w(time_s, self.tau_s) / self.power_step_w) * self.power_step_w
+        stamps_us = (ns(time_s) + REALTIME_OFFSET_NS) // 1000
+        return SeriesColumns(realtime_ns=(stamps_us * 1000).tolist(), power_mw=milli(power_w))
+
+    def _polled(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> PolledColumns:
+        """Refreshed about every 102 ms with a wandering phase; 186 is near-instant, 185 the mean of a second."""
+        refresh_s = start_s - 1 + np.cumsum(rng.normal(0.102, 2e-3, int((end_s - start_s + 2) / 0.09)))
+        time_s = np.arange(start_s, end_s, 0.05)
+        newest_s = refresh_s[np.searchsorted(refresh_s, time_s, side="right") - 1]
+        average_w = load.energy_j(newest_s) - load.energy_j(newest_s - 1)
+        return PolledColumns(
+            t_ns=ns(time_s).tolist(),
+            instant_mw=milli(load.low_pass_w(newest_s, self.tau_s)),
+            average_mw=milli(average_w),
+            memory_mw=[48_000] * len(time_s),
+        )
+
+
+def ns(time_s: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """CLOCK_MONOTONIC nanoseconds of seconds of the simulation."""
+    return np.asarray(np.round(np.asarray(time_s) * 1e9), dtype=np.int64) + BOOT_NS
+
+
+def milli(values: npt.NDArray[np.float64]) -> list[int]:
+    """Whole thousandths, as NVML tells them."""
+    return [int(value) for value in np.round(values * 1e3)]
+
+
+def truth_j(load: Load, start_s: float, end_s: float) -> float:
+    """What an ideal meter shows for the window."""
+    low, high = load.energy_j([start_s, end_s])
+    return float(high - low)

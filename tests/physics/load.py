@@ -1,0 +1,72 @@
+"""Loads whose power is constant between changes, so that joules and a low-pass answer are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Load:
+    """``power_w[i]`` from ``edge_s[i]`` to ``edge_s[i + 1]``; the last power has no end."""
+
+    edge_s: Column
+    power_w: Column
+
+    def energy_j(self, time_s: npt.ArrayLike) -> Column:
+        """Joules from the first edge to each time."""
+        at_edges_j = np.concatenate(([0.0], np.cumsum(np.diff(self.edge_s) * self.power_w[:-1])))
+        piece = self._piece(time_s)
+        return np.asarray(at_edges_j[piece] + (np.asarray(time_s) - self.edge_s[piece]) * self.power_w[piece])
+
+    def power_at_w(self, time_s: npt.ArrayLike) -> Column:
+        """Watts at each time."""
+        return np.asarray(self.power_w[self._piece(time_s)])
+
+    def low_pass_w(self, time_s: npt.ArrayLike, tau_s: float) -> Column:
+        """Answer of a first-order low-pass that had settled before the first edge; ``tau_s`` 0 is the power itself."""
+        if tau_s == 0:
+            return self.power_at_w(time_s)
+        decays = np.exp(-np.diff(self.edge_s) / tau_s)
+        at_edges_w = [self.power_w[0]]
+        for power_w, decay in zip(self.power_w[:-1], decays, strict=True):
+            at_edges_w.append(power_w + (at_edges_w[-1] - power_w) * decay)
+        piece = self._piece(time_s)
+        power_w = self.power_w[piece]
+        decay = np.exp(-(np.asarray(time_s) - self.edge_s[piece]) / tau_s)
+        return np.asarray(power_w + (np.asarray(at_edges_w)[piece] - power_w) * decay)
+
+    def _piece(self, time_s: npt.ArrayLike) -> npt.NDArray[np.intp]:
+        return np.clip(np.searchsorted(self.edge_s, time_s, side="right") - 1, 0, len(self.power_w) - 1)
+
+
+def constant(power_w: float, start_s: float) -> Load:
+    """One power for ever."""
+    return Load(np.array([start_s]), np.array([power_w]))
+
+
+def square(low_w: float, high_w: float, low_s: float, high_s: float, start_s: float, end_s: float) -> Load:
+    """Low, high, low, high."""
+    num_cycles = int(np.ceil((end_s - start_s) / (low_s + high_s)))
+    lengths_s = np.tile([low_s, high_s], num_cycles)
+    edge_s = start_s + np.concatenate(([0.0], np.cumsum(lengths_s)[:-1]))
+    return Load(edge_s, np.tile([low_w, high_w], num_cycles))
+
+
+def bursty(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
+    """Serving: requests come at random; each has a prefill near the power limit, then a decode; idle between."""
+    edge_s, power_w, now_s = [], [], start_s
+    while now_s < end_s:
+        for length_s, watts in (
+            (rng.exponential(0.15), 120.0),
+            (rng.uniform(0.02, 0.12), rng.uniform(600.0, 690.0)),
+            (rng.uniform(0.1, 0.8), rng.uniform(330.0, 450.0)),
+        ):
+            edge_s.append(now_s)
+            power_w.append(watts)
+            now_s += length_s
+    return Load(np.array(edge_s), np.array(power_w))

@@ -1,0 +1,69 @@
+"""Windows at random phases over a simulated board, estimated and compared with the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.compute.energy import attempt_energy
+from tests.physics.board import Board, ns, truth_j
+from tests.physics.load import Load, bursty, constant, square
+
+# The sampler had run this long when the window began, and went on this long after its end.
+LEAD_S = 1.0
+TAIL_S = 0.06
+LONGEST_LAG_S = 0.03
+
+LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
+    "constant": lambda rng, start_s, _: constant(rng.uniform(100, 690), start_s),
+    "decode_30hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 30, 0.6 / 30, start_s - rng.random(), end_s),
+    "square_200_200": lambda rng, start_s, end_s: square(120, 680, 0.2, 0.2, start_s - rng.random(), end_s),
+    "square_50_50": lambda rng, start_s, end_s: square(120, 680, 0.05, 0.05, start_s - rng.random(), end_s),
+    "bursty": lambda rng, start_s, end_s: bursty(rng, start_s - rng.random(), end_s),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One value a window: error and half width of the bound, relative, and whether the truth lay inside."""
+
+    error_fraction: npt.NDArray[np.float64]
+    inside: npt.NDArray[np.bool_]
+    half_width_fraction: npt.NDArray[np.float64]
+
+    @property
+    def p95_percent(self) -> float:
+        """95th percentile of the absolute error, in percent."""
+        return float(np.quantile(np.abs(self.error_fraction), 0.95)) * 100
+
+    @property
+    def inside_percent(self) -> float:
+        """Windows whose bound holds the truth, in percent."""
+        return float(np.mean(self.inside)) * 100
+
+
+def measure(load_name: str, window_s: float, num_windows: int, board: Board | None = None) -> Outcome:
+    """Windows on boards with random counter phase and lag, each with its own recording; seeded by their number."""
+    rows = [_one(load_name, window_s, np.random.default_rng(seed), board or Board()) for seed in range(num_windows)]
+    error, inside, half = zip(*rows, strict=True)
+    return Outcome(np.array(error), np.array(inside), np.array(half))
+
+
+def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board) -> tuple[float, bool, float]:
+    phased = replace(
+        board, counter_phase_s=rng.random() * board.counter_period_s, lag_s=rng.uniform(0.0, LONGEST_LAG_S)
+    )
+    load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
+    start_s = rng.random() * 0.2
+    end_s = start_s + window_s
+    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng)
+    (found,) = attempt_energy(trace, int(ns(start_s)), int(ns(end_s)), None).gpus
+    truth = truth_j(load, start_s, end_s)
+    assert found.energy_j is not None
+    assert found.energy_low_j is not None
+    assert found.energy_high_j is not None
+    inside = found.energy_low_j <= truth <= found.energy_high_j
+    return found.energy_j / truth - 1, inside, (found.energy_high_j - found.energy_j) / truth
