@@ -216,6 +216,7 @@ void Gpu::read_slow() {
 void Gpu::hunt() {
     hunting_ = true;
     stepped_ = false;
+    last_energy_mj_.reset();  // a step since the last reading may lie before what the hunt is for
     next_hunt_ns_ = now_ns();
     hunt_end_ns_ = next_hunt_ns_ + kHuntSpan;
 }

@@ -218,7 +218,10 @@ Recording Session::snapshot() {
 
 std::vector<int64_t> Session::latest_power_mw() {
     std::vector<int64_t> latest;
-    for (size_t i = 0; i < gpus_.size(); ++i) latest.push_back(blocks_.gpu(i).latest_mw);
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+        const bool stale = gpus_[i]->hangs(now_ns(), kHangPatience);
+        latest.push_back(stale ? kMissing : blocks_.gpu(i).latest_mw.load());
+    }
     return latest;
 }
 

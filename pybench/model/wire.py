@@ -40,6 +40,7 @@ class WorkOrder:
     device: Literal["cuda", "cpu"]
     steps: int
     max_warmup_steps: int
+    dither_ms: float = 0.0
     protocol: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
-from pybench.compute.energy import attempt_energy
+from pybench.compute.energy import attempt_energy, without_pauses
 from pybench.launch.job import ORDER_FILE, ContainerLauncher, Job, Launcher
 from pybench.machine.sampler import PowerSampler
 from pybench.machine.trace_file import write_trace
@@ -71,7 +72,7 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
     finally:
         trace = sampler.stop() if sampler else None
     failure = _wrong_container(container, setup, log) or failure or _distrust(reader.ranks, setup, point)
-    energy, energy_reason = (None, "the attempt failed") if failure else _energy(reader.ranks, trace, setup)
+    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, reader.ranks, trace, setup)
     if trace is not None:
         write_trace(trace, setup.folder / "trace.npz")
     return Record(
@@ -194,24 +195,32 @@ def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Fa
 
 
 def _energy(
-    ranks: Sequence[RankLog], trace: PowerTrace | None, setup: AttemptSetup
+    point: Point, ranks: Sequence[RankLog], trace: PowerTrace | None, setup: AttemptSetup
 ) -> tuple[Energy | None, str | None]:
-    """Energy from the first measured step's start to the last one's end, over all ranks."""
+    """Energy from the first measured step's start to the last one's end, over all ranks, less that of pauses."""
     if trace is None:
         return None, setup.power_reason or "no GPU takes part"
     steps = [step for rank in ranks for step in rank.steps]
     start_ns, end_ns = min(s.start_ns for s in steps), max(s.end_ns for s in steps)
-    return attempt_energy(trace, start_ns, end_ns, _round_period_s(ranks[0].steps)), None
+    dithered = point.effort.dither_ms > 0
+    energy = attempt_energy(trace, start_ns, end_ns, _load_period_s(ranks[0].steps, dithered=dithered))
+    return without_pauses(energy, trace, _pauses_s(ranks[0].steps)) if dithered else energy, None
 
 
-def _round_period_s(steps: Sequence[Step]) -> float | None:
-    """Median time between decode rounds, else of a step: the load's period, which a sensor may alias with."""
-    gaps = [
+def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:
+    """Median time between decode rounds, else of steps without dither: the period a sensor may alias with."""
+    rounds_s = [
         (later - earlier) / 1e9
         for step in steps
         for earlier, later in zip(step.token_end_ns, step.token_end_ns[1:], strict=False)
-    ] or [step.duration_s for step in steps]
-    return sorted(gaps)[len(gaps) // 2] if gaps else None
+    ]
+    gaps_s = rounds_s or ([] if dithered else [step.duration_s for step in steps])
+    return sorted(gaps_s)[len(gaps_s) // 2] if gaps_s else None
+
+
+def _pauses_s(steps: Sequence[Step]) -> float:
+    """Time between steps, in which nothing was measured."""
+    return sum((later.start_ns - earlier.end_ns) / 1e9 for earlier, later in pairwise(steps))
 
 
 def _startup_s(ranks: Sequence[RankLog], start_ns: int) -> float | None:

@@ -118,6 +118,7 @@ class Run:
             device=self.manifest.device,
             steps=point.effort.steps,
             max_warmup_steps=point.effort.max_warmup_steps,
+            dither_ms=point.effort.dither_ms,
         ).to_json()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -33,18 +34,28 @@ class TimingLoop:
         ranks: Ranks,
         report: Callable[[Event], None],
         clock: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._workload = workload
         self._ranks = ranks
         self._report = report
         self._clock = clock
+        self._sleep = sleep
 
     def run(self, order: WorkOrder) -> Result:
-        """Warm up until steady or the ceiling, then measure ``order.steps`` steps."""
+        """Warm up until steady or the ceiling, then measure ``order.steps`` steps.
+
+        Before each measured step comes a random pause of up to ``order.dither_ms``, which no step's time contains:
+        steps whose period is a power sensor's sampling period would otherwise always be seen at one phase.
+        """
         self._report(Phase(name="warmup", start_ns=self._clock()))
         num_warmup, steady = self._warm_up(order.max_warmup_steps)
         self._report(Phase(name="measure", start_ns=self._clock()))
+        # The same pauses on every rank: nobody waits for another's.
+        pauses = random.Random(order.settings.seed)  # noqa: S311 - no secret
         for index in range(num_warmup, num_warmup + order.steps):
+            if order.dither_ms > 0:
+                self._sleep(pauses.uniform(0, order.dither_ms) / 1e3)
             self._step(index, "measure")
         self._report(Phase(name="finish", start_ns=self._clock()))
         return Result(warmup_steps=num_warmup, steady=steady)

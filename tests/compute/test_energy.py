@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.energy import attempt_energy
+from pybench.compute.energy import attempt_energy, without_pauses
 from pybench.model.record import GpuEnergy
 from pybench.model.trace import (
     CounterColumns,
@@ -391,3 +391,21 @@ def test_sum_over_gpus() -> None:
     half = attempt_energy(trace(whole, gpu(state="lost")), BOOT_NS, BOOT_NS + 1000 * MS, None)
     assert half.energy_j is None
     assert half.scope == "gpu_board"
+
+
+def test_joules_of_pauses_are_taken_out() -> None:
+    # Idle at 100 W before the window, 400 W within; a tenth of the window was pauses.
+    one = gpu(counter(constant(400), READS_MS), series(lambda t: 400 if t >= -100 else 100))
+    whole = attempt_energy(trace(one), BOOT_NS, BOOT_NS + 1000 * MS, None)
+    (before,), (after,) = whole.gpus, without_pauses(whole, trace(one), 0.1).gpus
+    assert after.flags == (*before.flags, "dithered")
+    # Between 10 and 40 J of 400 J.
+    assert after.energy_j == pytest.approx(375.0, abs=1.0)
+    assert half_width_j(after) == pytest.approx(half_width_j(before) + 15.0, abs=0.1)
+    assert after.mean_power_w == pytest.approx(375.0 / 0.9, abs=1.2)
+
+
+def test_unknown_joules_stay_unknown_without_pauses() -> None:
+    nothing = trace(gpu())
+    whole = attempt_energy(nothing, BOOT_NS, BOOT_NS + 1000 * MS, None)
+    assert without_pauses(whole, nothing, 0.1).gpus[0].flags == ("insufficient", "dithered")

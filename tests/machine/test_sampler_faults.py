@@ -61,6 +61,7 @@ def test_hung_call_costs_its_gpu_only(fake_nvml: Tell, function: str, num_gpus: 
         return hung_ns > 0 and min(read_ns) > hung_ns + 1_500_000_000
 
     wait_for(others_are_read_while_one_hangs)
+    assert [uuid for uuid, power_w in sampler.latest_power_w().items() if power_w is None] == [UUIDS[1]]
     trace = stop_aside(sampler, patience_s=20)
     assert time.monotonic_ns() < hung_ns + 40_000_000_000
     assert [gpu.state for gpu in trace.gpus] == ["stalled" if i == 1 else "ok" for i in range(num_gpus)]

@@ -69,3 +69,32 @@ def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Resu
     steps = [event for event in events if isinstance(event, Step)]
     assert expected == result
     assert [(s.phase, s.end_ns - s.start_ns) for s in steps[4:]] == [("measure", 7), ("measure", 8)]
+
+
+def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
+    """Pauses are random, below their limit, alike on every rank, and in no step's duration."""
+    order = WorkOrder(
+        point_id="p",
+        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
+        architecture={},
+        device="cpu",
+        steps=3,
+        max_warmup_steps=1,
+        dither_ms=4.0,
+    )
+
+    def run() -> tuple[list[float], list[int]]:
+        workload, pauses_s, events = Steps(10, 7, 7, 7), list[float](), list[Event]()
+
+        def sleep(pause_s: float) -> None:
+            pauses_s.append(pause_s)
+            workload.now_ns += round(pause_s * 1e9)
+
+        TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns, sleep).run(order)
+        return pauses_s, [event.end_ns - event.start_ns for event in events if isinstance(event, Step)]
+
+    pauses_s, durations_ns = run()
+    assert run()[0] == pauses_s
+    assert len(set(pauses_s)) == 3
+    assert all(0 <= pause_s <= 0.004 for pause_s in pauses_s)
+    assert durations_ns == [10, 7, 7, 7]

@@ -10,8 +10,10 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `series`, `low_pass`, `curve` | the driver's series, its sensor undone, as energy over time |
 | `bridge` | both together, with what stays unknown |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
+| `pauses` | joules without those of a dithered load's pauses |
 """
 
 from pybench.compute.energy.attempt import attempt_energy
+from pybench.compute.energy.pauses import without_pauses
 
-__all__ = ["attempt_energy"]
+__all__ = ["attempt_energy", "without_pauses"]

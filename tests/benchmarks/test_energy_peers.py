@@ -1,0 +1,61 @@
+"""Our joules beside those of Zeus, CodeCarbon and a 100 Hz loop, on one fake GPU in one process.
+
+The peers come with ``pip install pybench[bench]``. They find the library by the loader's path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+NUM_WINDOWS = 40
+TIMES_BETTER = 10
+PEERS = Path(__file__).with_name("peers.py")
+
+if find_spec("zeus") is None or find_spec("codecarbon") is None:
+    pytest.skip("peers are not installed: pip install 'pybench[bench]'", allow_module_level=True)
+
+
+@pytest.mark.parametrize("load", ["constant:400", "decode:300:600:30", "square:120:680:200", "bursty:120:680:1"])
+@pytest.mark.parametrize("window_s", [1.0, 0.3])
+@pytest.mark.timeout(900)
+def test_p95_error_beside_peers(
+    benchmark: BenchmarkFixture, fake_library: Path, tmp_path: Path, load: str, window_s: float
+) -> None:
+    errors = benchmark.pedantic(measure, (fake_library, tmp_path, load, window_s))
+    p95_percent = {tool: float(np.quantile(np.abs(values), 0.95)) * 100 for tool, values in errors.items()}
+    benchmark.extra_info |= p95_percent
+    ours = p95_percent.pop("pybench")
+    # The counter's own sum is exact for a constant load, whatever the window: only its edges tell tools apart.
+    assert min(p95_percent.values()) >= TIMES_BETTER * ours
+
+
+def measure(library: Path, folder: Path, load: str, window_s: float) -> dict[str, list[float]]:
+    """Relative errors of every tool."""
+    # CodeCarbon looks for NVIDIA GPUs by this program; it asks NVML for their energy.
+    smi = folder / "nvidia-smi"
+    smi.write_text("#!/bin/sh\n")
+    smi.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "LD_LIBRARY_PATH": str(library.parent),
+        "PYBENCH_NVML_LIBRARY": str(library),
+        "FAKE_NVML_DEVICES": "1",
+        "FAKE_NVML_SENSOR": "h200",
+        "FAKE_NVML_LATENCY": "h200",
+        "FAKE_NVML_LOAD": load,
+    }
+    command = [sys.executable, str(PEERS), str(library), str(window_s), str(NUM_WINDOWS)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
