@@ -41,9 +41,11 @@ def test_a_limit_refused_again_is_halved_and_told_once() -> None:
     """Engines may hold themselves lower than their caller; below a usable least there is no next try."""
     tried = []
     confinement: Confinement | None = Confinement()
-    while confinement := after_refusal(confinement, RUNC.format(6), HARD, PODMAN):
-        tried.append(confinement.ulimits["nproc"])
-        assert names(confinement) == ["ulimit_nproc"]
+    while confinement:
+        confinement = after_refusal(confinement, RUNC.format(6), HARD, PODMAN)
+        if confinement:
+            tried.append(confinement.ulimits["nproc"])
+            assert names(confinement) == ["ulimit_nproc"]
     assert tried[:3] == ["96365:96365", "48182:48182", "24091:24091"]
     assert tried[-1] == "376:376"
 
