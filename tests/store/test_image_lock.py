@@ -120,7 +120,14 @@ def test_names_and_digests_are_each_ones_own(tmp_path: Path) -> None:
 def test_written_as_read(tmp_path: Path) -> None:
     """Every field survives."""
     path = tmp_path / "images.toml"
-    text = image(cuda='"13.0"', minimum_driver='"580.65.06"', size_gb="12.5", entrypoint='"keep"', device='"cpu"')
+    text = image(
+        interpreter='"/opt/torch/.venv/bin/python3"',
+        cuda='"13.0"',
+        minimum_driver='"580.65.06"',
+        size_gb="12.5",
+        entrypoint='"keep"',
+        device='"cpu"',
+    )
     path.write_text("schema = 1\n" + text, encoding="utf-8")
     lock = read_lock(path)
     write_lock(lock)
