@@ -21,7 +21,7 @@ lint: $(STAMP)
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.cpp tests/native/*.h tests/native/*.cpp)
 
 bench: $(STAMP)
-	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
+	$(BIN)/python -m pytest -q tests/benchmarks tests/containers/test_start_cost.py --benchmark-only
 
 $(STAMP): $(SOURCES)
 	$(PYTHON) -m venv $(VENV)

@@ -24,7 +24,7 @@ _drivers = itertools.count()
 def nvml_include() -> Path:
     """Folder of nvml.h: of the package nvidia-nvml-dev, else of the CUDA toolkit."""
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
-    found = [*Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"), toolkit]
+    found = [*(folder for entry in sys.path for folder in Path(entry).glob("nvidia/*/include")), toolkit]
     for folder in found:
         if (folder / "nvml.h").exists():
             return folder

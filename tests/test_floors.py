@@ -48,11 +48,12 @@ def modules(package: Path) -> dict[str, Path]:
 
 def imports(package: Path) -> Imports:
     """Every import; ``from a import b`` is one of ``a.b`` where that is a module, else of ``a``."""
-    known = {**modules(package), "pybench._nvml": package / "_nvml"}
-    return {name: set(_imported(ast.parse(path.read_text(encoding="utf-8")), known)) for name, path in modules(package).items()}
+    ours = modules(package)
+    known = {*ours, "pybench._nvml"}
+    return {name: set(_imported(ast.parse(path.read_text(encoding="utf-8")), known)) for name, path in ours.items()}
 
 
-def _imported(tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
+def _imported(tree: ast.AST, known: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

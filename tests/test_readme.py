@@ -80,6 +80,7 @@ CHECKS: dict[str, Check] = {
     "pybench doctor": examines,
     "pybench plan suites/tp_scaling.toml": succeeds,
     "pybench schema": succeeds,
+    "pybench images list": succeeds,
     "pybench run suites/tp_scaling.toml": measures,
     'pybench run suites/tp_scaling.toml -k "tensor_parallel=1"': measures,
 }

@@ -28,7 +28,8 @@ _MIN_DISTINCT_DIGITS = 10
 _REPOSITORY = r"^[a-z0-9]+([.-][a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$"
 _TAG = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 _VERSION = r"^[0-9]+(\.[0-9]+){0,3}$"
-_ABSOLUTE = r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$"
+# A hidden folder may be in a path, . and .. may not.
+_ABSOLUTE = r"^(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)+$"
 _PLATFORM = r"^linux/(amd64|arm64)$"
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _HEADER = """\

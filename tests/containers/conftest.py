@@ -18,13 +18,6 @@ REQUIRED = "PYBENCH_REQUIRE_ENGINES"
 """Comma-separated engines whose absence is a failure instead of a skip; CI sets it."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Containers of one engine are counted and swept: its tests stay in one process."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("containers"))
-
-
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The image as a file, and its id."""

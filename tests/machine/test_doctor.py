@@ -127,12 +127,3 @@ def test_little_room_little_locked_memory_and_a_busy_machine(monkeypatch: pytest
         assert found(name).state == "warning"
         assert figure in found(name).found
         assert found(name).remedy
-
-
-@pytest.mark.usefixtures("healthy")
-def test_engines_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or it is said that there are none."""
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/podman" if name == "podman" else None)
-    assert found("container engines").found == "podman"
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    assert found("container engines").found == "none; workers run in this Python"

@@ -1,0 +1,100 @@
+"""What the doctor says of engines, toolkit, CDI, drivers and images, each state once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pybench.model.container import EngineFacts
+from pybench.model.errors import MachineError
+from pybench.model.machine import Finding, Machine
+from pybench.runner import container_doctor
+from pybench.runner.container_doctor import examine_containers
+
+DOCKER = EngineFacts(name="docker", version="28.0", runtime="runc", data_root="/")
+GPU_MACHINE = cast("Machine", SimpleNamespace(gpus=("one",), driver="580.65.06"))
+CPU_MACHINE = cast("Machine", SimpleNamespace(gpus=(), driver=None))
+
+
+@pytest.fixture(autouse=True)
+def _healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where all is well; each test spoils one thing."""
+    spoil(monkeypatch, find_engines=lambda: (DOCKER,), toolkit_version=lambda: (1, 17, 8), has_cdi=lambda: True)
+    spoil(monkeypatch, present=lambda _image, _engines: ("docker",), _MIN_FREE_BYTES=0)
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> None:
+    for name, part in parts.items():
+        monkeypatch.setattr(container_doctor, name, part)
+
+
+def found(name: str, machine: Machine = GPU_MACHINE) -> Finding:
+    (only,) = (finding for finding in examine_containers(machine) if finding.name == name)
+    return only
+
+
+def test_a_healthy_machine() -> None:
+    """Only the image whose driver this one isn't is a warning."""
+    states = {finding.name: finding.state for finding in examine_containers(GPU_MACHINE)}
+    assert states.pop("image tensorrt-llm-1.2.1") == "warning"
+    assert set(states) == {"engine docker", "docker storage", "NVIDIA toolkit", "CDI", "images"}
+    assert set(states.values()) == {"ok"}
+
+
+def test_a_machine_without_gpus_needs_no_toolkit() -> None:
+    """Nor any driver."""
+    names = {finding.name for finding in examine_containers(CPU_MACHINE)}
+    assert names == {"engine docker", "docker storage", "images"}
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [(None, "warning"), ((1, 17, 7), "warning"), ((1, 17, 8), "ok"), ((1, 18), "ok")]
+)
+def test_toolkit(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...] | None, state: str) -> None:
+    """1.17.8 closes CVE-2025-23266."""
+    spoil(monkeypatch, toolkit_version=lambda: version)
+    assert found("NVIDIA toolkit").state == state
+
+
+def test_no_cdi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that writes it."""
+    spoil(monkeypatch, has_cdi=lambda: False)
+    assert "nvidia-ctk cdi generate" in found("CDI").remedy
+
+
+def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning only where it is installed."""
+    down = replace(DOCKER, version=None, reason="the docker daemon doesn't answer")
+    spoil(monkeypatch, find_engines=lambda: (down,), shutil=SimpleNamespace(which=lambda _name: "/usr/bin/docker"))
+    assert found("engine docker").state == "warning"
+    spoil(monkeypatch, shutil=SimpleNamespace(which=lambda _name: None))
+    assert (found("engine docker").state, found("engine docker").found) == ("ok", "not installed")
+
+
+def test_rootless_without_delegation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pids could not be bounded."""
+    spoil(monkeypatch, find_engines=lambda: (replace(DOCKER, rootless=True),), _delegated_controllers=list)
+    assert "without the pids controller" in found("engine docker").found
+    spoil(monkeypatch, _delegated_controllers=lambda: ["cpu", "pids"])
+    assert found("engine docker").found == "28.0, runc, rootless"
+
+
+def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the engine keeps images, not where runs are kept."""
+    spoil(monkeypatch, _MIN_FREE_BYTES=2**62)
+    assert found("docker storage").state == "warning"
+
+
+def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None here is a warning; an engine that can't say is another."""
+    spoil(monkeypatch, present=lambda _image, _engines: ())
+    assert "pybench images pull" in found("images").remedy
+
+    def broken(_image: object, _engines: object) -> tuple[str, ...]:
+        raise MachineError("docker can't say")
+
+    spoil(monkeypatch, present=broken)
+    assert found("images").found == "docker can't say"
