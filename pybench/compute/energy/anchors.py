@@ -22,6 +22,11 @@ class Anchors:
     energy_j: Column
     blur_s: Column
 
+    def unevenness(self) -> float:
+        """How much the mean power changes from one interval to the next: publications counted wrongly make it jump."""
+        power_w = np.diff(self.energy_j) / np.diff(self.time_s)
+        return float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9))))))
+
 
 def on_grid(readings: Readings, grid: Grid) -> Anchors | None:
     """Each value at its publication; ``None`` where the grid can't hold them.

@@ -105,8 +105,8 @@ def _belief(readings: Readings, shape: Curve | None, start_s: float, end_s: floa
     ends_s = np.array([start_s, end_s])
     if shape is not None:
         return bridge(hypotheses, shape, ends_s)
-    likeliest = max(hypotheses, key=lambda hypothesis: hypothesis[1])[0]
-    return bridge(hypotheses, _unshaped(likeliest), ends_s, least_scale=1.0)
+    evenest = min(hypotheses, key=lambda hypothesis: (round(hypothesis[0].unevenness(), 3), -hypothesis[1]))
+    return bridge([evenest], _unshaped(evenest[0]), ends_s, least_scale=1.0)
 
 
 def _unshaped(anchors: Anchors) -> Curve:
