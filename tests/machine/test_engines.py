@@ -41,7 +41,7 @@ def test_no_engine(bin_folder: Path) -> None:
     """Absence is a reason, not an error."""
     assert list(bin_folder.iterdir()) == []
     for name in ("docker", "podman", "apptainer"):
-        assert find_engine(name).reason == f"{name} is not installed"  # type: ignore[arg-type]
+        assert find_engine(name).reason == f"{name} is not installed"
 
 
 def test_a_docker_daemon_that_is_down(bin_folder: Path) -> None:
