@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import os
 import subprocess
-import sysconfig
+import sys
 from collections.abc import Callable
 from pathlib import Path
 

@@ -196,7 +196,8 @@ def test_resume_takes_the_runs_own_options(here: Path, drill: Drill) -> None:
     result = pybench("run", "--resume", str(the_run(here)), "-k", "x", *python)
     assert result.exit_code == 2
     assert "leave them out" in result.stderr
-    assert pybench("run", "--resume", str(the_run(here)), *python).exit_code == 0
+    resumed = pybench("run", "--resume", str(the_run(here)), *python)
+    assert resumed.exit_code == 0, resumed.output
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, m
     run = prepare(tmp_path)
     finish(run)
     assert causes(run) == {("1", 1): None, ("2", 1): "time_limit", ("1", 2): None}
-    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
+    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
 
 
 def test_a_flaky_point_is_measured_by_its_good_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ resume_run(Path({str(run.folder.path)!r}), fake).finish(Silent())
         assert runner.wait(30) != 0
     assert causes(run) == {("1", 1): None}
     if number is not signal.SIGKILL:
-        assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
+        assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
     assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
-    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.run_id))
+    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
