@@ -45,7 +45,7 @@ def test_in_a_container(boxed: Boxed, tmp_path: Path, benchmark: BenchmarkFixtur
     """Environment file, start, end, read-back and removal."""
     launcher, task = boxed.launcher(), job(tmp_path)
     argv = launcher.run_argv(task, "-I", "-B", "-c", "pass")
-    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group=GROUP)
@@ -53,4 +53,4 @@ def test_in_none(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
     """The same Python, started directly."""
     launcher, task = Local(), job(tmp_path)
     argv = (launcher.python, "-I", "-B", "-c", "pass")
-    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)
