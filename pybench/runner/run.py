@@ -50,9 +50,9 @@ class Run:
         """
         with self.folder.lock(), _sigterm_interrupts():
             # A runner that was killed may have left workers that still hold GPUs.
-            end_marked(ATTEMPT_VARIABLE, f"{self.folder.run_id}/")
+            end_marked(ATTEMPT_VARIABLE, f"{self.folder.mark}/")
             if isinstance(self.launcher, OciLauncher):
-                remove_orphans(self.launcher.engine, self.folder.run_id)
+                remove_orphans(self.launcher.engine, self.folder.mark)
             records = list(self.folder.records())
             _check_digests(self.folder.path, self.manifest.plan.points, records)
             try:
@@ -106,7 +106,7 @@ class Run:
             backend=point.settings.backend,
             num_processes=point.num_gpus if BACKENDS[point.settings.backend].rank_per_gpu else 1,
             gpu_uuids=gpus if self.manifest.device == "cuda" else (),
-            token=f"{self.folder.run_id}/{secrets.token_hex(8)}",
+            token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),
         )
 

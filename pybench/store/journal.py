@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -59,6 +60,14 @@ class RunFolder:
         if not (path / "manifest.json").is_file():
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
         return cls(path.resolve())
+
+    @property
+    def mark(self) -> str:
+        """What this run's processes and containers carry: its id, made unique by its place.
+
+        Two runs of one suite may begin in one second, in different folders, and must not end each other's workers.
+        """
+        return f"{self.run_id}-{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
 
     @property
     def worker(self) -> Path:
