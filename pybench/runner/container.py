@@ -89,8 +89,8 @@ def this_runner() -> str:
     return _runner(os.getpid()) or ""
 
 
-def remove_orphans(engine: Sequence[str], mark: str) -> int:
-    """Remove containers whose runner is dead, and all of the run with this ``mark``; returns how many there were.
+def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
+    """Remove containers whose runner is dead, and all that carry ``run_mark``; returns how many there were.
 
     Containers of a runner in another process namespace are left alone: from here nobody can tell whether it lives.
     Raises ``MachineError`` when the engine doesn't answer.
@@ -101,7 +101,7 @@ def remove_orphans(engine: Sequence[str], mark: str) -> int:
     count = 0
     for container in listed.out.split():
         labels = _labels(engine, container)
-        if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{mark}/"):
+        if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
             ask((*engine, "rm", "--force", "--volumes", container))
             count += 1
     return count

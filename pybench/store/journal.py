@@ -63,11 +63,11 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """What this run's processes and containers carry: no other run of this machine has it.
+        """What this run's processes and containers carry: its id, made unique by its place.
 
-        Two runs may begin in one second in different folders and then share their ``run_id``.
+        Two runs of one suite may begin in one second, in different folders, and must not end each other's workers.
         """
-        return f"{self.run_id}.{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
+        return f"{self.run_id}-{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
 
     @property
     def worker(self) -> Path:

@@ -230,7 +230,7 @@ def test_ctrl_c(here: Path, drill: Drill) -> None:
     command = [sys.executable, "-c", "from pybench.cli.main import main; main()", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120
-        hung = "runs/*/attempts/*.2/**/events.0.jsonl"
+        hung = "runs/*/attempts/*.2/exchange/events.0.jsonl"
         while not list(here.glob(hung)) and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)

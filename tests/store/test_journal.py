@@ -61,6 +61,15 @@ def run_folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "runs", "tp_scaling", NOW)
 
 
+def test_runs_of_one_second_differ_in_their_mark(tmp_path: Path) -> None:
+    """Else resuming one would end the other's workers."""
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    one, other = (RunFolder.create(tmp_path / name, "suite", now) for name in ("a", "b"))
+    assert one.run_id == other.run_id
+    assert one.mark != other.mark
+    assert RunFolder(one.path).mark == one.mark
+
+
 def test_folder_is_named_for_time_and_suite_and_never_shared(tmp_path: Path) -> None:
     """Two runs in one second get two folders."""
     assert run_folder(tmp_path).run_id == "20261121T081500Z-tp_scaling"
