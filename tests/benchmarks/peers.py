@@ -1,6 +1,6 @@
 """Measures windows with pybench, Zeus, CodeCarbon and a 100 Hz loop in turn, on one fake GPU, and prints the errors.
 
-    python peers.py FAKE_LIBRARY WINDOW_S NUM_WINDOWS
+    python peers.py FAKE_LIBRARY LONGEST_WINDOW_S NUM_WINDOWS
 
 The loader path must lead to the same library, which Zeus and CodeCarbon open by its name. Each window is one tool's
 own: from its begin call's return to just before its end call. Prints a JSON object of tool to relative errors.
@@ -80,6 +80,11 @@ def main() -> None:
     fake.fake_nvml_energy_j.restype = ctypes.c_double
     fake.fake_nvml_energy_j.argtypes = (ctypes.c_int, ctypes.c_int64)
     phases = random.Random(7)
+
+    def length_s() -> float:
+        """Up to the longest: a whole multiple of the counter's 100 ms would flatter whoever reads it at both ends."""
+        return window_s * phases.uniform(0.75, 1.0)
+
     errors: dict[str, list[float]] = {}
     with pybench.PowerSampler() as power:
         for name, (begin, end) in peers().items():
@@ -87,14 +92,14 @@ def main() -> None:
                 time.sleep(phases.random() * 0.25)
                 begin(f"{name}{number}")
                 start_ns = time.monotonic_ns()
-                time.sleep(window_s)
+                time.sleep(length_s())
                 end_ns = time.monotonic_ns()
                 truth_j = fake.fake_nvml_energy_j(0, end_ns) - fake.fake_nvml_energy_j(0, start_ns)
                 errors.setdefault(name, []).append(end(f"{name}{number}") / truth_j - 1)
         for number in range(num_windows):
             time.sleep(phases.random() * 0.25)
             with power.window(f"pybench{number}"):
-                time.sleep(window_s)
+                time.sleep(length_s())
     for number in range(num_windows):
         energy = power.energy(f"pybench{number}")
         truth_j = fake.fake_nvml_energy_j(0, energy.end_ns) - fake.fake_nvml_energy_j(0, energy.start_ns)

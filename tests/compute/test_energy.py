@@ -409,3 +409,23 @@ def test_unknown_joules_stay_unknown_without_pauses() -> None:
     nothing = trace(gpu())
     whole = attempt_energy(nothing, BOOT_NS, BOOT_NS + 1000 * MS, None)
     assert without_pauses(whole, nothing, 0.1).gpus[0].flags == ("insufficient", "dithered")
+
+
+def test_counter_that_starts_inside_the_window_leaves_it_to_the_series() -> None:
+    reads = [t for t in READS_MS if t > 600]
+    found = energy(gpu(counter(constant(400), reads), series(lambda _: 400)))
+    assert found.method == "series"
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
+
+
+def test_counter_that_ends_before_the_window_tells_nothing_alone() -> None:
+    reads = [t for t in READS_MS if t < 900]
+    assert energy(gpu(counter(constant(400), reads))).method == "none"
+
+
+def test_readings_too_far_apart_for_any_grid() -> None:
+    # Two readings a second: ten publications between them, and no telling where.
+    reads = range(-2205, 3206, 500)
+    found = energy(gpu(counter(constant(400), reads), series(lambda _: 400, -2500, 3500)))
+    assert found.energy_j is not None
+    assert half_width_j(found) >= off_j(found, 400.0)
