@@ -155,12 +155,3 @@ def test_attempt_folders_are_safe_names(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     path = folder.attempt("decode[backend=torch,tensor_parallel=2]", 3)
     assert path.name == "decode_backend=torch,tensor_parallel=2.3"
-
-
-def test_runs_of_one_second_have_marks_of_their_own(tmp_path: Path) -> None:
-    """A run ends the processes that carry its mark, and must not end another's."""
-    one, other = (RunFolder.create(tmp_path / name, "s", NOW) for name in ("a", "b"))
-    assert one.run_id == other.run_id
-    assert one.mark != other.mark
-    (one.path / "manifest.json").touch()
-    assert RunFolder.open(one.path).mark == one.mark
