@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pynvml
 
-from pybench.compute.energy.anchors import on_grid
+from pybench.compute.energy.anchors import evenest, on_grid
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
@@ -84,7 +84,7 @@ def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:
     placed = [(anchors, grid) for grid in candidate_grids(readings) if (anchors := on_grid(readings, grid))]
     if not placed:
         return None
-    return min(placed, key=lambda pair: (round(pair[0].unevenness(), 3), -pair[1].weight))[1].period_s
+    return evenest(placed)[1].period_s
 
 
 def _polled_period_s(gpu: GpuTrace) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 from pybench.compute.energy.grid import Grid
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.times import Column
+
+# Placing one publication wrongly makes the power jump by a half and more.
+EVEN_FACTOR = 1.05
+EVEN_FLOOR = 0.05
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,13 @@ class Anchors:
         """How much the mean power changes from one interval to the next: publications counted wrongly make it jump."""
         power_w = np.diff(self.energy_j) / np.diff(self.time_s)
         return float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9))))))
+
+
+def evenest(placed: Sequence[tuple[Anchors, Grid]]) -> tuple[Anchors, Grid]:
+    """The grid to believe in where nothing but the counter tells: the weightiest of those that are about as even."""
+    least = min(anchors.unevenness() for anchors, _ in placed)
+    even = [pair for pair in placed if pair[0].unevenness() <= EVEN_FACTOR * least + EVEN_FLOOR]
+    return max(even, key=lambda pair: pair[1].weight)
 
 
 def on_grid(readings: Readings, grid: Grid) -> Anchors | None:

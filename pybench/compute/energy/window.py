@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from pybench.compute.energy.anchors import Anchors, on_grid, without_grid
+from pybench.compute.energy.anchors import Anchors, evenest, on_grid, without_grid
 from pybench.compute.energy.bridge import GAIN_SPREAD, Belief, bridge
 from pybench.compute.energy.curve import GAP_S, Curve
 from pybench.compute.energy.grid import MIN_CHANGES, candidate_grids
@@ -99,14 +99,13 @@ def _shape(samples: Samples, start_s: float, end_s: float) -> Curve | None:
 
 def _belief(readings: Readings, shape: Curve | None, start_s: float, end_s: float) -> Belief:
     near = readings.near(start_s - REACH_S, end_s + REACH_S)
-    placed = [(on_grid(near, grid), grid.weight) for grid in candidate_grids(near)]
-    hypotheses = [(anchors, weight) for anchors, weight in placed if anchors is not None]
-    hypotheses = hypotheses or [(without_grid(near), 1.0)]
+    placed = [(anchors, grid) for grid in candidate_grids(near) if (anchors := on_grid(near, grid)) is not None]
+    hypotheses = [(anchors, grid.weight) for anchors, grid in placed] or [(without_grid(near), 1.0)]
     ends_s = np.array([start_s, end_s])
     if shape is not None:
         return bridge(hypotheses, shape, ends_s)
-    evenest = min(hypotheses, key=lambda hypothesis: (round(hypothesis[0].unevenness(), 3), -hypothesis[1]))
-    return bridge([evenest], _unshaped(evenest[0]), ends_s, least_scale=1.0)
+    anchors = evenest(placed)[0] if placed else hypotheses[0][0]
+    return bridge([(anchors, 1.0)], _unshaped(anchors), ends_s, least_scale=1.0)
 
 
 def _unshaped(anchors: Anchors) -> Curve:
