@@ -50,7 +50,7 @@ def test_an_image_asked_for_by_name_is_not_stepped_over() -> None:
 def test_none_takes_the_python_it_is_given() -> None:
     """And so does auto: a Python of this machine is in no image."""
     for engine in ("none", "auto"):
-        wish = EngineRequest(engine=engine, python="/usr/bin/python3")  # type: ignore[arg-type]
+        wish = EngineRequest(engine=engine, python="/usr/bin/python3")
         assert choose_launcher(wish, ASKED, print) == Local("/usr/bin/python3")
     with pytest.raises(UsageError, match="goes with --engine none"):
         choose_launcher(EngineRequest(engine="docker", python="/usr/bin/python3"), ASKED, print)
