@@ -13,7 +13,7 @@ from pybench.cli.main import main
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,6 @@ def only_run(folder: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-@pytest.mark.timeout(900)
 def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
     """One rank and two over gloo without a network: measured, on record, and nothing left."""
     result = run(boxed, tmp_path, suite_text(), "--lock", str(boxed.lock))
