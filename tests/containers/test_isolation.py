@@ -19,7 +19,7 @@ from pybench.model.container import ContainerRequest
 from pybench.runner.container import hand_over
 from tests.containers.boxed_engine import Boxed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
 # Everything is tried for real; only what the kernel answers counts.
 TRIES = r"""

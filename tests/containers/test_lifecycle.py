@@ -18,7 +18,7 @@ from pybench.launch.stage import stage_worker
 from pybench.runner.container import ContainerWorker, remove_orphans
 from tests.containers.boxed_engine import Boxed, suite_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 NUM_STARTS = 50
 
 

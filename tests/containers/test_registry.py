@@ -19,7 +19,7 @@ from pybench.store.image_lock import read_lock
 from tests.containers.boxed_engine import TAG, Boxed
 from tests.containers.conftest import REQUIRED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pybench.cli.main import main
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,6 @@ def only_run(folder: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-@pytest.mark.timeout(900)
 def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
     """One rank and two over gloo without a network: measured, on record, and nothing left."""
     result = run(boxed, tmp_path, suite_text(), "--lock", str(boxed.lock))
@@ -76,13 +75,15 @@ def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path
 def test_a_retagged_image_changes_nothing(boxed: Boxed) -> None:
     """The tag is moved to another image; what the digest names is what runs."""
     subprocess.run([boxed.name, "import", "-", TAG], input=bytes(10240), capture_output=True, check=True)
+    described = subprocess.run([boxed.name, "image", "inspect", TAG], capture_output=True, check=True).stdout
+    other = json.loads(described)[0]["Id"]
     try:
-        moved = subprocess.run([boxed.name, "image", "inspect", TAG], capture_output=True, check=True).stdout
-        assert json.loads(moved)[0]["Id"] not in boxed.image_id
+        assert other not in boxed.image_id
         (image,) = boxed.launcher().container.images
         assert image.id == boxed.image_id
     finally:
         subprocess.run([boxed.name, "tag", boxed.image_id, TAG], check=True)
+        subprocess.run([boxed.name, "image", "rm", "--force", other], capture_output=True, check=True)
 
 
 def test_an_unlocked_image_is_refused_and_with_leave_never_passes(boxed: Boxed, tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Which engine is chosen on a machine that has none, or one that is down."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybench.launch.local import Local
+from pybench.model.container import ContainerRequest, EngineFacts
+from pybench.model.errors import MachineError, UsageError
+from pybench.runner import engine_choice
+from pybench.runner.asked import Asked
+from pybench.runner.engine_choice import EngineRequest, choose_launcher
+
+ASKED = Asked(backends=("torch",), device="cuda", request=ContainerRequest())
+DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn't answer: connection refused")
+
+
+@pytest.fixture
+def down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose only engine is down."""
+    monkeypatch.setattr(engine_choice, "find_engine", lambda _name: DOWN)
+    monkeypatch.setattr(engine_choice, "find_engines", lambda: (DOWN,))
+
+
+@pytest.mark.usefixtures("down")
+def test_auto_runs_here_and_says_why() -> None:
+    """No container, and no silence about it."""
+    told: list[str] = []
+    assert choose_launcher(EngineRequest(), ASKED, told.append) == Local(sys.executable)
+    assert told == ["not containerised: the docker daemon doesn't answer: connection refused"]
+
+
+@pytest.mark.usefixtures("down")
+def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
+    """Exit 3, with the daemon's words and the ways on."""
+    with pytest.raises(MachineError, match="connection refused; start it, choose another --engine"):
+        choose_launcher(EngineRequest(engine="docker"), ASKED, print)
+
+
+@pytest.mark.usefixtures("down")
+def test_an_image_asked_for_by_name_is_not_stepped_over() -> None:
+    """Whoever names an image doesn't want to run without."""
+    with pytest.raises(MachineError, match="no engine has the image"):
+        choose_launcher(EngineRequest(image="vllm-0.31.0"), ASKED, print)
+
+
+def test_none_takes_the_python_it_is_given() -> None:
+    """And so does auto: a Python of this machine is in no image."""
+    for engine in ("none", "auto"):
+        wish = EngineRequest(engine=engine, python="/usr/bin/python3")
+        assert choose_launcher(wish, ASKED, print) == Local("/usr/bin/python3")
+    with pytest.raises(UsageError, match="goes with --engine none"):
+        choose_launcher(EngineRequest(engine="docker", python="/usr/bin/python3"), ASKED, print)
+
+
+def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told before anything starts."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(engine_choice, "find_engine", lambda _name: EngineFacts(name="docker", version="28"))
+    asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
+    with pytest.raises(UsageError, match="HF_TOKEN, which the environment doesn't have"):
+        choose_launcher(EngineRequest(engine="docker", lock=tmp_path / "images.toml"), asked, print)
