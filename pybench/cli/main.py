@@ -117,7 +117,7 @@ def run(
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
     for name, file in REPORT_FILES.items():
-        (job.folder.path / file).write_text(render(results, name), encoding="utf-8")
+        job.folder.write_report(file, render(results, name))
     click.echo(render(results, "terminal", **_terminal()), nl=False)
     click.echo(f"run folder: {job.folder.path}")
     if interrupted:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from pybench.launch.job import Job
 from pybench.launch.worker_environment import NEVER_INHERITED, TUNING_PREFIXES, fixed
@@ -25,7 +27,9 @@ class Local:
     def argv(self, job: Job) -> tuple[str, ...]:
         """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
         ranks = ("--ranks", str(job.num_processes)) if job.num_processes > 1 else ()
-        return (self.python, "-I", "-B", str(job.script), str(job.exchange), *ranks)
+        # A worker starts in its attempt's folder, from where a relative path leads elsewhere; a bare name is on PATH.
+        python = str(Path(self.python).absolute()) if os.sep in self.python else self.python
+        return (python, "-I", "-B", str(job.script), str(job.exchange), *ranks)
 
     def environment(self, job: Job) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""

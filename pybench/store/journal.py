@@ -17,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +57,9 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
-        if not (path / "manifest.json").is_file():
+        with _refusal_told(path, "look for a run"):
+            found = (path / "manifest.json").is_file()
+        if not found:
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
         return cls(path.resolve())
 
@@ -75,17 +77,20 @@ class RunFolder:
         return self.path / "worker"
 
     def attempt(self, point_id: str, number: int) -> Path:
-        """Folder of one attempt, made if need be."""
+        """Folder of one attempt, made if need be. Raises ``RunFolderError``."""
         # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell, so they go.
         name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
         folder = self.path / "attempts" / f"{name}.{number}"
-        folder.mkdir(parents=True, exist_ok=True)
+        with _refusal_told(folder, "create the attempt's folder"):
+            folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for one writer. Raises ``RunFolderError`` when another process has it."""
-        with (self.path / "lock").open("w") as stream:
+        """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
+        with ExitStack() as opened:
+            with _refusal_told(self.path, "lock the run"):
+                stream = opened.enter_context((self.path / "lock").open("w"))
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -93,20 +98,21 @@ class RunFolder:
             yield
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Write the manifest whole or not at all."""
+        """Write the manifest whole or not at all. Raises ``RunFolderError``."""
         scratch = self.path / "manifest.json.new"
-        with scratch.open("wb") as stream:
-            stream.write(_MANIFEST.dump_json(manifest, indent=1) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        scratch.rename(self.path / "manifest.json")
+        with _refusal_told(self.path, "write the manifest"):
+            with scratch.open("wb") as stream:
+                stream.write(_MANIFEST.dump_json(manifest, indent=1) + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            scratch.rename(self.path / "manifest.json")
 
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises ``RunFolderError`` when it is damaged or of another version."""
         path = self.path / "manifest.json"
         try:
             values = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{path}: not readable as JSON: {error}") from error
         _check_version(path, None, values, MANIFEST_VERSION)
         try:
@@ -117,29 +123,42 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written."""
         line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
-        try:
-            with (self.path / "journal.jsonl").open("r+b" if self._journal_exists() else "w+b") as stream:
-                stream.truncate(_whole_lines(stream.read()))
-                stream.seek(0, os.SEEK_END)
-                stream.write(line)
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise RunFolderError(
-                f"{self.path}: cannot write the journal: {error.strerror}; free space, then --resume"
-            ) from error
+        with (
+            _refusal_told(self.path, "write the journal", "; free space, then --resume"),
+            (self.path / "journal.jsonl").open("r+b" if self._journal_exists() else "w+b") as stream,
+        ):
+            stream.truncate(_whole_lines(stream.read()))
+            stream.seek(0, os.SEEK_END)
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def records(self) -> tuple[Record, ...]:
         """Read every record. A last line cut short by a crash is left out; other damage raises ``RunFolderError``."""
         if not self._journal_exists():
             return ()
         path = self.path / "journal.jsonl"
-        data = path.read_bytes()
+        with _refusal_told(path, "read the journal"):
+            data = path.read_bytes()
         lines = data[: _whole_lines(data)].splitlines()
         return tuple(_read_record(path, number, line) for number, line in enumerate(lines, start=1))
 
+    def write_report(self, file: str, text: str) -> None:
+        """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
+        with _refusal_told(self.path / file, "write the report", "; `pybench report` prints it again"):
+            (self.path / file).write_text(text, encoding="utf-8")
+
     def _journal_exists(self) -> bool:
         return (self.path / "journal.jsonl").exists()
+
+
+@contextmanager
+def _refusal_told(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
+    """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 
 def _whole_lines(data: bytes) -> int:
@@ -150,7 +169,7 @@ def _whole_lines(data: bytes) -> int:
 def _read_record(path: Path, number: int, line: bytes) -> Record:
     try:
         values = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path}:{number}: not JSON: {error}; the journal was edited or damaged") from error
     _check_version(path, number, values, RECORD_VERSION)
     try:

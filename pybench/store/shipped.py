@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pybench
 from pybench.store.problem_text import did_you_mean
-from pybench.store.toml_file import refuse
+from pybench.store.toml_file import nearby, refuse
 
 
 def shipped_suites() -> Path:
@@ -28,13 +28,23 @@ def _shipped(name: str) -> Path:
 def find_suite(named: Path) -> Path:
     """The file ``named``, or the shipped suite of that bare name (``tp_scaling``).
 
-    Raises ``FileError`` naming the shipped suites when there is neither.
+    Raises ``FileError`` naming the shipped suites, and those nearby, when there is neither.
     """
-    shipped = {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
-    # A name with a folder or an ending means a file; what is wrong with that file is its reader's to say.
-    if named.exists() or named.suffix or len(named.parts) != 1:
-        return named
-    if named.name in shipped:
-        return shipped[named.name]
-    known = ", ".join(shipped)
-    raise refuse(named, f"neither a file nor a shipped suite{did_you_mean(named.name, shipped)}; shipped are {known}")
+    try:
+        named.stat()
+    except FileNotFoundError:
+        return _shipped_suite(named)
+    except (OSError, ValueError):
+        pass  # what is wrong with a file that is there is its reader's to say
+    return named
+
+
+def _shipped_suite(named: Path) -> Path:
+    suites = {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+    # A name with a folder or an ending means a file.
+    if named.suffix or len(named.parts) != 1:
+        raise refuse(named, f"no such file{nearby(named)}; shipped are {', '.join(suites)}, each by its bare name")
+    if named.name in suites:
+        return suites[named.name]
+    hint = did_you_mean(named.name, suites)
+    raise refuse(named, f"neither a file nor a shipped suite{hint}; shipped are {', '.join(suites)}")

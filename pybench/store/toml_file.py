@@ -44,7 +44,7 @@ def _text(path: Path, noun: str) -> str:
             raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise refuse(path, f"no such file{_nearby(path)}") from error
+        raise refuse(path, f"no such file{nearby(path)}") from error
     except (OSError, ValueError) as error:
         raise refuse(path, f"can't be read: {error}") from error
     if not data.strip():
@@ -58,7 +58,8 @@ def _text(path: Path, noun: str) -> str:
         raise refuse(path, "not UTF-8; save the file in that encoding", line) from error
 
 
-def _nearby(path: Path) -> str:
+def nearby(path: Path) -> str:
+    """Name the TOML files of the folder that ``path`` was looked for in, the closest first, or nothing."""
     names = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
     found = f"; in that folder: {', '.join(names[:20])}" if names else ""
     return did_you_mean(path.name, names) + found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -19,85 +19,7 @@ from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.model.results import Verdict
 
-FAKE_WORKER = Path(__file__).parents[1] / "runner" / "fake_worker.py"
-SUITE = """
-schema = 1
-name = "drill"
-description = "two points of a fake worker"
-
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 1
-output_tokens = 2
-attempts = 2
-max_attempts = 2
-steps = 3
-time_limit_s = 60
-
-[benchmark.axes]
-tensor_parallel = [1, 2]
-
-[[benchmark.expect]]
-metric = "output_tokens_per_s"
-scaling = "strong"
-along = "tensor_parallel"
-table = "drill"
-"""
-TABLE = """
-schema = 1
-name = "drill"
-description = "what the fake worker reaches"
-
-[[row]]
-machine = "any"
-fabric = "any"
-backend = "any"
-workload = "generate"
-model_class = "any"
-metric = "output_tokens_per_s"
-count = 2
-baseline_count = 1
-value = {value}
-tolerance = 0.1
-kind = "measured"
-source = "tests/runner/fake_worker.py"
-"""
-
 Drill = Callable[..., tuple[str, ...]]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, on a machine without GPUs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
-    return tmp_path
-
-
-@pytest.fixture
-def drill(here: Path) -> Drill:
-    """Write the drill's suite, its table and a Python that is the fake worker; returns the run's arguments."""
-
-    def write(behaviour: str = "ok", value: float = 2.0) -> tuple[str, ...]:
-        (here / "drill.toml").write_text(SUITE)
-        (here / "expected").mkdir(exist_ok=True)
-        (here / "expected" / "drill.toml").write_text(TABLE.format(value=value))
-        python = here / "python"
-        path = os.pathsep.join(sys.path)
-        # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].
-        python.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour}\nshift 3\n'
-            f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
-        )
-        python.chmod(0o755)
-        return ("run", "drill.toml", "--python", str(python))
-
-    return write
 
 
 def pybench(*arguments: str) -> Result:
@@ -107,6 +29,11 @@ def pybench(*arguments: str) -> Result:
 def the_run(here: Path) -> Path:
     (folder,) = (here / "runs").iterdir()
     return folder
+
+
+def widen(suite: Path) -> None:
+    """Add a point that no machine has the cores for."""
+    suite.write_text(suite.read_text().replace("[1, 2]", "[1, 2, 512]"))
 
 
 @pytest.mark.parametrize(
@@ -139,13 +66,42 @@ def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
 def test_skipped_points_are_missing_unless_left_out(here: Path, drill: Drill) -> None:
     """Visible both ways; not measured is never a pass."""
     arguments = drill()
-    (here / "drill.toml").write_text(SUITE.replace("[1, 2]", "[1, 2, 512]"))
+    widen(here / "drill.toml")
     result = pybench(*arguments)
     assert result.exit_code == 1
     assert "needs 512 CPU cores" in result.stdout
     result = pybench(*arguments, "--max-gpus", "2")
     assert result.exit_code == 0
     assert "left out by --max-gpus 2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("-k", "tensor_parallel=512"), "needs 512 CPU cores"),
+        (("-k", "tensor_parallel=2", "--max-gpus", "1"), "nothing was measured"),
+    ],
+)
+def test_nothing_measured_is_never_a_pass(here: Path, drill: Drill, options: tuple[str, ...], reason: str) -> None:
+    """Whatever it was that left no point to measure."""
+    arguments = drill()
+    widen(here / "drill.toml")
+    result = pybench(*arguments, *options)
+    assert result.exit_code == 1
+    assert ": 0 attempts" in result.stderr
+    verdict = result.stdout.splitlines()[-2]
+    assert verdict.startswith("verdict: missing - ")
+    assert reason in verdict
+
+
+def test_one_attempt_is_inconclusive(here: Path, drill: Drill) -> None:
+    """Exactly what was expected, but no spread to believe it by: exit 4."""
+    arguments = drill()
+    suite = here / "drill.toml"
+    suite.write_text(suite.read_text().replace("attempts = 2", "attempts = 1"))
+    result = pybench(*arguments)
+    assert result.exit_code == 4
+    assert result.stdout.splitlines()[-2].startswith("verdict: inconclusive - ")
 
 
 def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
@@ -200,27 +156,19 @@ def test_resume_takes_the_runs_own_options(here: Path, drill: Drill) -> None:
     assert resumed.exit_code == 0, resumed.output
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("{", "not readable as JSON"), ("[]", "manifest.json"), ('{"version": 99}', "version 99")],
-)
-def test_a_damaged_manifest(here: Path, drill: Drill, text: str, message: str) -> None:
-    """Reported as what it is; the folder is left as it was."""
-    pybench(*drill())
-    (the_run(here) / "manifest.json").write_text(text)
-    for arguments in (("report", str(the_run(here))), ("run", "--resume", str(the_run(here)))):
-        result = pybench(*arguments)
-        assert result.exit_code == 2, result.output
-        assert message in result.stderr
-    assert (the_run(here) / "manifest.json").read_text() == text
-
-
 def test_a_python_that_is_not_there(here: Path, drill: Drill) -> None:
     """Each attempt fails with the reason, and the run with it."""
     drill()
     result = pybench("run", "drill.toml", "--python", str(here / "nopython"))
     assert result.exit_code == 3
     assert "nopython" in result.stdout
+
+
+def test_a_python_named_from_here(drill: Drill) -> None:
+    """A worker starts in a folder of its own; the path means what it means in this shell."""
+    _, _, option, _ = drill()
+    result = pybench("run", "drill.toml", option, "./python")
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow
@@ -258,6 +206,12 @@ def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     result = pybench("schema", *arguments)
     assert result.exit_code == 0
     assert key in json.loads(result.stdout)["properties"]
+
+
+def test_version() -> None:
+    """The installed package's own."""
+    result = CliRunner().invoke(main, ["--version"], prog_name="pybench")
+    assert (result.exit_code, result.stdout) == (0, f"pybench, version {version('pybench')}\n")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in main.commands)])

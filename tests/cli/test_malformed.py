@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,13 +28,8 @@ def _load_cases() -> dict[str, Any]:
 
 CASES = _load_cases()
 MALFORMED: dict[str, tuple[str | bytes, str]] = CASES["MALFORMED"]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+NOWHERE = {"empty", "blank", "binary", "deep", "many_digits", "no_schema", "no_name", "no_benchmark"}
+"""Slips that are the whole file's, or whose line the parser doesn't tell."""
 
 
 def refused(folder: Path, *arguments: str) -> str:
@@ -54,13 +50,15 @@ def test_there_are_enough_kinds() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
-@pytest.mark.parametrize(("text", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed_suite(here: Path, command: str, text: str | bytes, message: str) -> None:
-    """The file is named, and what is wrong with it."""
+@pytest.mark.parametrize("slip", MALFORMED)
+def test_malformed_suite(here: Path, command: str, slip: str) -> None:
+    """Every line names the file, the line in it where one is known, and what is wrong."""
+    text, message = MALFORMED[slip]
     (here / "s.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
     told = refused(here, command, "s.toml")
-    assert told.startswith("pybench: s.toml")
     assert message in told
+    for problem in told.removeprefix("pybench: ").splitlines():
+        assert re.match(r"s\.toml: " if slip in NOWHERE else r"s\.toml:\d+: ", problem), problem
 
 
 def test_a_file_of_100_mb(here: Path) -> None:
@@ -74,7 +72,8 @@ def test_no_such_file_and_a_folder(here: Path) -> None:
     """Each with what next."""
     (here / "folder").mkdir()
     assert "shipped are tp_scaling" in refused(here, "run", "tpscaling")
-    assert "no such file" in refused(here, "run", "nowhere/s.toml")
+    assert "no such file; shipped are tp_scaling" in refused(here, "run", "nowhere/s.toml")
+    assert "can't be read: [Errno 36] File name too long" in refused(here, "plan", "a" * 300)
     assert "not a regular file; a suite is a .toml file" in refused(here, "run", "folder")
 
 

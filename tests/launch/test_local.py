@@ -26,6 +26,12 @@ def test_one_process_is_started_directly() -> None:
     assert Local("/py").argv(job()) == expected
 
 
+def test_a_relative_python_is_one_from_here() -> None:
+    """Links are kept: a virtual environment's Python is one. A bare name is looked up on PATH."""
+    assert Local(".venv/bin/python").argv(job())[0] == f"{Path.cwd()}/.venv/bin/python"
+    assert Local("python3.12").argv(job())[0] == "python3.12"
+
+
 def test_several_processes_go_through_the_workers_launcher() -> None:
     """The rank count is the only difference."""
     assert Local("/py").argv(job(4))[-2:] == ("--ranks", "4")

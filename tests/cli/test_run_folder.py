@@ -1,0 +1,107 @@
+"""A run's folder that someone, or a full disk, has damaged: a message that names the file, never a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+
+Drill = Callable[..., tuple[str, ...]]
+REPORT, RESUME = ("report",), ("run", "--resume")
+BOTH = (REPORT, RESUME)
+DEEP = "[" * 100_000 + "\n"
+
+
+@pytest.fixture
+def folder(here: Path, drill: Drill) -> Path:
+    """A finished run."""
+    assert CliRunner().invoke(main, drill()).exit_code == 0
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
+    """The message of a command that must end in ``code`` and print nothing else."""
+    python = ("--python", str(run.parents[1] / "python")) if command is RESUME else ()
+    result = CliRunner().invoke(main, [*command, str(run), *python])
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stdout == ""
+    return result.stderr.replace(f"{run}", "RUN")
+
+
+@pytest.mark.parametrize("command", BOTH)
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("manifest.json", "{", "RUN/manifest.json: not readable as JSON"),
+        ("manifest.json", "", "RUN/manifest.json: not readable as JSON"),
+        ("manifest.json", DEEP, "RUN/manifest.json: not readable as JSON: maximum recursion depth"),
+        ("manifest.json", "[]", "RUN/manifest.json: no version; not written by pybench"),
+        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 1); update"),
+        ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
+        ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
+        ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: point_id: Field required; the file was edited"),
+    ],
+    ids=["cut", "empty", "deep", "array", "newer", "journal_cut", "journal_deep", "journal_record"],
+)
+def test_a_damaged_file(folder: Path, command: tuple[str, ...], file: str, text: str, message: str) -> None:
+    """It is named, with its line, and left as it was."""
+    (folder / file).write_text(text)
+    assert message in told(folder, command)
+    assert (folder / file).read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "commands"),
+    [
+        ("manifest.json", "RUN: no run here (no manifest.json)", BOTH),
+        ("journal.jsonl", "RUN/journal.jsonl: cannot read the journal: Is a directory", BOTH),
+        ("lock", "RUN: cannot lock the run: Is a directory", (RESUME,)),
+    ],
+)
+def test_a_folder_where_a_file_belongs(
+    folder: Path, name: str, message: str, commands: tuple[tuple[str, ...], ...]
+) -> None:
+    """The system's reason is told."""
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    for command in commands:
+        assert message in told(folder, command)
+
+
+def test_attempts_that_cannot_be_kept(folder: Path) -> None:
+    """Nothing is measured that could not be written down."""
+    (folder / "journal.jsonl").unlink()
+    (folder / "attempts").rename(folder / "away")
+    (folder / "attempts").touch()
+    assert "cannot create the attempt's folder: Not a directory" in told(folder, RESUME)
+
+
+def test_a_report_that_cannot_be_written(folder: Path) -> None:
+    """The measurements are there, and it is said how to see them."""
+    (folder / "results.json").unlink()
+    (folder / "results.json").mkdir()
+    message = told(folder, RESUME)
+    assert "RUN/results.json: cannot write the report: Is a directory; `pybench report` prints it again" in message
+
+
+def test_a_name_too_long_for_the_system(here: Path) -> None:
+    """For a run as for any file."""
+    assert "cannot look for a run: File name too long" in told(here / ("a" * 300), REPORT)
+
+
+def test_another_machine(folder: Path) -> None:
+    """Exit 3: the command is right, the machine is not, and what differs is told."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["fingerprint"] = "another"
+    manifest["machine"]["cpu_model"] = "abacus"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    message = told(folder, RESUME, code=3)
+    assert 'not the machine the run began on (cpu: ["abacus", ' in message
+    assert "run afresh" in message
