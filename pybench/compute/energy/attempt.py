@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pybench.compute.energy.flags import ALIAS_FRACTION, aliases, clock_stepped, state_flags
+from pybench.compute.energy.flags import alias_fraction, clock_stepped, state_flags
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, samples_of
 from pybench.compute.energy.times import Column, seconds_since
@@ -42,9 +42,10 @@ def _gpu_energy(
     by_counter = counter_estimate(unbroken, samples, length_s) if unbroken is not None else None
     by_series = series_estimate(samples, length_s)
     estimate = by_counter or by_series or polled_estimate(*_average(gpu, start_ns), length_s)
+    alias = alias_fraction(step_period_s, samples.period_s)
     raised = {
         "clock_step": clock_stepped(offsets),
-        "alias_risk": aliases(step_period_s, samples.period_s),
+        "alias_risk": alias > 0,
         "counter_reset": unbroken is None,
         "glitch": samples.num_glitches > 0,
         "gap": estimate is not None and estimate.gap,
@@ -52,18 +53,23 @@ def _gpu_energy(
         "insufficient": estimate is None,
     }
     flags = (*state_flags(gpu, start_ns, end_ns), *(name for name, up in raised.items() if up))
-    return _result(gpu, estimate, length_s, _max_power_w(gpu, samples, start_ns, length_s), flags)
+    max_power_w = _max_power_w(gpu, samples, start_ns, length_s)
+    return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias)
 
 
 def _result(
-    gpu: GpuTrace, estimate: Estimate | None, length_s: float, max_power_w: float | None, flags: tuple[str, ...]
+    gpu: GpuTrace,
+    estimate: Estimate | None,
+    length_s: float,
+    flags: tuple[str, ...],
+    *,
+    max_power_w: float | None,
+    alias: float,
 ) -> GpuEnergy:
     if estimate is None:
         return GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
     energy_j = estimate.energy_j
-    half_j = BOUND_SIGMAS * estimate.sigma_j + BOUND_FLOOR_FRACTION * energy_j + COUNTER_DIGIT_J
-    if "alias_risk" in flags:
-        half_j += ALIAS_FRACTION * energy_j
+    half_j = BOUND_SIGMAS * estimate.sigma_j + (BOUND_FLOOR_FRACTION + alias) * energy_j + COUNTER_DIGIT_J
     return GpuEnergy(
         uuid=gpu.uuid,
         index=gpu.index,
