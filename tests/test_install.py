@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+SUITE = """
+schema = 1
+name = "tiny"
+
+[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+batch_size = 1
+prompt_tokens = 2
+output_tokens = 2
+attempts = 1
+steps = 1
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -21,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"),
             *("--config-settings", f"build-dir={out / 'build'}", "--wheel-dir", str(out), str(ROOT)),
         ],
         check=True,
@@ -31,39 +52,51 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
-    """And nothing that only a checkout needs."""
-    names = zipfile.ZipFile(wheel).namelist()
-    for needed in ("pybench/data/models.toml", "pybench/suites/tp_scaling.toml", "pybench/py.typed"):
-        assert needed in names
-    for folder, ending in (("pybench/suites/expected/", ".toml"), ("pybench/_nvml", ".so"), ("pybench-", "/LICENSE")):
-        assert any(name.startswith(folder) and name.endswith(ending) for name in names), (folder, ending)
-    assert not [name for name in names if name.startswith(("tests/", "csrc/")) or "__pycache__" in name]
+    """Every data file of the checkout, and nothing that only a checkout needs."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    suites = {f"pybench/{path.relative_to(ROOT)}" for path in (ROOT / "suites").rglob("*.toml")}
+    assert suites > {"pybench/suites/tp_scaling.toml", "pybench/suites/expected/tensor_parallel_generate.toml"}
+    assert {*suites, "pybench/data/models.toml", "pybench/py.typed"} <= names
+    assert {f"{path.relative_to(ROOT)}" for path in (ROOT / "pybench").rglob("*.py")} <= names
+    assert [name for name in names if name.startswith("pybench/_nvml.") and name.endswith(".so")]
+    assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"pybench"}
+    assert not [name for name in names if {"tests", "csrc", "__pycache__"} & {*Path(name).parts}]
 
 
-def test_it_works_from_any_folder(wheel: Path, tmp_path: Path) -> None:
-    """Every command that needs no backend, and a run's first attempt."""
-    site, here = tmp_path / "site", tmp_path / "here"
-    here.mkdir()
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked by pip into a folder of its own."""
+    target = tmp_path_factory.mktemp("site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
     subprocess.run([*install, str(wheel)], check=True)
-    # The installed copy must win over an editable install's finder.
-    code = (
-        "import sys; from importlib.machinery import PathFinder; sys.meta_path.insert(0, PathFinder); "
-        f"sys.path.insert(0, {str(site)!r}); from pybench.cli.main import main; main()"
-    )
+    return target
 
-    def pybench(*arguments: str) -> str:
-        environ = {**os.environ, "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], cwd=here, env=environ, capture_output=True, text=True, check=False
-        )
-        assert done.returncode in {0, 3, 4}, done.stderr
+
+def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
+    """The installed script: every command that needs no run, then a run."""
+    # Without site (-S), nothing of an editable install gets in the way of the installed copy.
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(site), sysconfig.get_path("purelib"))),
+        "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1",
+    }
+
+    def python(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+        command = [sys.executable, "-S", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode in codes, done.stderr
         return done.stdout
 
+    pybench = partial(python, str(site / "bin" / "pybench"))
+    assert python("-c", "import pybench; print(pybench.__file__)") == f"{site}/pybench/__init__.py\n"
     assert "2 points" in pybench("plan", "tp_scaling", "--profile", "cpu", "--max-gpus", "2")
-    assert "schema" in pybench("schema")
-    assert "NVIDIA driver" in pybench("doctor")
-    assert "verdict: no_expectation" in pybench("run", "tp_scaling", "-k", "tensor_parallel=1", "--profile", "cpu")
-    (run,) = (here / "runs").iterdir()
+    assert "benchmark" in json.loads(pybench("schema"))["properties"]
+    assert re.search(r"^ok +power sampler +extension built$", pybench("doctor", codes=(0, 3)), re.MULTILINE)
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    shown = pybench("run", "tiny.toml", codes=(4,))
+    assert "verdict: no_expectation" in shown
+    (run,) = (tmp_path / "runs").iterdir()
+    assert pybench("report", str(run)) in shown
     staged = run / "worker" / "pybench" / "worker" / "__main__.py"
     assert staged.read_bytes() == (site / "pybench" / "worker" / "__main__.py").read_bytes()
