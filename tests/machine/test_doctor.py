@@ -50,13 +50,12 @@ def found(name: str) -> Finding:
     return only
 
 
-@pytest.mark.usefixtures("healthy")
-def test_a_healthy_machine_needs_nothing() -> None:
+def test_a_healthy_machine_needs_nothing(healthy: Machine) -> None:
     """Everything is ok and no remedy is given."""
     findings = examine()
     assert {finding.state for finding in findings} == {"ok"}
     assert not [finding.remedy for finding in findings if finding.remedy]
-    assert found("GPUs").found == "2: NVIDIA H200, NVIDIA H200, driver 580.00.fake"
+    assert found("GPUs").found == f"2: NVIDIA H200, NVIDIA H200, driver {healthy.driver}"
     assert found("backend torch").found == "torch 2.11.0+cu130, transformers 5.0"
 
 
