@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -75,10 +74,10 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
     """The installed script: every command that needs no run, then a run."""
-    # Without site (-S), nothing of an editable install gets in the way of the installed copy.
+    # Without site (-S), no editable install's finder comes before the installed copy; what it needs lies behind it.
     environ = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(site), sysconfig.get_path("purelib"))),
+        "PYTHONPATH": os.pathsep.join((str(site), *filter(None, sys.path))),
         "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1",
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pybench.model.container import ContainerRequest
@@ -92,17 +92,6 @@ class Point:
             "architecture": self.architecture,
         }
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()[:16]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as the manifest keeps them."""
-        return {
-            "id": self.id,
-            "benchmark": self.benchmark,
-            "axes": self.axes,
-            "settings": self.settings.to_json(),
-            "effort": asdict(self.effort),
-            "architecture": self.architecture,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,15 @@ def test_one_decode_round_has_no_time_per_further_token(build: Any) -> None:
     assert "tpot_s" not in metric_samples(point, [one])
     assert "ttft_s" not in metric_samples(point, [none])
     assert "startup_s" not in metric_samples(point, [none])
+
+
+def test_memory_that_no_rank_could_tell_is_absent(build: Any) -> None:
+    """Unknown is not zero."""
+    point = build.generate()
+    rank = replace(build.rank(build.steps([2.0], Work(output_tokens=40))), metrics=())
+    samples = metric_samples(point, [build.record(point, (rank,))])
+    assert "peak_memory_bytes" not in samples
+    assert samples["step_s"] == [[2.0]]
 
 
 def test_energy_of_generation_by_hand(build: Any) -> None:

@@ -7,6 +7,7 @@ import resource
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from pybench.machine import doctor
 from pybench.machine.doctor import examine
 from pybench.machine.environment import snapshot
+from pybench.model.backend import BACKENDS
 from pybench.model.machine import Finding, GpuInfo, Machine
 
 Tell = Callable[..., None]
@@ -48,13 +50,12 @@ def found(name: str) -> Finding:
     return only
 
 
-@pytest.mark.usefixtures("healthy")
-def test_a_healthy_machine_needs_nothing() -> None:
+def test_a_healthy_machine_needs_nothing(healthy: Machine) -> None:
     """Everything is ok and no remedy is given."""
     findings = examine()
     assert {finding.state for finding in findings} == {"ok"}
     assert not [finding.remedy for finding in findings if finding.remedy]
-    assert found("GPUs").found == "2: NVIDIA H200, NVIDIA H200, driver 580.00.fake"
+    assert found("GPUs").found == f"2: NVIDIA H200, NVIDIA H200, driver {healthy.driver}"
     assert found("backend torch").found == "torch 2.11.0+cu130, transformers 5.0"
 
 
@@ -74,6 +75,23 @@ def test_a_missing_package_stops_the_backend(monkeypatch: pytest.MonkeyPatch) ->
     backend = found("backend torch")
     assert (backend.state, backend.found) == ("missing", "torch 2.11.0, transformers not installed")
     assert backend.remedy == "pip install 'pybench[torch]'"
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of the installation itself, which has the one and not the other."""
+    traits = replace(BACKENDS["torch"], packages=("pybench", "no-such-package"))
+    monkeypatch.setattr(doctor, "BACKENDS", {"torch": traits})
+    backend = found("backend torch")
+    assert (backend.state, backend.found) == ("missing", f"pybench {version('pybench')}, no-such-package not installed")
+
+
+@pytest.mark.usefixtures("healthy")
+def test_no_shared_memory_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container without it."""
+    monkeypatch.setattr(doctor, "_SHM", "/nowhere/shm")
+    memory = found("shared memory")
+    assert (memory.state, memory.found) == ("warning", "/nowhere/shm does not exist")
+    assert "mount" in memory.remedy
 
 
 @pytest.mark.usefixtures("healthy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from pybench.machine import environment
 from pybench.machine.environment import snapshot
+from pybench.model.machine import GpuInventory
 
 Tell = Callable[..., None]
 
@@ -23,7 +25,9 @@ def test_gpus_driver_and_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch
     assert (machine.kind, machine.fabric, machine.gpu_count) == ("h200", "nvlink", 2)
     assert machine.gpu_names == ("NVIDIA H200", "NVIDIA H200")
     assert machine.gpu_vram_gb == tuple(gpu.vram_gb for gpu in machine.gpus)
-    assert (machine.driver, machine.cuda_driver, machine.gpu_reason) == ("580.00.fake", "13.0", None)
+    assert (machine.cuda_driver, machine.gpu_reason) == ("13.0", None)
+    assert machine.driver is not None
+    assert re.fullmatch(r"580\.\d+\.fake", machine.driver)
     assert machine.topology[0][0] == "X"
     assert machine.topology[0][1].startswith("NV")
 
@@ -47,6 +51,29 @@ def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None
     assert machine.memory_bytes > 2**28
     assert (machine.kernel, machine.python) == (platform.release(), platform.python_version())
     assert machine.packages["pybench"]
+
+
+def test_a_field_is_read_or_unknown(tmp_path: Path) -> None:
+    """From the first line that begins with its name, if there is a file with one."""
+    table = tmp_path / "meminfo"
+    table.write_text("MemFree: 1 kB\nMemTotal:  16 kB\nMemTotal: 2 kB\n")
+    assert environment._field(str(table), "MemTotal") == "16 kB"
+    assert environment._field(str(table), "SwapTotal") is None
+    assert environment._field(str(tmp_path / "nothing"), "MemTotal") is None
+
+
+@pytest.mark.parametrize(
+    ("ways", "fabric"),
+    [((), "none"), (("NV18", "NV18", "NV18"), "nvlink"), (("NV18", "PHB", "NV18"), "pcie"), (("SYS",) * 3, "pcie")],
+)
+def test_the_slowest_pair_names_the_fabric(ways: tuple[str, ...], fabric: str) -> None:
+    """Three GPUs, given by the pairs 0-1, 0-2 and 1-2; no pair, no fabric."""
+    rows: tuple[tuple[str, ...], ...] = (("X",),)
+    if ways:
+        one, two, three = ways
+        rows = (("X", one, two), (one, "X", three), (two, three, "X"))
+    inventory = GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=rows, reason=None)
+    assert environment._fabric(inventory) == fabric
 
 
 def test_unknown_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

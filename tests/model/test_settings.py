@@ -1,0 +1,50 @@
+"""What a point asks of a workload."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pybench.model.settings import Generate, Train, settings_from_json
+
+STRONG = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4, data_parallel=4)
+WEAK = replace(STRONG, global_batch_size=None, batch_size_per_gpu=8)
+
+
+def test_degrees_multiply_to_gpus() -> None:
+    """Every kind of parallelism takes its own."""
+    point = Generate(
+        backend="torch",
+        model="m",
+        batch_size=1,
+        prompt_tokens=1,
+        output_tokens=2,
+        tensor_parallel=2,
+        pipeline_parallel=3,
+        data_parallel=5,
+        context_parallel=7,
+    )
+    assert point.num_gpus == 210
+
+
+def test_a_ranks_samples() -> None:
+    """Strong scaling divides them, weak scaling does not."""
+    assert (STRONG.local_batch_size, WEAK.local_batch_size) == (2, 8)
+
+
+@pytest.mark.parametrize("settings", [STRONG, WEAK])
+def test_settings_come_back_as_they_went(settings: Train) -> None:
+    """The workload's name tells which they are."""
+    assert settings.to_json()["workload"] == "train"
+    assert settings_from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [({}, KeyError), ({"workload": "sleep"}, KeyError), ({**STRONG.to_json(), "workload": "generate"}, TypeError)],
+)
+def test_other_values_are_refused(values: dict[str, object], error: type[Exception]) -> None:
+    """One workload's fields are not another's."""
+    with pytest.raises(error):
+        settings_from_json(values)

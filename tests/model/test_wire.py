@@ -1,0 +1,119 @@
+"""What host and worker say to each other comes back as it went, or is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pybench.model.settings import Generate, Train
+from pybench.model.wire import (
+    PROTOCOL_VERSION,
+    Event,
+    Failure,
+    Header,
+    Metric,
+    Phase,
+    Result,
+    Step,
+    Work,
+    WorkOrder,
+    decode_event,
+    encode_event,
+)
+
+STEP = Step(
+    index=3,
+    phase="measure",
+    start_ns=2**62,
+    end_ns=2**62 + 1_500_000_001,
+    work=Work(output_tokens=7),
+    token_end_ns=(2**62 + 1, 2**62 + 2),
+    loss=0.25,
+)
+EVENTS: list[Event] = [
+    Header(
+        rank=1,
+        world_size=2,
+        pid=3,
+        boot_id="b",
+        time_offset_ns=-5,
+        python="3.10.0",
+        packages={"torch": "2.11.0"},
+        device="cuda",
+        device_name="NVIDIA H200",
+        device_uuid="GPU-a",
+    ),
+    Phase(name="warmup", start_ns=2**62),
+    STEP,
+    Metric(name="peak_memory_bytes", value=1.0, unit="B"),
+    Result(warmup_steps=3, steady=False),
+    Failure(cause="out_of_memory", message="81 GiB", detail="line\nümlaut"),
+]
+GENERATE = Generate(backend="torch", model="m", batch_size=1, prompt_tokens=2, output_tokens=3, tensor_parallel=2)
+TRAIN = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4, data_parallel=2)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_comes_back_as_it_went(event: Event) -> None:
+    """On one line; nanoseconds stay exact integers, tuples stay tuples."""
+    line = encode_event(event)
+    assert "\n" not in line
+    assert decode_event(line) == event
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "7",
+        "null",
+        "[]",
+        "{}",
+        '{"event": "song"}',
+        '{"event": []}',
+        '{"event": "phase", "name": "warmup"}',
+        '{"event": "phase", "name": "warmup", "start_ns": 1, "more": 2}',
+        '{"event": "step", "work": 1}',
+        '{"event": "step", "work": {}, "token_end_ns": null}',
+    ],
+)
+def test_another_line_is_refused(line: str) -> None:
+    """With what it was."""
+    with pytest.raises(ValueError, match=f"not an event of protocol {PROTOCOL_VERSION}: "):
+        decode_event(line)
+
+
+def test_a_long_line_is_told_in_part() -> None:
+    """A worker that prints a tensor into its stream must not fill the journal."""
+    with pytest.raises(ValueError, match="not an event") as refused:
+        decode_event("x" * 10_000)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_steps_length() -> None:
+    """In seconds, from nanoseconds that no float holds exactly."""
+    assert STEP.duration_s == 1.500000001
+
+
+@pytest.mark.parametrize("settings", [GENERATE, TRAIN], ids=["generate", "train"])
+def test_a_work_order_comes_back_as_it_went(settings: Generate | Train) -> None:
+    """With its workload's own settings."""
+    order = WorkOrder(
+        point_id="p[seed=1]",
+        settings=settings,
+        architecture={"model_type": "llama", "hidden_size": 64},
+        device="cpu",
+        steps=5,
+        max_warmup_steps=20,
+    )
+    assert WorkOrder.from_json(order.to_json()) == order
+
+
+def test_a_work_order_of_another_protocol_is_refused() -> None:
+    """Both versions are told."""
+    order = WorkOrder(point_id="p", settings=TRAIN, architecture={}, device="cpu", steps=1, max_warmup_steps=1)
+    text = json.dumps({**json.loads(order.to_json()), "protocol": 99})
+    with pytest.raises(ValueError, match=f"work order speaks protocol 99, this worker {PROTOCOL_VERSION}"):
+        WorkOrder.from_json(text)
