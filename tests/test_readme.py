@@ -104,6 +104,14 @@ def examines(command: str, folder: Path) -> None:
     assert "NVIDIA driver" in done.stdout
 
 
+def asks_registries(command: str, folder: Path) -> None:
+    """Agreement, disagreement, or no tool and no answer: each with its words."""
+    done = run(command, folder)
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert done.stdout or done.stderr.startswith("pybench: ")
+    assert "Traceback" not in done.stderr
+
+
 def is_a_target(command: str, folder: Path) -> None:  # noqa: ARG001 - one signature for all
     """Make knows what it would do; ``make test`` can't run itself."""
     done = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -121,6 +129,7 @@ CHECKS: dict[str, Check] = {
     "pybench plan suites/tp_scaling.toml": succeeds,
     "pybench schema": succeeds,
     "pybench images list": succeeds,
+    "pybench images verify": asks_registries,
     "pybench run suites/tp_scaling.toml": measures,
     'pybench run suites/tp_scaling.toml -k "tensor_parallel=1"': would_measure,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
