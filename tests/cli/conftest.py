@@ -9,54 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.runner.drill import suite_text, table_text
+
 FAKE_WORKER = Path(__file__).parents[1] / "runner" / "fake_worker.py"
-SUITE = """
-schema = 1
-name = "drill"
-description = "two points of a fake worker"
-
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 1
-output_tokens = 2
-attempts = 2
-max_attempts = 2
-steps = 3
-time_limit_s = 60
-
-[benchmark.axes]
-tensor_parallel = [1, 2]
-
-[[benchmark.expect]]
-metric = "output_tokens_per_s"
-scaling = "strong"
-along = "tensor_parallel"
-table = "drill"
-"""
-TABLE = """
-schema = 1
-name = "drill"
-description = "what the fake worker reaches"
-
-[[row]]
-machine = "any"
-fabric = "any"
-backend = "any"
-workload = "generate"
-model_class = "any"
-metric = "output_tokens_per_s"
-count = 2
-baseline_count = 1
-value = {value}
-tolerance = 0.1
-kind = "measured"
-source = "tests/runner/fake_worker.py"
-"""
+SUITE = suite_text(max_attempts=2, time_limit_s=60)
 
 Drill = Callable[..., tuple[str, ...]]
 
@@ -76,7 +32,7 @@ def drill(here: Path) -> Drill:
     def write(behaviour: str = "ok", value: float = 2.0) -> tuple[str, ...]:
         (here / "drill.toml").write_text(SUITE)
         (here / "expected").mkdir(exist_ok=True)
-        (here / "expected" / "drill.toml").write_text(TABLE.format(value=value))
+        (here / "expected" / "drill.toml").write_text(table_text(value))
         python = here / "python"
         path = os.pathsep.join(sys.path)
         # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher, listing_argv
+from pybench.launch.stage import stage_worker
 from pybench.machine.engines import this_platform
 from pybench.model.container import ContainerRequest
 from pybench.runner.asked import Asked
@@ -40,6 +44,21 @@ class Boxed:
         """Ids of all containers that pybench left in this engine."""
         listed = subprocess.run(listing_argv((self.name,)), capture_output=True, text=True, check=True)
         return listed.stdout.split()
+
+
+def job(folder: Path, number: int = 1) -> Job:
+    """An attempt to start by hand: a staged worker and an empty exchange folder."""
+    exchange = folder / "attempts" / f"drill.{number}" / "exchange"
+    exchange.mkdir(parents=True)
+    return Job(
+        script=stage_worker(folder / "worker"),
+        exchange=exchange,
+        backend="torch",
+        num_processes=1,
+        gpu_uuids=(),
+        token=f"drill/{secrets.token_hex(8)}",
+        host_environment=dict(os.environ),
+    )
 
 
 def site_packages() -> Path:

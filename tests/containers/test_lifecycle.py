@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -14,26 +13,11 @@ from pathlib import Path
 import pytest
 
 from pybench.launch.job import Job
-from pybench.launch.stage import stage_worker
 from pybench.runner.container import ContainerWorker, remove_orphans
-from tests.containers.boxed_engine import Boxed, suite_text
+from tests.containers.boxed_engine import Boxed, job, suite_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 NUM_STARTS = 50
-
-
-def job(folder: Path, number: int = 1) -> Job:
-    exchange = folder / "attempts" / f"drill.{number}" / "exchange"
-    exchange.mkdir(parents=True)
-    return Job(
-        script=stage_worker(folder / "worker"),
-        exchange=exchange,
-        backend="torch",
-        num_processes=1,
-        gpu_uuids=(),
-        token=f"drill/{secrets.token_hex(8)}",
-        host_environment=dict(os.environ),
-    )
 
 
 def start(boxed: Boxed, task: Job, code: str) -> ContainerWorker:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
 import pytest
@@ -11,26 +9,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.launch.job import Argv, Job, Launcher
 from pybench.launch.local import Local
-from pybench.launch.stage import stage_worker
 from pybench.runner.worker import start_worker
-from tests.containers.boxed_engine import Boxed
+from tests.containers.boxed_engine import Boxed, job
 
 ROUNDS = 20
 GROUP = "worker start and end"
-
-
-def job(folder: Path) -> Job:
-    exchange = folder / "attempts" / "start.1" / "exchange"
-    exchange.mkdir(parents=True)
-    return Job(
-        script=stage_worker(folder / "worker"),
-        exchange=exchange,
-        backend="torch",
-        num_processes=1,
-        gpu_uuids=(),
-        token=f"start/{secrets.token_hex(8)}",
-        host_environment=dict(os.environ),
-    )
 
 
 def start_and_end(launcher: Launcher, task: Job, argv: Argv) -> None:

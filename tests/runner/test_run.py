@@ -20,55 +20,11 @@ from pybench.runner.asked import Asked
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.process import processes_marked
 from pybench.runner.run import Run
+from tests.runner.drill import suite_text, table_text
 
 HERE = Path(__file__).parent
-SUITE = """
-schema = 1
-name = "drill"
-description = "two points of a fake worker"
-
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 1
-output_tokens = 2
-attempts = 2
-max_attempts = 3
-steps = 3
-time_limit_s = 2
-
-[benchmark.axes]
-tensor_parallel = [1, 2]
-
-[[benchmark.expect]]
-metric = "output_tokens_per_s"
-scaling = "strong"
-along = "tensor_parallel"
-table = "drill"
-"""
-TABLE = """
-schema = 1
-name = "drill"
-description = "what the fake worker reaches"
-
-[[row]]
-machine = "any"
-fabric = "any"
-backend = "any"
-workload = "generate"
-model_class = "any"
-metric = "output_tokens_per_s"
-count = 2
-baseline_count = 1
-value = 2.0
-tolerance = 0.1
-kind = "measured"
-source = "tests/runner/fake_worker.py"
-"""
+SUITE = suite_text(max_attempts=3, time_limit_s=2)
+TABLE = table_text()
 
 
 class FakeLauncher(Local):
