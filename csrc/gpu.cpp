@@ -48,9 +48,11 @@ Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, u
     block_.mig = block_.shared_board = block_.latest_mw = kMissing;
 }
 
-// Every driver call goes through here, so that another thread sees which one hangs.
+// Every driver call goes through here, so that another thread sees which one hangs. One that comes back from a hang
+// after everybody left makes no further calls: another session may be reading the GPU by then.
 template <typename Read>
 nvmlReturn_t Gpu::call(Read read) {
+    if (abandoned) return NVML_ERROR_TIMEOUT;
     const int64_t start_ns = now_ns();
     block_.call_start_ns = start_ns;
     const nvmlReturn_t code = read();
@@ -97,7 +99,7 @@ void Gpu::begin() {
     read_slow();
     read_counter();
     publish();
-    remember_missing(block_.uuid, driver_, capabilities_.missing());
+    if (!abandoned) remember_missing(block_.uuid, driver_, capabilities_.missing());
     begun_ = true;
 }
 

@@ -105,6 +105,23 @@ def test_hang_from_the_first_call(fake_nvml: Tell) -> None:
     assert len(trace.gpus[1].counter.energy_mj) == 0
 
 
+def test_call_that_comes_back_after_the_end_is_the_last(
+    fake_nvml: Tell, fake_answered: Callable[[str, int], int]
+) -> None:
+    def answered() -> dict[str, int]:
+        calls = (f"nvmlDeviceGet{reading}" for reading in ("MigMode", "MultiGpuBoard", *READINGS))
+        return {call: fake_answered(call, 1) for call in calls}
+
+    fake_nvml(hang="nvmlDeviceGetMigMode:6000:1")
+    before = answered()
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    assert stop_aside(sampler, patience_s=20).gpus[1].state == "stalled"
+    wait_for(lambda: answered()["nvmlDeviceGetMigMode"] > before["nvmlDeviceGetMigMode"])
+    time.sleep(0.5)
+    assert answered() == {**before, "nvmlDeviceGetMigMode": before["nvmlDeviceGetMigMode"] + 1}
+
+
 @pytest.mark.parametrize("call", ["Init", "DeviceGetHandleByUUID"])
 def test_start_is_bounded(fake_nvml: Tell, call: str) -> None:
     fake_nvml(hang=f"nvml{call}:45000")
