@@ -12,10 +12,11 @@ from pybench.judge.summary import metric_samples
 from pybench.judge.verdict import judge_ratio, judge_value, limits
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
-from pybench.model.metrics import METRICS
+from pybench.model.metrics.registry import METRICS
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.workloads.settings import ModelSettings
 
 _KEYS = ("fabric", "backend", "model_class")
 _KINDS = ("seed", "published", "measured")
@@ -205,8 +206,9 @@ def _absence(context: _Context, entry: Point | Skip, of: str = "") -> tuple[Verd
 
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
     settings = {**context.benchmark.settings, **entry.axes}
-    shapes = (point.architecture for point in context.plan.points if point.settings.model == settings["model"])
-    architecture = entry.architecture if isinstance(entry, Point) else next(shapes, None)
+    architecture = (
+        entry.architecture if isinstance(entry, Point) else _architecture(context.plan, settings.get("model"))
+    )
     wanted = {
         "machine": context.machine.kind,
         "fabric": context.machine.fabric,
@@ -220,6 +222,12 @@ def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count
         return None
     minimum, maximum = limits(row)
     return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
+
+
+def _architecture(plan: Plan, model: object) -> Architecture | None:
+    """Shape of a model that some planned point runs."""
+    settings = ((point.settings, point.architecture) for point in plan.points)
+    return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)
 
 
 def _check(expectation: Expectation, point: PointResult) -> CheckResult:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pybench.compute.stats import Samples, estimate, outlying_attempts
-from pybench.model.metrics import METRICS
+from pybench.judge.formulas.registry import metric_values
+from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PointResult
-from pybench.model.settings import Generate, Train
 from pybench.model.suite import Plan, Point, Skip
-from pybench.model.wire import Step
 
 
 def summarize(plan: Plan, records: Sequence[Record]) -> tuple[PointResult, ...]:
@@ -26,84 +25,9 @@ def metric_samples(point: Point, records: Sequence[Record]) -> dict[str, Samples
     is absent.
     """
     good = [record for record in _of(point.id, records) if record.ok]
-    attempts = [{**_step_metrics(point, record), **_attempt_metrics(point, record)} for record in good]
-    return {name: found for name in METRICS if (found := [a[name] for a in attempts if a.get(name)])}
-
-
-def joint_steps(record: Record) -> tuple[tuple[Step, float], ...]:
-    """Each step as rank 0 told it, with its length in s over all ranks: earliest start to latest end."""
-    ranks = [report.steps for report in record.ranks]
-    return tuple(
-        (together[0], (max(s.end_ns for s in together) - min(s.start_ns for s in together)) / 1e9)
-        for together in zip(*ranks, strict=True)
-    )
-
-
-def _step_metrics(point: Point, record: Record) -> dict[str, list[float]]:
-    values: dict[str, list[float]] = {}
-    for step, length_s in joint_steps(record):
-        formulas = _GENERATE if isinstance(point.settings, Generate) else _train(point.settings)
-        for name, formula in formulas.items():
-            value = formula(step, length_s)
-            if value is not None:
-                values.setdefault(name, []).append(value)
-    return values
-
-
-def _ttft_s(step: Step, _length_s: float) -> float | None:
-    return (step.token_end_ns[0] - step.start_ns) / 1e9 if step.token_end_ns else None
-
-
-def _tpot_s(step: Step, _length_s: float) -> float | None:
-    """(last - first) / (rounds - 1), as vLLM's serving benchmark defines it."""
-    ends = step.token_end_ns
-    return (ends[-1] - ends[0]) / 1e9 / (len(ends) - 1) if len(ends) > 1 else None
-
-
-_Formula = Callable[[Step, float], float | None]
-_GENERATE: dict[str, _Formula] = {
-    "output_tokens_per_s": lambda step, length_s: step.work.output_tokens / length_s,
-    "total_tokens_per_s": lambda step, length_s: (step.work.prompt_tokens + step.work.output_tokens) / length_s,
-    "requests_per_s": lambda step, length_s: step.work.samples / length_s,
-    "step_s": lambda _step, length_s: length_s,
-    "ttft_s": _ttft_s,
-    "tpot_s": _tpot_s,
-}
-
-
-def _train(settings: Train) -> dict[str, _Formula]:
-    return {
-        "tokens_per_s": lambda step, length_s: step.work.samples * settings.sequence_tokens / length_s,
-        "samples_per_s": lambda step, length_s: step.work.samples / length_s,
-        "step_s": lambda _step, length_s: length_s,
-    }
-
-
-def _attempt_metrics(point: Point, record: Record) -> dict[str, list[float]]:
-    values: dict[str, list[float]] = {}
-    memory = [m.value for rank in record.ranks for m in rank.metrics if m.name == "peak_memory_bytes"]
-    if memory:
-        values["peak_memory_bytes"] = [max(memory)]
-    if record.startup_s is not None:
-        values["startup_s"] = [record.startup_s]
-    return {**values, **_energy_metrics(point, record)}
-
-
-def _energy_metrics(point: Point, record: Record) -> dict[str, list[float]]:
-    joules = record.energy.energy_j if record.energy else None
-    if record.energy is None or joules is None:
-        return {}
-    steps = record.ranks[0].steps
-    values = {
-        "energy_j": [joules / len(steps)],
-        "mean_power_w": [joules / ((record.energy.end_ns - record.energy.start_ns) / 1e9)],
-    }
-    if isinstance(point.settings, Train):
-        tokens = sum(step.work.samples for step in steps) * point.settings.sequence_tokens
-        values["energy_j_per_token"] = [joules / tokens]
-    else:
-        values["energy_j_per_output_token"] = [joules / sum(step.work.output_tokens for step in steps)]
-    return values
+    attempts = [metric_values(point, record) for record in good]
+    names = METRICS_OF[point.settings.workload]
+    return {name: found for name in names if (found := [values[name] for values in attempts if values.get(name)])}
 
 
 def _point_result(point: Point, records: Sequence[Record]) -> PointResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.settings import BackendName, WorkloadName
+from pybench.model.workloads.settings import BackendName, WorkloadName
 
 
 @dataclass(frozen=True, kw_only=True)

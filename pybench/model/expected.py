@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.settings import Range
+from pybench.model.limits import Range
 
 ANY = "any"
 ANY_GPU = "gpu"

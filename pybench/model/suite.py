@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pybench.model.container import ContainerRequest
-from pybench.model.settings import Effort, Generate, Range, Train
+from pybench.model.effort import Effort
+from pybench.model.limits import Range
+from pybench.model.workloads.registry import AnySettings
+from pybench.model.workloads.settings import WorkloadName
 
 AxisValue = str | int | float | bool
 Architecture = dict[str, Any]
@@ -43,7 +46,7 @@ class Benchmark:
     """
 
     name: str
-    workload: str
+    workload: WorkloadName
     settings: dict[str, Any]
     axes: dict[str, tuple[AxisValue, ...]]
     effort: Effort
@@ -66,15 +69,16 @@ class Suite:
 class Point:
     """One combination of axis values: what one worker process measures.
 
-    ``axes`` holds the values that tell this point from its siblings and make its ``id``.
+    ``axes`` holds the values that tell this point from its siblings and make its ``id``. ``architecture`` is ``None``
+    where no model runs.
     """
 
     id: str
     benchmark: str
     axes: dict[str, AxisValue]
-    settings: Generate | Train
+    settings: AnySettings
     effort: Effort
-    architecture: Architecture = field(repr=False)
+    architecture: Architecture | None = field(repr=False)
 
     @property
     def num_gpus(self) -> int:

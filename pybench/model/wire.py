@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pybench.model.settings import Generate, Train, settings_from_json
+from pybench.model.workloads.registry import AnySettings, settings_from_json
 
 # 1: first form.
 PROTOCOL_VERSION = 1
@@ -32,11 +32,11 @@ PhaseName = Literal["prepare", "warmup", "measure", "finish"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOrder:
-    """One point for one worker. ``architecture`` is a Hugging Face config mapping."""
+    """One point for one worker. ``architecture`` is a Hugging Face config mapping, ``None`` where no model runs."""
 
     point_id: str
-    settings: Generate | Train
-    architecture: dict[str, Any]
+    settings: AnySettings
+    architecture: dict[str, Any] | None
     device: Literal["cuda", "cpu"]
     steps: int
     max_warmup_steps: int
@@ -98,7 +98,11 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One iteration. ``token_end_ns``: when each decode round's tokens were ready (generation only)."""
+    """One iteration.
+
+    ``token_end_ns``: when each decode round's tokens were ready (generation only). ``values``: metrics of this step
+    that the backend itself measured, by name.
+    """
 
     index: int
     phase: Literal["warmup", "measure"]
@@ -107,6 +111,7 @@ class Step:
     work: Work
     token_end_ns: tuple[int, ...] = ()
     loss: float | None = None
+    values: dict[str, float] = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybench.model.metrics import METRICS
+from pybench.model.metrics.registry import METRICS
 from pybench.model.results import PointResult, Results, ScalingResult
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval

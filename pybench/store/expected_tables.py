@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
-from pybench.model.metrics import METRICS
+from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_schema import fields_of
@@ -119,7 +119,7 @@ def _key_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _ratio_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    metrics = [name for name, traits in METRICS.items() if row["workload"] in traits.workloads]
+    metrics = list(METRICS_OF.get(row["workload"], {}))
     if row["metric"] not in metrics:
         valid = ", ".join(metrics) or f"none, {row['workload']!r} is no workload"
         yield ("metric",), f"found {row['metric']!r}{did_you_mean(row['metric'], metrics)}; valid are {valid}"

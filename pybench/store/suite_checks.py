@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pybench.model.settings import WORKLOADS
+from pybench.model.workloads.registry import WORKLOADS
 from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload
@@ -70,7 +70,7 @@ def _override(path: KeyPath, override: dict[str, Any], tables: list[dict[str, An
 
 def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
     axes = table.get("axes", {})
-    kind = next(kind for name, kind in WORKLOADS.items() if name == table["workload"])
+    kind = WORKLOADS[table["workload"]]
     for key in axes:
         if key in table:
             yield ("axes", key), "both fixed and an axis; keep one of the two"

@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from pybench.model.effort import Effort
 from pybench.model.errors import FileError, Problem
-from pybench.model.settings import WORKLOADS, Effort
 from pybench.model.suite import Benchmark, Expectation, Suite
+from pybench.model.workloads.registry import WORKLOADS, setting_names
 from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
@@ -106,8 +107,7 @@ def _build(path: Path, document: dict[str, Any], profile: str | None) -> Suite:
 
 
 def _benchmark(table: dict[str, Any]) -> Benchmark:
-    kind = next(kind for name, kind in WORKLOADS.items() if name == table["workload"])
-    fields = {field.name for field in dataclasses.fields(kind)}
+    fields = setting_names(table["workload"])
     return Benchmark(
         name=table["name"],
         workload=table["workload"],

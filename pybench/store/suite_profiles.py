@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from pybench.model.settings import WORKLOADS, Effort
+from pybench.model.effort import Effort
+from pybench.model.workloads.registry import setting_names
+from pybench.model.workloads.settings import WorkloadName
 
 _EFFORT = {field.name for field in dataclasses.fields(Effort)}
 
 
-def fields_of_workload(workload: str) -> set[str]:
+def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
     """Settings and effort fields that a benchmark of this workload may set."""
-    kind = next(kind for name, kind in WORKLOADS.items() if name == workload)
-    return {field.name for field in dataclasses.fields(kind)} | _EFFORT
+    return setting_names(workload) | _EFFORT
 
 
 def apply_profile(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> dict[str, Any]:

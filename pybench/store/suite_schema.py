@@ -9,9 +9,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.model.metrics import METRICS
-from pybench.model.settings import PARALLEL_AXES, WORKLOADS, Effort, Range
+from pybench.model.effort import Effort
+from pybench.model.limits import Range
+from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.suite import Expectation
+from pybench.model.workloads.registry import WORKLOADS, count_axes, setting_names
+from pybench.model.workloads.settings import WorkloadName
 from pybench.store.models import load_models
 from pybench.store.suite_container import container_model
 
@@ -36,8 +39,6 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         base = Union[tuple(arg for arg in get_args(base) if arg is not type(None))]  # noqa: UP007 - built at run time
     if name == "model":
         base = Literal[tuple(load_models())]
-    if name == "along":
-        base = Literal[PARALLEL_AXES]
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     return Annotated[base, Field(ge=limits.minimum, le=limits.maximum, description=description)]
@@ -73,10 +74,17 @@ def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseMode
     return _model(name, {**_optional({**types, **fields_of(Effort), "axes": axes}), **more})
 
 
-def _benchmark(workload: str) -> type[BaseModel]:
-    types = fields_of(next(kind for name, kind in WORKLOADS.items() if name == workload))
-    metrics = tuple(name for name, traits in METRICS.items() if workload in traits.workloads)
-    expect = {**fields_of(Expectation), "table": _Name}
+def _settings(workload: WorkloadName) -> dict[str, Any]:
+    names = setting_names(workload)
+    return {name: kind for name, kind in fields_of(WORKLOADS[workload]).items() if name in names}
+
+
+def _benchmark(workload: WorkloadName) -> type[BaseModel]:
+    types = _settings(workload)
+    metrics = tuple(METRICS_OF[workload])
+    along: Any = Literal[count_axes(workload)]
+    along_note = Field(description="axis the GPU count grows along")
+    expect = {**fields_of(Expectation), "table": _Name, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
@@ -87,7 +95,7 @@ def _benchmark(workload: str) -> type[BaseModel]:
 @cache
 def suite_model() -> type[BaseModel]:
     """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
-    everything = {name: kind for workload in WORKLOADS.values() for name, kind in fields_of(workload).items()}
+    everything = {name: kind for workload in WORKLOADS for name, kind in _settings(workload).items()}
     one = _override("profile_benchmark", everything)
     profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
     kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in WORKLOADS))

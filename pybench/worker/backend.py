@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pybench.model.wire import Metric, Work, WorkOrder
@@ -17,11 +17,12 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did. Times are CLOCK_MONOTONIC; ``work`` is that of all ranks together."""
+    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of all ranks together."""
 
     work: Work
     token_end_ns: tuple[int, ...] = ()
     loss: float | None = None
+    values: dict[str, float] = field(default_factory=dict)
 
 
 class Workload(Protocol):

@@ -84,6 +84,7 @@ class TimingLoop:
                 work=outcome.work,
                 token_end_ns=outcome.token_end_ns,
                 loss=outcome.loss,
+                values=outcome.values,
             )
         )
         return end_ns - start_ns

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pybench.compute import plan
+from pybench.compute import feasibility
 from pybench.compute.plan import expand
 from pybench.model.backend import BackendTraits
-from pybench.model.settings import Effort
+from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
+from pybench.model.workloads.settings import WorkloadName
 
 SHAPE = {
     "model_type": "llama",
@@ -25,13 +26,13 @@ GENERATE = {"backend": "torch", "model": "m", "batch_size": 6, "prompt_tokens": 
 TRAIN = {"backend": "torch", "model": "m", "sequence_tokens": 8, "global_batch_size": 6}
 
 
-def _suite(workload: str, settings: dict[str, Any], **axes: tuple[AxisValue, ...]) -> Suite:
+def _suite(workload: WorkloadName, settings: dict[str, Any], **axes: tuple[AxisValue, ...]) -> Suite:
     fixed = {key: value for key, value in settings.items() if key not in axes}
     benchmark = Benchmark(name="b", workload=workload, settings=fixed, axes=axes, effort=Effort())
     return Suite(name="s", description="", benchmarks=(benchmark,))
 
 
-def _reason(workload: str, settings: dict[str, Any]) -> str | None:
+def _reason(workload: WorkloadName, settings: dict[str, Any]) -> str | None:
     made = expand(_suite(workload, settings), {"m": SHAPE}, device="cuda", num_devices=64)
     return made.skips[0].reason if made.skips else None
 
@@ -87,7 +88,7 @@ def test_skipped_left_out_and_filtered() -> None:
         ("train", {"global_batch_size": None, "batch_size_per_gpu": 5, "data_parallel": 2}, None),
     ],
 )
-def test_impossible(workload: str, change: dict[str, Any], reason: str | None) -> None:
+def test_impossible(workload: WorkloadName, change: dict[str, Any], reason: str | None) -> None:
     """Each impossible shape is named with both numbers."""
     found = _reason(workload, {**(GENERATE if workload == "generate" else TRAIN), **change})
     assert found is None if reason is None else found is not None and reason in found
@@ -103,5 +104,5 @@ def test_model_family_that_the_backend_cannot_build() -> None:
 def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that lacks the workload is named."""
     traits = BackendTraits(model_types=("llama",), parallel_axes={"train": ()}, rank_per_gpu=True, packages=())
-    monkeypatch.setattr(plan, "BACKENDS", {"torch": traits})
+    monkeypatch.setattr(feasibility, "BACKENDS", {"torch": traits})
     assert _reason("generate", GENERATE) == "backend torch has no generate workload"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pybench.compute.schedule import pending, undecided
+from pybench.model.effort import Effort
 from pybench.model.record import Record
 from pybench.model.results import CheckResult, ScalingResult, Verdict
-from pybench.model.settings import Effort, Generate
 from pybench.model.suite import Point
 from pybench.model.wire import Failure, FailureCause
+from pybench.model.workloads.generate import Generate
 
 
 def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:

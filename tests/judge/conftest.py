@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from pybench.compute.plan import point_id
+from pybench.model.effort import Effort
 from pybench.model.machine import Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.settings import Effort, Generate, Train
 from pybench.model.suite import Point
 from pybench.model.wire import Failure, Header, Metric, Step, Work
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 
 _SECOND = 1_000_000_000
 _ARCHITECTURE = {

@@ -10,9 +10,9 @@ import pytest
 from pybench.judge.assemble import assemble
 from pybench.judge.scaling import absolute_checks, lookup, scaling_results
 from pybench.judge.summary import summarize
+from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable
 from pybench.model.manifest import Manifest
-from pybench.model.settings import Effort
 from pybench.model.suite import Benchmark, Expectation, Plan, Point, Skip, Suite
 
 _STRONG = Expectation(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.model.settings import Generate, Train, settings_from_json
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.registry import settings_from_json
+from pybench.model.workloads.train import Train
 
 STRONG = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4, data_parallel=4)
 WEAK = replace(STRONG, global_batch_size=None, batch_size_per_gpu=8)

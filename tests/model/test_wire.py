@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from pybench.model.settings import Generate, Train
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,
@@ -21,6 +20,8 @@ from pybench.model.wire import (
     decode_event,
     encode_event,
 )
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 
 STEP = Step(
     index=3,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pybench.model.settings import Effort, Generate
+from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point, Skip, Suite
+from pybench.model.workloads.generate import Generate
 from pybench.report.plan import render
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import pybench
-from pybench.model.settings import Generate, Train
 from pybench.model.wire import Event, WorkOrder, decode_event
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

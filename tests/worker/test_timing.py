@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pybench.model.settings import Train
 from pybench.model.wire import Event, Result, Step, Work, WorkOrder
+from pybench.model.workloads.train import Train
 from pybench.worker.backend import StepOutcome
 from pybench.worker.ranks import SingleRank
 from pybench.worker.timing import TimingLoop, is_steady

@@ -14,8 +14,9 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.model.settings import Generate, Train
 from pybench.model.wire import Step
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
 from pybench.worker.backends.torch.process_group import TorchRanks

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybench.model.settings import Generate, Train
 from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 
 pytest.importorskip("transformers")
 

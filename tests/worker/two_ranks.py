@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pybench.model.settings import Train
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.process_group import TorchRanks
 from pybench.worker.backends.torch.tensor_parallel import Shard

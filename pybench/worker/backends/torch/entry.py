@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-from pybench.model.settings import Generate
 from pybench.model.wire import WorkOrder
-from pybench.worker.backend import Workload
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
+from pybench.worker.backend import UnsupportedError, Workload
 from pybench.worker.backends.torch.generate import generation
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.train import training
@@ -26,12 +27,17 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
     """Build the model of the order's workload."""
-    if isinstance(order.settings, Generate):
-        with generation(order.settings, order.architecture, ranks) as workload:
-            yield workload
-    else:
-        with training(order.settings, order.architecture, ranks) as trainer:
-            yield trainer
+    with _workload(order, ranks) as workload:
+        yield workload
+
+
+def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:
+    settings, architecture = order.settings, order.architecture
+    if isinstance(settings, Generate) and architecture is not None:
+        return generation(settings, architecture, ranks)
+    if isinstance(settings, Train) and architecture is not None:
+        return training(settings, architecture, ranks)
+    raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 
 def _describe(device: torch.device) -> Device:

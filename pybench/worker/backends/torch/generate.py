@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, StaticLayer
 
-from pybench.model.settings import Generate
 from pybench.model.wire import Metric, Work
+from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks

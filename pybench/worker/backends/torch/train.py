@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from pybench.model.settings import Train
 from pybench.model.wire import Metric, Work
+from pybench.model.workloads.train import Train
 from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import sequence_masks

@@ -1,0 +1,1 @@
+"""How each workload's records become metrics."""

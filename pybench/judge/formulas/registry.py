@@ -1,0 +1,79 @@
+"""Every metric of a record, whatever its workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from pybench.judge.formulas import generate, train
+from pybench.judge.formulas.joint_step import JointStep, joint_steps
+from pybench.model.metrics.registry import METRICS_OF
+from pybench.model.metrics.traits import OverRanks
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.workloads.settings import WorkloadName
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """One workload's: metrics of a step, and what joules are divided by to become a metric."""
+
+    of_step: Callable[[Point, JointStep], dict[str, float | None]]
+    shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+
+
+FORMULAS: dict[WorkloadName, Formulas] = {
+    "generate": Formulas(generate.of_step, generate.shares),
+    "train": Formulas(train.of_step, train.shares),
+}
+_OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "min": min,
+    "mean": fmean,
+    "sum": sum,
+}
+
+
+def metric_values(point: Point, record: Record) -> dict[str, list[float]]:
+    """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
+    values: dict[str, list[float]] = {}
+    for step in joint_steps(record):
+        for name, value in _of_step(point, step).items():
+            if value is not None:
+                values.setdefault(name, []).append(value)
+    return {**values, **{name: [value] for name, value in _of_attempt(point, record).items()}}
+
+
+def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
+    told = _over_ranks(point, [rank.values for rank in step.ranks])
+    return {"step_s": step.length_s, **told, **FORMULAS[point.settings.workload].of_step(point, step)}
+
+
+def _of_attempt(point: Point, record: Record) -> dict[str, float]:
+    told = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
+    startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
+    return {**told, **startup, **_energy(point, record)}
+
+
+def _over_ranks(point: Point, told: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Metrics that ranks reported themselves, joined as their traits say."""
+    joined: dict[str, float] = {}
+    for name, traits in METRICS_OF[point.settings.workload].items():
+        found = [values[name] for values in told if name in values]
+        if found and traits.over_ranks is not None:
+            joined[name] = _OVER_RANKS[traits.over_ranks](found)
+    return joined
+
+
+def _energy(point: Point, record: Record) -> dict[str, float]:
+    joules = record.energy.energy_j if record.energy else None
+    if record.energy is None or joules is None:
+        return {}
+    steps = joint_steps(record)
+    shares = FORMULAS[point.settings.workload].shares(point, steps)
+    return {
+        "energy_j": joules / len(steps),
+        "mean_power_w": joules / ((record.energy.end_ns - record.energy.start_ns) / 1e9),
+        **{name: joules / share for name, share in shares.items() if share},
+    }

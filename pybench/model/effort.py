@@ -1,0 +1,22 @@
+"""How much measuring a point gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pybench.model.limits import Range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much measuring a point gets; the suite file's checks and its JSON Schema are derived from these fields."""
+
+    attempts: Annotated[int, Range(1, 100), "worker processes per point: run-to-run spread"] = 3
+    max_attempts: Annotated[int, Range(1, 1000), "attempts at most while a verdict is inconclusive"] = 6
+    steps: Annotated[int, Range(1, 10_000), "measured iterations per attempt"] = 5
+    max_warmup_steps: Annotated[int, Range(0, 1000), "ceiling of the warm-up, in steps"] = 10
+    dither_ms: Annotated[
+        float, Range(0, 1000), "longest random pause before a measured step: breaks step with sensors"
+    ] = 0.0
+    time_limit_s: Annotated[float, Range(1, 86_400), "wall clock of one attempt before it is ended"] = 900.0

@@ -1,0 +1,13 @@
+"""Limits of a number, stated once where its field is declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    """Inclusive limits of a number; ``None`` leaves that side open."""
+
+    minimum: float | None = None
+    maximum: float | None = None

@@ -1,0 +1,1 @@
+"""What each workload can show."""

@@ -1,0 +1,32 @@
+"""What a metric is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OverRanks = Literal["max", "min", "mean", "sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricTraits:
+    """One metric: its unit and whether more is better.
+
+    ``over_ranks`` says how the values that ranks report themselves become the point's; ``None`` for metrics that the
+    host works out.
+    """
+
+    unit: str
+    higher_is_better: bool
+    description: str
+    over_ranks: OverRanks | None = None
+
+
+def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
+    """A metric that should be high."""
+    return MetricTraits(unit=unit, higher_is_better=True, description=description, over_ranks=over_ranks)
+
+
+def less(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
+    """A metric that should be low."""
+    return MetricTraits(unit=unit, higher_is_better=False, description=description, over_ranks=over_ranks)

@@ -1,0 +1,30 @@
+"""The workloads by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import Degree, WorkloadName
+from pybench.model.workloads.train import Train
+
+AnySettings = Generate | Train
+
+WORKLOADS: dict[WorkloadName, type[AnySettings]] = {"generate": Generate, "train": Train}
+
+
+def setting_names(workload: WorkloadName) -> frozenset[str]:
+    """Fields that a suite may set for a workload."""
+    return frozenset(field.name for field in fields(WORKLOADS[workload])) - {"workload"}
+
+
+def count_axes(workload: WorkloadName) -> tuple[str, ...]:
+    """Settings that multiply the GPUs of a point: what scaling runs along."""
+    hints = get_type_hints(WORKLOADS[workload], include_extras=True)
+    return tuple(name for name, hint in hints.items() if Degree in get_args(hint)[1:])
+
+
+def settings_from_json(values: dict[str, Any]) -> AnySettings:
+    """Rebuild what ``Settings.to_json`` wrote. Raises ``KeyError`` or ``TypeError`` on anything else."""
+    return WORKLOADS[values["workload"]](**values)

@@ -1,0 +1,69 @@
+"""Fields that workloads share.
+
+A field's ``Annotated`` metadata is the single source for its limits (:class:`~pybench.model.limits.Range`) and its
+description (a string): the suite file's checks, the JSON Schema and the README's table are all derived from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+from pybench.model.limits import Range
+
+BackendName = Literal["torch"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+WorkloadName = Literal["generate", "train"]
+
+PARALLEL_AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel")
+
+# Upper limits are far above any real use: they exist so that a typing slip (an extra digit row) is refused before it
+# runs for a day or asks for a petabyte.
+Degree = Range(1, 1024)
+Tokens = Range(1, 2**20)
+BatchSize = Range(1, 2**20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Fields that every workload has."""
+
+    workload: WorkloadName
+    backend: Annotated[BackendName, "library under test"]
+    seed: Annotated[int, Range(0, 2**31 - 1), "seed of random weights, tokens and data"] = 0
+
+    @property
+    def num_gpus(self) -> int:
+        """Devices that the point occupies."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by field."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """Fields of workloads that run a model. Lengths are token counts."""
+
+    model: Annotated[str, "name of a model shape; `pybench schema` lists them"]
+    dtype: Annotated[Dtype, "type of weights and activations"] = "bfloat16"
+    tensor_parallel: Annotated[int, Degree, "ranks that share every layer"] = 1
+    pipeline_parallel: Annotated[int, Degree, "stages that share the layers"] = 1
+    data_parallel: Annotated[int, Degree, "copies that share the samples"] = 1
+    context_parallel: Annotated[int, Degree, "ranks that share a sequence"] = 1
+
+    @property
+    def num_gpus(self) -> int:
+        """Devices that the point occupies: the product of the parallel degrees."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel * self.context_parallel
+
+    @property
+    def longest_sequence_tokens(self) -> int:
+        """Tokens of the longest sequence that the model sees."""
+        raise NotImplementedError
+
+    @property
+    def shared_samples(self) -> int | None:
+        """Samples of a step that the data-parallel copies share; ``None`` where each has its own number."""
+        raise NotImplementedError
