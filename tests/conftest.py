@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,9 @@ SETTINGS = (
     *("LATENCY", "BUSY", "GLOBAL_LOCK", "MIG", "SHARED_BOARD", "MODULE", "DRIVER", "COUNTS", "CLOCK_EVENT_REASONS"),
 )
 _drivers = itertools.count()
+
+# A shell's background job ignores Ctrl-C, and so would every program that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def nvml_include() -> Path:
