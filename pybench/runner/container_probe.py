@@ -14,6 +14,8 @@ from pybench.launch.confinement import after_refusal
 from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher
 from pybench.machine.command import Answer, ask
+from pybench.machine.disk import full_disk_told
+from pybench.machine.engine_error import engine_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.runner.container import hand_over
@@ -63,11 +65,12 @@ def _started(launcher: OciLauncher, facts: EngineFacts, backend: str) -> tuple[O
         if loosened is None:
             break
         launcher = replace(launcher, confinement=loosened)
-    raise MachineError(f"{launcher.name} can't start a worker in image {backend}: {answer.complaint}")
+    raise engine_error(launcher.name, facts.data_root, f"can't start a worker in image {backend}", answer.complaint)
 
 
 def _probe(launcher: OciLauncher, backend: str) -> Answer:
-    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+    room = full_disk_told(Path(tempfile.gettempdir()), "free space there, then say the same again")
+    with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
         folder = Path(scratch)
         for name in ("stage", "exchange"):
             (folder / name).mkdir(mode=0o755)

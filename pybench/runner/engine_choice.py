@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     """
     engine = asked.engine or wish.engine
     if engine == "none" or (engine == "auto" and wish.python):
-        return Local(wish.python or sys.executable)
+        return Local(_program(wish.python) if wish.python else sys.executable)
     if wish.python:
         raise UsageError(f"--python names an interpreter of this machine; it goes with --engine none, not {engine}")
     if engine == "auto":
@@ -54,6 +55,13 @@ def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     if facts.reason:
         raise MachineError(f"{facts.reason}; start it, choose another --engine, or run uncontained with --engine none")
     return _launcher(facts, wish, asked, tell, pull=True)
+
+
+def _program(python: str) -> str:
+    """``python`` itself. Raises ``UsageError`` when no worker could be started with it."""
+    if shutil.which(python) is None:
+        raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
+    return python
 
 
 def _known(engine: str) -> EngineName:

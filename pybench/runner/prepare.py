@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +15,7 @@ from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.launch.job import Launcher
 from pybench.launch.stage import stage_worker, worker_digest
+from pybench.machine.disk import full_disk_told
 from pybench.machine.environment import snapshot
 from pybench.machine.sampler import sampler_unavailable_reason
 from pybench.model.container import ContainerSetup
@@ -69,26 +72,26 @@ def prepare_run(
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_asked(suite, plan, _devices(machine)[0]))
-    folder = RunFolder.create(root, suite.name)
-    stage_worker(folder.worker)
-    manifest = Manifest(
-        run_id=folder.run_id,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        pybench_version=version("pybench"),
-        suite=suite,
-        plan=plan,
-        device=_devices(machine)[0],
-        machine=machine,
-        fingerprint=fingerprint(machine),
-        tables=tables,
-        worker_sha256=worker_digest(folder.worker),
-        engine=launcher.name,
-        keep=keep,
-        max_gpus=max_gpus,
-        power_reason=sampler_unavailable_reason(),
-        container=launcher.container,
-    )
-    folder.write_manifest(manifest)
+    with _new_folder(root, suite.name) as folder:
+        stage_worker(folder.worker)
+        manifest = Manifest(
+            run_id=folder.run_id,
+            created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            pybench_version=version("pybench"),
+            suite=suite,
+            plan=plan,
+            device=_devices(machine)[0],
+            machine=machine,
+            fingerprint=fingerprint(machine),
+            tables=tables,
+            worker_sha256=worker_digest(folder.worker),
+            engine=launcher.name,
+            keep=keep,
+            max_gpus=max_gpus,
+            power_reason=sampler_unavailable_reason(),
+            container=launcher.container,
+        )
+        folder.write_manifest(manifest)
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
@@ -109,6 +112,19 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
     if began != found:
         raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
     return Run(folder=folder, manifest=manifest, launcher=launcher)
+
+
+@contextmanager
+def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
+    """Make a run's folder that is gone again when it can't be made ready. Raises ``MachineError`` on a full disk."""
+    with full_disk_told(root, "nothing was measured yet: free space there, then say the same again"):
+        folder = RunFolder.create(root, suite_name)
+    try:
+        with full_disk_told(folder.path, "nothing was measured yet: free space there, then say the same again"):
+            yield folder
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def _asked(suite: Suite, plan: Plan, device: DeviceKind) -> Asked:
