@@ -96,6 +96,12 @@ match behaviour:
         say(ranks - 1, Failure(cause="out_of_memory", message="CUDA out of memory: tried to allocate 8 GiB"))
         say(0, Failure(cause="exception", message="peer closed the connection"))
         sys.exit(1)
+    case "leak":
+        token = os.environ["HF_TOKEN"]
+        (exchange / "notes.txt").write_text(f"the token is {token}\n")
+        print(os.environ)
+        say(0, Failure(cause="exception", message=f"can't log in with {token}", detail=repr({"token": token})))
+        sys.exit(1)
     case "silent":
         sys.exit(0)
     case "choke":

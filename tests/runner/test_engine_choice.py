@@ -70,3 +70,12 @@ def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path
     asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
     with pytest.raises(UsageError, match="HF_TOKEN, which the environment doesn't have"):
         choose_launcher(EngineRequest(engine="docker", lock=tmp_path / "images.toml"), asked, print)
+
+
+@pytest.mark.parametrize("value", ["", "abc", "two\nlines"])
+def test_a_secret_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Every engine refuses what it couldn't pass on or keep out of a log, none too."""
+    monkeypatch.setenv("HF_TOKEN", value)
+    asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
+    with pytest.raises(UsageError, match="HF_TOKEN must be one line of 4 characters or more"):
+        choose_launcher(EngineRequest(engine="none"), asked, print)
