@@ -14,7 +14,7 @@ NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.288.01  Wed Aug  6 00:44:49 
 GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
 """
 OPEN = """\
-NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)  Sun Jul 27 UTC 2025
+NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (builder@U22)  Sun Jul 27 UTC 2025
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
 """
 ARM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.133.20  Release Build  (root@x)\n"
