@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +13,7 @@ from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher
 from pybench.launch.stage import stage_worker
 from pybench.model.container import ContainerRequest
-from pybench.runner.container import hand_over
-from tests.containers.boxed_engine import Boxed
+from tests.containers.boxed_engine import Boxed, inside
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
@@ -77,19 +73,6 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
         token=f"isolation/{secrets.token_hex(8)}",
         host_environment=environment,
     )
-
-
-def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
-    """What ``code`` prints as JSON, run where a worker would run."""
-    hand_over(launcher, task)
-    try:
-        done = subprocess.run(
-            launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
-        )
-    finally:
-        subprocess.run(launcher.remove_argv(task), capture_output=True, check=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
