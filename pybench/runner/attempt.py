@@ -195,6 +195,9 @@ def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Fa
         if len(log.steps) != point.effort.steps:
             message = f"rank {rank} measured {len(log.steps)} steps, asked for {point.effort.steps}"
             return Failure(cause="protocol", message=message)
+    used = [log.header.device_uuid for log in ranks if log.header and setup.job.gpu_uuids]
+    if twice := [uuid for uuid in used if used.count(uuid) > 1]:
+        return Failure(cause="protocol", message=f"{used.count(twice[0])} ranks ran on one GPU, {twice[0]}")
     return None
 
 

@@ -55,6 +55,7 @@ print(json.dumps({
     "environment": sorted(os.environ),
     "shm_bytes": os.statvfs("/dev/shm").f_frsize * os.statvfs("/dev/shm").f_blocks,
     "stack": resource.getrlimit(resource.RLIMIT_STACK)[0],
+    "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
     "processes": [name for name in os.listdir("/proc") if name.isdigit()],
 }))
 """
@@ -78,7 +79,8 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
 def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     """No capability, no network, nothing writable but the exchange folder and tmp; no variable of the shell."""
     shell = {**os.environ, "NCCL_DEBUG": "WARN", "SECRET": "s3cret", "HF_TOKEN": "t0ken", "TORCH_HOME": "/home/me"}
-    found = inside(boxed.launcher(), job(tmp_path, shell), TRIES)
+    launcher = boxed.launcher()
+    found = inside(launcher, job(tmp_path, shell), TRIES)
     assert found["capabilities"] == ["0000000000000000"]
     assert found["no_new_privileges"] == "1"
     assert (found["uid"], found["gid"]) == ((65534, 65534) if os.getuid() == 0 else (os.getuid(), os.getgid()))
@@ -95,6 +97,8 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     assert not {"SECRET", "HF_TOKEN", "TORCH_HOME"}.intersection(found["environment"])
     assert found["shm_bytes"] == 8 * 2**30
     assert found["stack"] == 2**26
+    lowered = {relaxation.name for relaxation in launcher.container.relaxations}
+    assert found["memlock"] == -1 or "ulimit_memlock" in lowered
     assert found["processes"] == ["1"]
 
 
