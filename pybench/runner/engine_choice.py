@@ -131,7 +131,7 @@ def _oci_launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: T
         secrets=request.secrets,
         models=_model_cache(),
     )
-    return probed(launcher, facts)
+    return probed(launcher, facts, asked.gpu_uuids)
 
 
 def _image(

@@ -71,7 +71,7 @@ def prepare_run(
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
-    launcher = choose(_asked(suite, plan, _devices(machine)[0]))
+    launcher = choose(_asked(suite, plan, machine))
     with _new_folder(root, suite.name) as folder:
         stage_worker(folder.worker)
         manifest = Manifest(
@@ -106,7 +106,7 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
     if worker_digest(folder.worker) != manifest.worker_sha256:
         raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
-    asked = _asked(manifest.suite, manifest.plan, manifest.device)
+    asked = _asked(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(asked, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
@@ -127,9 +127,13 @@ def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
         raise
 
 
-def _asked(suite: Suite, plan: Plan, device: DeviceKind) -> Asked:
-    backends = tuple(dict.fromkeys(point.settings.backend for point in plan.points))
-    return Asked(backends=backends, device=device, request=suite.container)
+def _asked(suite: Suite, plan: Plan, machine: Machine) -> Asked:
+    return Asked(
+        backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
+        device=_devices(machine)[0],
+        request=suite.container,
+        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: max((point.num_gpus for point in plan.points), default=0)],
+    )
 
 
 def _images(container: ContainerSetup | None) -> str:
