@@ -46,7 +46,6 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
     """Ask the registry whether it serves the locked digests. Exits 1 when it serves others."""
     from pybench.machine.registry import ask_registry, registry_tool  # noqa: PLC0415
     from pybench.runner.registry_check import chosen, confirmed, disagreements, with_image  # noqa: PLC0415
-    from pybench.store.image_lock import write_lock  # noqa: PLC0415
 
     lock = _read(path)
     tool = registry_tool()
@@ -58,7 +57,7 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
         if not found:
             lock = with_image(lock, confirmed(image, tool))
     if write:
-        write_lock(lock)
+        _write(lock)
     ctx.exit(1 if wrong else 0)
 
 
@@ -74,7 +73,6 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     from pybench.machine.registry import ask_registry, registry_tool  # noqa: PLC0415
     from pybench.model.errors import UsageError  # noqa: PLC0415
     from pybench.runner.registry_check import chosen, lock_diff, resolved, with_image  # noqa: PLC0415
-    from pybench.store.image_lock import write_lock  # noqa: PLC0415
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -84,7 +82,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
         after = with_image(after, resolved(replace(image, tag=tag or image.tag), partial(ask_registry, tool), tool))
     click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     if not dry_run:
-        write_lock(after)
+        _write(after)
 
 
 @images.command()
@@ -110,18 +108,25 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
     """Build the image of a folder of containers/ and lock its id on this platform."""
     from pybench.runner.image_build import build_image  # noqa: PLC0415
     from pybench.runner.registry_check import lock_diff, with_image  # noqa: PLC0415
-    from pybench.store.image_lock import write_lock  # noqa: PLC0415
 
     before = _read(path)
     after = with_image(before, build_image(_engine(engine), before, name, partial(click.echo, err=True)))
     click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
-    write_lock(after)
+    _write(after)
 
 
 def _read(path: Path | None) -> ImageLock:
     from pybench.store.image_lock import default_lock, read_lock  # noqa: PLC0415
 
     return read_lock(path or default_lock())
+
+
+def _write(lock: ImageLock) -> None:
+    from pybench.machine.disk import full_disk_told  # noqa: PLC0415
+    from pybench.store.image_lock import write_lock  # noqa: PLC0415
+
+    with full_disk_told(Path(lock.path).parent, "the lock is as it was: free space there, then say the same again"):
+        write_lock(lock)
 
 
 def _engine(name: str | None) -> EngineFacts:

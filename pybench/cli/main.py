@@ -96,9 +96,11 @@ def run(
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED  # noqa: PLC0415
     from pybench.cli.progress import make_progress  # noqa: PLC0415
+    from pybench.machine.disk import full_disk_told  # noqa: PLC0415
     from pybench.model.errors import UsageError  # noqa: PLC0415
     from pybench.report.formats import REPORT_FILES, render  # noqa: PLC0415
     from pybench.runner.engine_choice import EngineRequest, choose_launcher  # noqa: PLC0415
+    from pybench.runner.machine_trouble import resume_remedy  # noqa: PLC0415
     from pybench.runner.prepare import prepare_run, resume_run  # noqa: PLC0415
 
     progress = make_progress(sys.stderr)
@@ -116,8 +118,9 @@ def run(
         results = job.finish(progress)
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
-    for name, file in REPORT_FILES.items():
-        job.folder.write_report(file, render(results, name))
+    with full_disk_told(job.folder.path, resume_remedy(job.folder.path)):
+        for name, file in REPORT_FILES.items():
+            job.folder.write_report(file, render(results, name))
     click.echo(render(results, "terminal", **_terminal()), nl=False)
     click.echo(f"run folder: {job.folder.path}")
     if interrupted:

@@ -44,6 +44,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
 def _provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
     machine = manifest.machine
     headers = [rank.header for record in records for rank in record.ranks]
+    compatibility = {header.forward_compatible for header in headers} - {None}
     packages = {name: version for header in headers for name, version in header.packages.items()}
     return Provenance(
         created_utc=manifest.created_utc,
@@ -52,6 +53,8 @@ def _provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         containment=_containment(manifest.container) if manifest.container else None,
         gpu_names=machine.gpu_names,
         driver=machine.driver,
+        worker_driver=next((header.driver for header in headers if header.driver), None),
+        forward_compatible=any(compatibility) if compatibility else None,
         cpu_model=machine.cpu_model,
         kernel=machine.kernel,
         packages=({"python": headers[0].python} if headers else {}) | packages,

@@ -21,8 +21,8 @@ _INSIDE = "APPTAINERENV_"
 class ApptainerLauncher:
     """Launcher of one run. An image's id is the digest of its SIF file, ``files`` says where each backend's is.
 
-    Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, and shares the
-    host's network unless ``offline``, which needs an administrator's leave.
+    Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, shows the device
+    files of every GPU, and shares the host's network unless ``offline``, which needs an administrator's leave.
     """
 
     container: ContainerSetup
@@ -62,6 +62,8 @@ class ApptainerLauncher:
             **fixed(job.gpu_uuids),
             **{name: job.host_environment[name] for name in self.secrets},
         }
+        # Where an administrator has apptainer use nvidia-container-cli, it asks the client's environment for GPUs.
+        kept["NVIDIA_VISIBLE_DEVICES"] = ",".join(job.gpu_uuids) or "void"
         return {**kept, **{_INSIDE + name: value for name, value in inside.items()}, ATTEMPT_VARIABLE: job.token}
 
 

@@ -61,6 +61,11 @@ class Launcher(Protocol):
         """The containers it starts; ``None`` when it starts none."""
         ...
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Host variables whose values reach the worker, and must stay nowhere."""
+        ...
+
     def argv(self, job: Job) -> Argv:
         """Command line of the job."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.launch.job import Job
-from pybench.launch.worker_environment import NEVER_INHERITED, TUNING_PREFIXES, fixed
+from pybench.launch.worker_environment import NEVER_INHERITED, SECRETS, TUNING_PREFIXES, fixed
 
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
@@ -18,9 +18,10 @@ _KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY
 
 @dataclass(frozen=True)
 class Local:
-    """Launcher for this machine; ``python`` is the interpreter that has the backend."""
+    """Launcher for this machine: ``python`` is the interpreter that has the backend."""
 
     python: str = sys.executable
+    secrets: tuple[str, ...] = ()
     name: str = "none"
     container: None = None
 
@@ -36,6 +37,7 @@ class Local:
         kept = {
             name: value
             for name, value in job.host_environment.items()
-            if name not in NEVER_INHERITED and (name in _KEPT_NAMES or name.startswith(TUNING_PREFIXES))
+            if name in self.secrets
+            or (name not in NEVER_INHERITED | SECRETS and (name in _KEPT_NAMES or name.startswith(TUNING_PREFIXES)))
         }
         return {**kept, **fixed(job.gpu_uuids), ATTEMPT_VARIABLE: job.token}

@@ -19,10 +19,10 @@ def stage_worker(folder: Path) -> Path:
     """Copy the worker below ``folder`` and return the script that starts it. Raises ``OSError`` as copying does."""
     source = Path(pybench.__file__).parent
     package = folder / "pybench"
-    package.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source / "__init__.py", package / "__init__.py")
-    for room in _STAGED:
-        shutil.copytree(source / room, package / room, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for file in (source / "__init__.py", *(path for room in _STAGED for path in (source / room).rglob("*.py"))):
+        copy = package / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
     # Whatever this user's umask: inside a container, nobody reads it.
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -9,7 +9,7 @@ TUNING_PREFIXES = ("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TR
 # Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # A token is no tuning: a suite has to ask for it by name.
-_SECRETS = frozenset({"HF_TOKEN"})
+SECRETS = frozenset({"HF_TOKEN"})
 
 
 def tuning(host: Mapping[str, str]) -> dict[str, str]:
@@ -18,7 +18,7 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in host.items()
         if name.startswith(TUNING_PREFIXES)
-        and name not in NEVER_INHERITED | _SECRETS
+        and name not in NEVER_INHERITED | SECRETS
         and not value.startswith("/")
         and not {"\n", "\r", "\0"}.intersection(value)
     }

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pybench.machine.command import ask
+from pybench.machine.engine_error import engine_error
+from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 
 _TAIL_LINES = 5
@@ -71,9 +73,9 @@ def with_algorithm(digest: str) -> str:
     return digest if digest.startswith("sha256:") else f"sha256:{digest}"
 
 
-def pull_image(engine: Sequence[str], reference: str, platform: str, tell: Callable[[str], None]) -> None:
+def pull_image(engine: EngineFacts, reference: str, platform: str, tell: Callable[[str], None]) -> None:
     """Pull by digest, passing the engine's progress on. Raises ``MachineError`` with its last words."""
-    argv = (*engine, "pull", "--platform", platform, reference)
+    argv = (engine.name, "pull", "--platform", platform, reference)
     tail: list[str] = []
     try:
         with subprocess.Popen(
@@ -89,9 +91,8 @@ def pull_image(engine: Sequence[str], reference: str, platform: str, tell: Calla
                     tell(line.strip())
                     tail = [*tail, line.strip()][-_TAIL_LINES:]
     except OSError as error:
-        raise MachineError(f"{engine[0]}: {error.strerror}") from error
+        raise MachineError(f"{engine.name}: {error.strerror}") from error
     if process.returncode != 0:
-        raise MachineError(
-            f"{engine[0]} can't pull {reference}: {tail[-1] if tail else 'it said nothing'}; "
-            "check the network, the login and the free disk, or load the image from a file"
-        )
+        words = tail[-1] if tail else "it said nothing"
+        remedy = "check the network and the login, or load the image from a file"
+        raise engine_error(engine.name, engine.data_root, f"can't pull {reference}", words, remedy)

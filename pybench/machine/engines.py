@@ -15,6 +15,8 @@ from pybench.model.container import EngineFacts, EngineName
 
 # Where the container device interface keeps its specifications (CDI specification, section "Location").
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+# Older toolkits name devices by their index alone unless told otherwise, and an index is no name for a GPU.
+_CDI_UUID = re.compile(r'"?name"?:\s*"?GPU-')
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -39,9 +41,9 @@ def find_engines() -> tuple[EngineFacts, ...]:
 
 
 def has_cdi(folders: tuple[str, ...] = _CDI_FOLDERS) -> bool:
-    """Whether a CDI specification names NVIDIA GPUs."""
+    """Whether a CDI specification names NVIDIA GPUs by UUID."""
     files = [path for folder in folders for path in Path(folder).glob("*") if path.suffix in {".json", ".yaml", ".yml"}]
-    return any("nvidia.com/gpu" in _text(path) for path in files)
+    return any("nvidia.com/gpu" in text and _CDI_UUID.search(text) for text in map(_text, files))
 
 
 def toolkit_version() -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 
@@ -41,3 +42,8 @@ class MachineError(PybenchError):
 
 class RunFolderError(PybenchError):
     """A run's folder can't be read, or belongs to another suite, machine or version."""
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the disk, or this user's share of it, has no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -110,7 +110,8 @@ class Provenance:
     """When, with what and on what a run was measured.
 
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
-    what they ran in (``none``: not containerised, and no ``containment``).
+    what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``
+    the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
     """
 
     created_utc: str
@@ -119,6 +120,8 @@ class Provenance:
     containment: Containment | None
     gpu_names: tuple[str, ...]
     driver: str | None
+    worker_driver: str | None
+    forward_compatible: bool | None
     cpu_model: str | None
     kernel: str
     packages: dict[str, str]

@@ -69,8 +69,8 @@ class Work:
 class Header:
     """Who speaks. ``time_offset_ns`` is the time namespace's offset of CLOCK_MONOTONIC; ``packages`` are versions.
 
-    ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use: one below a ``compat``
-    folder means forward compatibility.
+    ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use. ``forward_compatible`` tells
+    whether that library is newer than the module (CUDA's forward compatibility); ``None`` where it can't be known.
     """
 
     rank: int
@@ -85,6 +85,7 @@ class Header:
     device_uuid: str | None = None
     driver: str | None = None
     cuda_library: str | None = None
+    forward_compatible: bool | None = None
     protocol: int = PROTOCOL_VERSION
 
 

@@ -14,11 +14,19 @@ def sentence(provenance: Provenance) -> str:
         provenance.created_utc,
         f"pybench {provenance.pybench_version}",
         *(gpus or [provenance.cpu_model or "unknown CPU"]),
-        *([f"driver {provenance.driver}"] if provenance.driver else []),
+        *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
     ]
     return ", ".join(parts)
+
+
+def _driver(provenance: Provenance) -> list[str]:
+    """The host's driver, and what workers saw differently."""
+    seen, host = provenance.worker_driver, provenance.driver
+    other = f" (workers saw {seen})" if seen and host and seen != host else ""
+    newer = " with forward compatibility" if provenance.forward_compatible else ""
+    return [f"driver {host or seen}{other}{newer}"] if host or seen else []
 
 
 def _containment(containment: Containment) -> str:

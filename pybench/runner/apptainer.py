@@ -20,6 +20,7 @@ _BUILD_LIMIT_S = 7200.0
 _NEVER_BOUNDED = (
     Relaxation(name="pids_limit", reason="apptainer bounds no pids"),
     Relaxation(name="shm_size", reason="apptainer has no size for /dev/shm"),
+    Relaxation(name="gpu_files", reason="--nv shows the device files of every GPU; CUDA is told which to use"),
 )
 
 

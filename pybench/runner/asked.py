@@ -10,7 +10,7 @@ from pybench.model.suite import DeviceKind
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which backends run on what, in which container.
+    """Which backends run on what, in which container; ``gpu_uuids`` are those of the largest point.
 
     ``engine`` and ``began`` are those of a run to go on with: it keeps its engine, its lock and its images.
     """
@@ -18,6 +18,7 @@ class Asked:
     backends: tuple[str, ...]
     device: DeviceKind
     request: ContainerRequest
+    gpu_uuids: tuple[str, ...] = ()
     engine: str | None = None
     began: ContainerSetup | None = None
 

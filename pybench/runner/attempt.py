@@ -21,6 +21,7 @@ from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Event, Failure, FailureCause, Header, Phase, Step
 from pybench.runner.events import EventReader, RankLog
+from pybench.runner.redaction import Redaction
 from pybench.runner.worker import Worker, start_worker
 
 _POLL_S = 0.1
@@ -48,7 +49,7 @@ class AttemptSetup:
 
 
 def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, progress: Progress) -> Record:
-    """Run one attempt to its record. A failed worker is a record too.
+    """Run one attempt to its record, free of secrets. A failed worker is a record too.
 
     Raises ``KeyboardInterrupt`` when interrupted, with the worker ended and nothing recorded.
     """
@@ -57,6 +58,7 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
     start_ns = time.monotonic_ns()
     log = setup.folder / "worker.log"
     argv = setup.launcher.argv(setup.job)
+    redaction = Redaction(setup.job.host_environment[name] for name in setup.launcher.secrets)
     reader = EventReader(setup.job.exchange, setup.job.num_processes)
     sampler = PowerSampler(setup.job.gpu_uuids) if setup.power_reason is None and setup.job.gpu_uuids else None
     if sampler:
@@ -71,11 +73,12 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
         container = worker.container
     finally:
         trace = sampler.stop() if sampler else None
+        redaction.files(setup.folder)
     failure = _wrong_container(container, setup, log) or failure or _distrust(reader.ranks, setup, point)
     energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, reader.ranks, trace, setup)
     if trace is not None:
         write_trace(trace, setup.folder / "trace.npz")
-    return Record(
+    record = Record(
         point_id=point.id,
         point_digest=point.digest,
         attempt=number,
@@ -91,6 +94,7 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
         argv=argv,
         container=container,
     )
+    return redaction.of(record)
 
 
 def _watch(
@@ -191,6 +195,9 @@ def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Fa
         if len(log.steps) != point.effort.steps:
             message = f"rank {rank} measured {len(log.steps)} steps, asked for {point.effort.steps}"
             return Failure(cause="protocol", message=message)
+    used = [log.header.device_uuid for log in ranks if log.header and setup.job.gpu_uuids]
+    if twice := [uuid for uuid in used if used.count(uuid) > 1]:
+        return Failure(cause="protocol", message=f"{used.count(twice[0])} ranks ran on one GPU, {twice[0]}")
     return None
 
 

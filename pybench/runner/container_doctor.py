@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import resource
 import shutil
 from pathlib import Path
 
@@ -51,13 +54,38 @@ def _engine(facts: EngineFacts) -> Finding:
     if facts.reason:
         return _warn(name, facts.reason, "start or mend it; without an engine workers run in this machine's Python")
     about = [facts.version or "unknown version", *([facts.runtime] if facts.runtime else [])]
-    if facts.rootless and facts.name != "apptainer":
-        delegated = _delegated_controllers()
-        if "pids" not in delegated:
-            remedy = "delegate cgroup controllers to users (systemd: Delegate=yes), or use a rootful engine"
-            return _warn(name, f"{', '.join(about)}, rootless without the pids controller", remedy)
-        about.append("rootless")
-    return _ok(name, ", ".join(about))
+    if not facts.rootless or facts.name == "apptainer":
+        return _ok(name, ", ".join(about))
+    lacks = _rootless_lacks()
+    found = ", ".join((*about, "rootless", *lacks))
+    return _warn(name, found, "; ".join(lacks.values())) if lacks else _ok(name, found)
+
+
+def _rootless_lacks() -> dict[str, str]:
+    """What an engine of an ordinary user can't do here, each with its remedy."""
+    lacks = {}
+    if "pids" not in _delegated_controllers():
+        lacks["without the pids controller"] = "delegate cgroup controllers to users (systemd: Delegate=yes)"
+    if _memlock_bytes() != resource.RLIM_INFINITY:
+        lacks[f"memlock {_memlock_bytes():,} bytes at most"] = "raise memlock in /etc/security/limits.conf"
+    if not _has_subordinate_ids():
+        lacks["without subordinate ids"] = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+    return lacks
+
+
+def _memlock_bytes() -> int:
+    """Memory that this user's processes may pin at most; RDMA and NCCL pin their buffers."""
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+
+
+def _has_subordinate_ids() -> bool:
+    """Whether this user has ids for the users inside: subuid(5)."""
+    user = pwd.getpwuid(os.getuid())
+    try:
+        lines = Path("/etc/subuid").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.partition(":")[0] in {user.pw_name, str(user.pw_uid)} for line in lines)
 
 
 def _delegated_controllers() -> list[str]:
@@ -92,8 +120,9 @@ def _toolkit() -> Finding:
 
 def _cdi() -> Finding:
     if has_cdi():
-        return _ok("CDI", "names the GPUs")
-    return _warn("CDI", "no specification names the GPUs", "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
+        return _ok("CDI", "names the GPUs by UUID")
+    remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+    return _warn("CDI", "no specification names the GPUs by UUID", remedy)
 
 
 def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:

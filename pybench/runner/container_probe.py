@@ -14,6 +14,8 @@ from pybench.launch.confinement import after_refusal
 from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher
 from pybench.machine.command import Answer, ask
+from pybench.machine.disk import full_disk_told
+from pybench.machine.engine_error import engine_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
 from pybench.runner.container import hand_over
@@ -37,11 +39,14 @@ print(json.dumps({"python": platform.python_version(), "version": sys.version_in
 _OLDEST_PYTHON = [3, 10]
 
 
-def probed(launcher: OciLauncher, facts: EngineFacts) -> OciLauncher:
-    """Start each image once; loosen what this machine refuses, and note the Python found inside."""
+def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
+    """Start each image once with its GPUs; loosen what this machine refuses, and note the Python found inside.
+
+    GPUs take part because their set-up may need what a container without them doesn't: a root that can be written.
+    """
     images = []
     for image in launcher.container.images:
-        launcher, answer = _started(launcher, facts, image.backend)
+        launcher, answer = _started(launcher, facts, image.backend, gpu_uuids)
         images.append(replace(image, python=_python(image, answer)))
     setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
     return replace(launcher, container=setup)
@@ -54,20 +59,25 @@ def _python(image: ImageIdentity, answer: Answer) -> str:
     return str(said["python"])
 
 
-def _started(launcher: OciLauncher, facts: EngineFacts, backend: str) -> tuple[OciLauncher, Answer]:
+def _started(
+    launcher: OciLauncher, facts: EngineFacts, backend: str, gpu_uuids: tuple[str, ...]
+) -> tuple[OciLauncher, Answer]:
     for _ in range(_MAX_TRIES):
-        answer = _probe(launcher, backend)
+        answer = _probe(launcher, backend, gpu_uuids)
         if answer.ok:
             return launcher, answer
         loosened = after_refusal(launcher.confinement, answer.complaint, _hard_limits(), facts)
         if loosened is None:
             break
         launcher = replace(launcher, confinement=loosened)
-    raise MachineError(f"{launcher.name} can't start a worker in image {backend}: {answer.complaint}")
+    failed = f"can't start a worker in image {backend}"
+    remedy = "pybench doctor says what this machine lacks"
+    raise engine_error(launcher.name, facts.data_root, failed, answer.complaint, remedy)
 
 
-def _probe(launcher: OciLauncher, backend: str) -> Answer:
-    with tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> Answer:
+    room = full_disk_told(Path(tempfile.gettempdir()), "free space there, then say the same again")
+    with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
         folder = Path(scratch)
         for name in ("stage", "exchange"):
             (folder / name).mkdir(mode=0o755)
@@ -76,13 +86,19 @@ def _probe(launcher: OciLauncher, backend: str) -> Answer:
             exchange=folder / "exchange",
             backend=backend,
             num_processes=1,
-            gpu_uuids=(),
+            gpu_uuids=gpu_uuids,
             token=f"probe/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),
         )
         hand_over(launcher, job)
         try:
             return ask(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
+        except KeyError as error:
+            remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+            message = (
+                f"{launcher.name} can't be given GPU {error}: it has no device file, and no CDI specification names it"
+            )
+            raise MachineError(f"{message}; {remedy}") from None
         finally:
             ask(launcher.remove_argv(job))
 

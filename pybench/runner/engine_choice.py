@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from pybench.runner.asked import Asked
 from pybench.runner.container import this_runner
 from pybench.runner.container_probe import probed
 from pybench.runner.locked_images import AbsentImageError, Tell, locked_image, pinned_image, unpinned_image
+from pybench.runner.redaction import MIN_SECRET_LENGTH
 from pybench.store.image_lock import default_lock, read_lock
 
 EngineWish = Literal["auto", "docker", "podman", "apptainer", "none"]
@@ -44,8 +46,9 @@ def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
     """
     engine = asked.engine or wish.engine
+    _check_secrets(asked.request.secrets)
     if engine == "none" or (engine == "auto" and wish.python):
-        return Local(wish.python or sys.executable)
+        return Local(_program(wish.python) if wish.python else sys.executable, asked.request.secrets)
     if wish.python:
         raise UsageError(f"--python names an interpreter of this machine; it goes with --engine none, not {engine}")
     if engine == "auto":
@@ -54,6 +57,23 @@ def choose_launcher(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     if facts.reason:
         raise MachineError(f"{facts.reason}; start it, choose another --engine, or run uncontained with --engine none")
     return _launcher(facts, wish, asked, tell, pull=True)
+
+
+def _check_secrets(names: tuple[str, ...]) -> None:
+    """Raise ``UsageError`` for a secret that isn't there, can't be passed on, or can't be told from other text."""
+    for name in names:
+        value = os.environ.get(name)
+        if value is None:
+            raise UsageError(f"the suite needs the secret {name}, which the environment doesn't have")
+        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
+            raise UsageError(f"the secret {name} must be one line of {MIN_SECRET_LENGTH} characters or more")
+
+
+def _program(python: str) -> str:
+    """``python`` itself. Raises ``UsageError`` when no worker could be started with it."""
+    if shutil.which(python) is None:
+        raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
+    return python
 
 
 def _known(engine: str) -> EngineName:
@@ -75,13 +95,10 @@ def _automatic(wish: EngineRequest, asked: Asked, tell: Tell) -> Launcher:
     if wish.image or asked.request.image:
         raise MachineError(f"no engine has the image that was asked for: {'; '.join(reasons)}")
     tell(f"not containerised: {'; '.join(reasons)}")
-    return Local(sys.executable)
+    return Local(sys.executable, asked.request.secrets)
 
 
 def _launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: Tell, *, pull: bool) -> Launcher:
-    missing = [secret for secret in asked.request.secrets if secret not in os.environ]
-    if missing:
-        raise UsageError(f"the suite needs the secret {missing[0]}, which the environment doesn't have")
     if facts.name == "apptainer":
         return apptainer_launcher(facts, _lock(wish, asked), wish.image, asked, tell, build=pull)
     return _oci_launcher(facts, wish, asked, tell, pull=pull)
@@ -114,7 +131,7 @@ def _oci_launcher(facts: EngineFacts, wish: EngineRequest, asked: Asked, tell: T
         secrets=request.secrets,
         models=_model_cache(),
     )
-    return probed(launcher, facts)
+    return probed(launcher, facts, asked.gpu_uuids)
 
 
 def _image(

@@ -39,7 +39,7 @@ def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, tell: Tel
     found = _find(facts, image, platform)
     if found is None and pull and image.references(platform)[0].count("@"):
         tell(f"{facts.name}: pulling image {image.name}, {image.references(platform)[0]}")
-        pull_image((facts.name,), image.references(platform)[0], platform, tell)
+        pull_image(facts, image.references(platform)[0], platform, tell)
         found = _find(facts, image, platform)
     if found is None:
         raise AbsentImageError(

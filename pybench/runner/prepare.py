@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +15,7 @@ from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.launch.job import Launcher
 from pybench.launch.stage import stage_worker, worker_digest
+from pybench.machine.disk import full_disk_told
 from pybench.machine.environment import snapshot
 from pybench.machine.sampler import sampler_unavailable_reason
 from pybench.model.container import ContainerSetup
@@ -68,27 +71,27 @@ def prepare_run(
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
-    launcher = choose(_asked(suite, plan, _devices(machine)[0]))
-    folder = RunFolder.create(root, suite.name)
-    stage_worker(folder.worker)
-    manifest = Manifest(
-        run_id=folder.run_id,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        pybench_version=version("pybench"),
-        suite=suite,
-        plan=plan,
-        device=_devices(machine)[0],
-        machine=machine,
-        fingerprint=fingerprint(machine),
-        tables=tables,
-        worker_sha256=worker_digest(folder.worker),
-        engine=launcher.name,
-        keep=keep,
-        max_gpus=max_gpus,
-        power_reason=sampler_unavailable_reason(),
-        container=launcher.container,
-    )
-    folder.write_manifest(manifest)
+    launcher = choose(_asked(suite, plan, machine))
+    with _new_folder(root, suite.name) as folder:
+        stage_worker(folder.worker)
+        manifest = Manifest(
+            run_id=folder.run_id,
+            created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            pybench_version=version("pybench"),
+            suite=suite,
+            plan=plan,
+            device=_devices(machine)[0],
+            machine=machine,
+            fingerprint=fingerprint(machine),
+            tables=tables,
+            worker_sha256=worker_digest(folder.worker),
+            engine=launcher.name,
+            keep=keep,
+            max_gpus=max_gpus,
+            power_reason=sampler_unavailable_reason(),
+            container=launcher.container,
+        )
+        folder.write_manifest(manifest)
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
@@ -103,7 +106,7 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
     if worker_digest(folder.worker) != manifest.worker_sha256:
         raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
-    asked = _asked(manifest.suite, manifest.plan, manifest.device)
+    asked = _asked(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(asked, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
@@ -111,9 +114,26 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
-def _asked(suite: Suite, plan: Plan, device: DeviceKind) -> Asked:
-    backends = tuple(dict.fromkeys(point.settings.backend for point in plan.points))
-    return Asked(backends=backends, device=device, request=suite.container)
+@contextmanager
+def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
+    """Make a run's folder that is gone again when it can't be made ready. Raises ``MachineError`` on a full disk."""
+    with full_disk_told(root, "nothing was measured yet: free space there, then say the same again"):
+        folder = RunFolder.create(root, suite_name)
+    try:
+        with full_disk_told(folder.path, "nothing was measured yet: free space there, then say the same again"):
+            yield folder
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _asked(suite: Suite, plan: Plan, machine: Machine) -> Asked:
+    return Asked(
+        backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
+        device=_devices(machine)[0],
+        request=suite.container,
+        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: max((point.num_gpus for point in plan.points), default=0)],
+    )
 
 
 def _images(container: ContainerSetup | None) -> str:

@@ -17,6 +17,7 @@ from pybench.launch.job import Job, Launcher, clear_attempt
 from pybench.launch.local import ATTEMPT_VARIABLE
 from pybench.launch.oci import OciLauncher
 from pybench.machine.clock import host_clock
+from pybench.machine.disk import full_disk_told, require_room
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
@@ -27,6 +28,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import AttemptSetup, run_attempt
 from pybench.runner.container import remove_orphans
+from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_remedy
 from pybench.runner.process import end_marked
 from pybench.store.journal import RunFolder
 
@@ -46,18 +48,20 @@ class Run:
     def finish(self, progress: Progress) -> Results:
         """Measure all that is owed, then what is undecided, and judge it.
 
-        Raises ``KeyboardInterrupt`` on Ctrl-C or SIGTERM: workers are ended by then and everything measured is kept.
+        Raises ``KeyboardInterrupt`` on Ctrl-C or SIGTERM, ``MachineError`` on a full disk or an engine that went down:
+        workers are ended by then and everything measured is kept.
         """
-        with self.folder.lock(), _sigterm_interrupts():
+        path = self.folder.path
+        with full_disk_told(path, resume_remedy(path)), self.folder.lock(), _sigterm_interrupts():
             # A runner that was killed may have left workers that still hold GPUs.
             end_marked(ATTEMPT_VARIABLE, f"{self.folder.mark}/")
             if isinstance(self.launcher, OciLauncher):
                 remove_orphans(self.launcher.engine, self.folder.mark)
             records = list(self.folder.records())
-            _check_digests(self.folder.path, self.manifest.plan.points, records)
+            _check_digests(path, self.manifest.plan.points, records)
             try:
                 owed = pending(self.manifest.plan.points, records)
-                progress.run_started(self.folder.run_id, str(self.folder.path), len(owed))
+                progress.run_started(self.folder.run_id, str(path), len(owed))
                 while owed:
                     records.append(self._attempt(owed[0], len(records) + 1, len(records) + len(owed), progress))
                     owed = pending(self.manifest.plan.points, records)
@@ -83,6 +87,7 @@ class Run:
         folder = self.folder.attempt(point.id, number)
         job = self._job(point, folder / "exchange")
         clear_attempt(folder, job.exchange)
+        require_room(folder, ATTEMPT_BYTES)
         setup = AttemptSetup(
             run_path=self.folder.path,
             folder=folder,
@@ -92,6 +97,7 @@ class Run:
             power_reason=self.manifest.power_reason,
         )
         record = run_attempt(point, number, setup, self._order(point), progress)
+        blame_machine(record, self.launcher, self.folder.path)
         self.folder.append(record)
         failure = record.failure
         outcome = f"{failure.cause}: {failure.message}" if failure else "ok"

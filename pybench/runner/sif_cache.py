@@ -11,7 +11,7 @@ from pathlib import Path
 from pybench.launch.apptainer import build_argv
 from pybench.launch.job import Argv
 from pybench.machine.command import Answer
-from pybench.model.errors import MachineError
+from pybench.machine.engine_error import engine_error
 
 
 def sif_folder() -> Path:
@@ -43,7 +43,8 @@ def _build(reference: str, file: Path, run: Callable[[Argv], Answer]) -> None:
     answer = run(build_argv(reference, scratch))
     if not answer.ok:
         scratch.unlink(missing_ok=True)
-        raise MachineError(f"apptainer can't make an image file of {reference}: {answer.complaint}")
+        failed = f"can't make an image file of {reference}"
+        raise engine_error("apptainer", str(file.parent), failed, answer.complaint)
     scratch.rename(file)
 
 

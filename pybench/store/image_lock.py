@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.model.errors import FileError, Problem
+from pybench.model.errors import FileError, Problem, is_disk_full
 from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 from pybench.store.problem_text import key_text, message_of
 from pybench.store.shipped import shipped_containers
@@ -72,13 +72,19 @@ def read_lock(path: Path) -> ImageLock:
 
 
 def write_lock(lock: ImageLock) -> None:
-    """Write ``lock`` to its path, whole or not at all. Raises ``FileError`` when that can't be."""
+    """Write ``lock`` to its path, whole or not at all.
+
+    Raises ``FileError`` when that can't be; a full disk is the machine's trouble and stays an ``OSError``.
+    """
     path = Path(lock.path)
     scratch = path.with_name(path.name + ".new")
     try:
         scratch.write_text(lock_text(lock), encoding="utf-8")
         scratch.replace(path)
     except OSError as error:
+        if is_disk_full(error):
+            scratch.unlink(missing_ok=True)
+            raise
         raise refuse(path, f"can't be written: {error.strerror}") from error
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.model.errors import RunFolderError
+from pybench.model.errors import RunFolderError, is_disk_full
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import RECORD_VERSION, Record
 
@@ -50,6 +50,8 @@ class RunFolder:
             except FileExistsError:
                 continue
             except OSError as error:
+                if is_disk_full(error):
+                    raise
                 raise RunFolderError(f"{path}: cannot create the run's folder: {error.strerror}") from error
             return cls(path.resolve())
         raise RunFolderError(f"{root}: a hundred runs of {suite_name} began in one second; wait, or use another --runs")
@@ -124,7 +126,7 @@ class RunFolder:
         """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written."""
         line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
         with (
-            _refusal_told(self.path, "write the journal", "; free space, then --resume"),
+            _refusal_told(self.path, "write the journal"),
             (self.path / "journal.jsonl").open("r+b" if self._journal_exists() else "w+b") as stream,
         ):
             stream.truncate(_whole_lines(stream.read()))
@@ -154,10 +156,15 @@ class RunFolder:
 
 @contextmanager
 def _refusal_told(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next."""
+    """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next.
+
+    A full disk is the machine's trouble and stays an ``OSError``.
+    """
     try:
         yield
     except OSError as error:
+        if is_disk_full(error):
+            raise
         raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 

@@ -7,7 +7,7 @@ import platform
 import re
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pybench.model.wire import Header
 
@@ -51,14 +51,38 @@ def driver_version(text: str) -> str | None:
 
 
 def mapped_library(maps: str, name: str) -> str | None:
-    """Path of the file mapped as ``name`` (or ``name.1``, …) in the text of ``/proc/self/maps``."""
-    found = re.search(rf"\s(/\S*/{re.escape(name)}(?:\.\d+)*)$", maps, re.MULTILINE)
+    """Path of the file mapped as ``name`` (or ``name.1``, …) in the text of ``/proc/self/maps`` (proc(5))."""
+    # Address, permissions, offset, device, inode; a path may have spaces, and its file may be replaced meanwhile.
+    found = re.search(rf"^(?:\S+ +){{5}}(/(?:.*/)?{re.escape(name)}(?:\.\d+)*)(?: \(deleted\))?$", maps, re.MULTILINE)
     return found[1] if found else None
+
+
+def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool | None:
+    """Whether libcuda comes from the image's compatibility package instead of the host's driver.
+
+    That package lies in a folder ``compat`` (NVIDIA, "CUDA Compatibility"); elsewhere its file's version tells: the
+    host's own is the kernel module's. ``None`` without libcuda, or where neither tells.
+    """
+    if cuda_library is None:
+        return None
+    path = PurePosixPath(cuda_library)
+    if "compat" in path.parts[:-1]:
+        return True
+    version = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path.name)
+    if version is None or driver is None:
+        return None
+    return _numbers(version[1]) > _numbers(driver)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: Device) -> Header:
     """Header of this process. A kernel without time namespaces has no offset."""
     offsets = _PROC / "self/timens_offsets"
+    driver = driver_version(_text(_PROC / "driver/nvidia/version"))
+    cuda_library = mapped_library(_text(_PROC / "self/maps"), "libcuda.so")
     return Header(
         rank=rank,
         world_size=world_size,
@@ -70,8 +94,9 @@ def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: D
         device=device.kind,
         device_name=device.name,
         device_uuid=device.uuid,
-        driver=driver_version(_text(_PROC / "driver/nvidia/version")),
-        cuda_library=mapped_library(_text(_PROC / "self/maps"), "libcuda.so"),
+        driver=driver,
+        cuda_library=cuda_library,
+        forward_compatible=is_forward_compatible(cuda_library, driver),
     )
 
 

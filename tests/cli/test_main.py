@@ -157,11 +157,12 @@ def test_resume_takes_the_runs_own_options(here: Path, drill: Drill) -> None:
 
 
 def test_a_python_that_is_not_there(here: Path, drill: Drill) -> None:
-    """Each attempt fails with the reason, and the run with it."""
+    """A mistake on the command line, told before anything is written."""
     drill()
     result = pybench("run", "drill.toml", "--python", str(here / "nopython"))
-    assert result.exit_code == 3
-    assert "nopython" in result.stdout
+    assert result.exit_code == 2
+    assert f"--python {here}/nopython: no such program" in result.stderr
+    assert not (here / "runs").exists()
 
 
 def test_a_python_named_from_here(drill: Drill) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher, listing_argv
@@ -16,6 +17,7 @@ from pybench.launch.stage import stage_worker
 from pybench.machine.engines import this_platform
 from pybench.model.container import ContainerRequest
 from pybench.runner.asked import Asked
+from pybench.runner.container import hand_over
 from pybench.runner.engine_choice import EngineRequest, choose_launcher
 from tests.containers.root_image import SITE
 
@@ -59,6 +61,19 @@ def job(folder: Path, number: int = 1) -> Job:
         token=f"drill/{secrets.token_hex(8)}",
         host_environment=dict(os.environ),
     )
+
+
+def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
+    """What ``code`` prints as JSON, run where a worker would run."""
+    hand_over(launcher, task)
+    try:
+        done = subprocess.run(
+            launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
+        )
+    finally:
+        subprocess.run(launcher.remove_argv(task), capture_output=True, check=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def site_packages() -> Path:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,3 +62,41 @@ def boxed(
     lock.write_text(lock_text(image_id), encoding="utf-8")
     yield Boxed(name, lock, image_id)
     subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
+
+
+@pytest.fixture
+def registry(archive: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry on loopback that serves the image as ``pybench/test:1``; its name with the port."""
+    absent = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
+    if absent and os.environ.get(REQUIRED):
+        pytest.fail(f"{absent[0]} is not installed, and {REQUIRED} asks for real engines")
+    if absent:
+        pytest.skip(f"{absent[0]} is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = tmp_path / "registry.yml"
+    settings.write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/store}}}}\n"
+        f"http: {{addr: 127.0.0.1:{port}}}\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        ["docker-registry", "serve", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert server.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        name = f"127.0.0.1:{port}"
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
+        (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{name}"\ninsecure = true\n')
+        copy = ("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false")
+        served = (f"docker-archive:{archive[0]}", f"docker://{name}/pybench/test:1")
+        subprocess.run([*copy, *served], check=True, capture_output=True)
+        yield name
+        server.terminate()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +13,7 @@ from pybench.launch.job import Job
 from pybench.launch.oci import OciLauncher
 from pybench.launch.stage import stage_worker
 from pybench.model.container import ContainerRequest
-from pybench.runner.container import hand_over
-from tests.containers.boxed_engine import Boxed
+from tests.containers.boxed_engine import Boxed, inside
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
 
@@ -59,6 +55,7 @@ print(json.dumps({
     "environment": sorted(os.environ),
     "shm_bytes": os.statvfs("/dev/shm").f_frsize * os.statvfs("/dev/shm").f_blocks,
     "stack": resource.getrlimit(resource.RLIMIT_STACK)[0],
+    "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
     "processes": [name for name in os.listdir("/proc") if name.isdigit()],
 }))
 """
@@ -79,23 +76,11 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
     )
 
 
-def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
-    """What ``code`` prints as JSON, run where a worker would run."""
-    hand_over(launcher, task)
-    try:
-        done = subprocess.run(
-            launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False
-        )
-    finally:
-        subprocess.run(launcher.remove_argv(task), capture_output=True, check=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     """No capability, no network, nothing writable but the exchange folder and tmp; no variable of the shell."""
     shell = {**os.environ, "NCCL_DEBUG": "WARN", "SECRET": "s3cret", "HF_TOKEN": "t0ken", "TORCH_HOME": "/home/me"}
-    found = inside(boxed.launcher(), job(tmp_path, shell), TRIES)
+    launcher = boxed.launcher()
+    found = inside(launcher, job(tmp_path, shell), TRIES)
     assert found["capabilities"] == ["0000000000000000"]
     assert found["no_new_privileges"] == "1"
     assert (found["uid"], found["gid"]) == ((65534, 65534) if os.getuid() == 0 else (os.getuid(), os.getgid()))
@@ -112,6 +97,8 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     assert not {"SECRET", "HF_TOKEN", "TORCH_HOME"}.intersection(found["environment"])
     assert found["shm_bytes"] == 8 * 2**30
     assert found["stack"] == 2**26
+    lowered = {relaxation.name for relaxation in launcher.container.relaxations}
+    assert found["memlock"] == -1 or "ulimit_memlock" in lowered
     assert found["processes"] == ["1"]
 
 

@@ -6,18 +6,31 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from pybench.cli.main import main
+from pybench.cli.progress import PlainProgress
 from pybench.launch.job import Job
+from pybench.machine.engines import find_engine
 from pybench.runner.container import ContainerWorker, remove_orphans
+from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 NUM_STARTS = 50
+# What engines start to watch over a container.
+MONITORS = (b"containerd-shim", b"conmon")
+
+
+@pytest.fixture(autouse=True)
+def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 
 
 def start(boxed: Boxed, task: Job, code: str) -> ContainerWorker:
@@ -33,16 +46,25 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:
-    """What starts may leave: containers, volumes, processes and mounts that know the folder, files with secrets."""
+    """What starts may leave: containers, volumes, layers, processes, mounts, files with secrets, scratch files."""
     volumes = subprocess.run([boxed.name, "volume", "ls", "--quiet"], capture_output=True, text=True, check=True)
-    commands = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in read(path)]
+    commands = {path.parent.name: read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
+    own = {str(os.getpid())}
+    words = (str(folder).encode(), *MONITORS)
+    storage = Path(find_engine("docker" if boxed.name == "docker" else "podman").data_root or "/nowhere")
     return {
         "containers": boxed.containers(),
         "volumes": volumes.stdout.split(),
-        "processes": [path.parent.name for path in commands if path.parent.name != str(os.getpid())],
-        "mounts": str(folder) in Path("/proc/mounts").read_text(encoding="utf-8"),
+        "layers": {path.name for part in ("overlay2", "containers", "overlay") for path in (storage / part).glob("*")},
+        "processes": {pid for pid, said in commands.items() if any(word in said for word in words)} - own,
+        "mounts": [line for line in mounts().splitlines() if str(folder) in line or str(storage) in line],
         "environments": list(folder.rglob("environment")),
+        "scratch": set(Path(tempfile.gettempdir()).glob("pybench-*")),
     }
+
+
+def mounts() -> str:
+    return Path("/proc/mounts").read_text(encoding="utf-8")
 
 
 def read(path: Path) -> bytes:
@@ -66,6 +88,8 @@ def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
         assert worker.container is not None
         assert worker.container.exit_code == 0
         assert (task.exchange.parent / "worker.log").read_text(encoding="utf-8") == "hello\n"
+    # A monitor ends a moment after its container.
+    wait_for(lambda: leftovers(boxed, tmp_path)["processes"] == before["processes"])
     assert leftovers(boxed, tmp_path) == before
 
 
@@ -104,18 +128,80 @@ def test_containers_of_the_living_are_left_alone(boxed: Boxed, tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, number: signal.Signals) -> None:
-    """After Ctrl-C and SIGTERM at once; after SIGKILL when the next runner starts."""
+    """After Ctrl-C and SIGTERM at once; after SIGKILL when the run is gone on with, which then finishes."""
     (tmp_path / "boxed.toml").write_text(suite_text(attempts=3, ranks="[1]"), encoding="utf-8")
-    argv = [
-        *(sys.executable, "-c", "from pybench.cli.main import main; main()", "run", str(tmp_path / "boxed.toml")),
-        *("--runs", str(tmp_path / "runs"), "--engine", boxed.name, "--lock", str(boxed.lock)),
-    ]
-    environment = {**os.environ, "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
-        wait_for(lambda: list((tmp_path / "runs").glob("*/attempts/*.1/exchange/events.0.jsonl")))
+    pybench = (sys.executable, "-c", "from pybench.cli.main import main; main()", "run", "--lock", str(boxed.lock))
+    argv = [*pybench, str(tmp_path / "boxed.toml"), "--runs", str(tmp_path / "runs"), "--engine", boxed.name]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+        wait_for(lambda: list((tmp_path / "runs").glob("*/attempts/*.2/exchange/events.0.jsonl")))
         runner.send_signal(number)
         code = runner.wait(120)
     assert code == (-signal.SIGKILL if number is signal.SIGKILL else 130)
-    if number is signal.SIGKILL:
-        remove_orphans((boxed.name,), "another-run")
+    if number is not signal.SIGKILL:
+        assert not boxed.containers()
+        return
+    (run,) = (tmp_path / "runs").iterdir()
+    before = (run / "journal.jsonl").read_bytes()
+    assert before.count(b"\n") == 1
+    again = subprocess.run([*pybench, "--resume", str(run)], capture_output=True, check=False)
+    assert again.returncode == 4, again.stderr  # it expects nothing
     assert not boxed.containers()
+    records = RunFolder.open(run).records()
+    assert [(record.attempt, record.failure) for record in records] == [(1, None), (2, None), (3, None)]
+    assert (run / "journal.jsonl").read_bytes().startswith(before)
+
+
+def pybench_run(boxed: Boxed, folder: Path, *, attempts: int = 1) -> Result:
+    """A run of a small suite in this process."""
+    (folder / "boxed.toml").write_text(suite_text(attempts=attempts, ranks="[1]"), encoding="utf-8")
+    arguments = ["run", str(folder / "boxed.toml"), "--runs", str(folder / "runs"), "--engine", boxed.name]
+    return CliRunner().invoke(main, [*arguments, "--lock", str(boxed.lock)])
+
+
+def test_an_orphan_goes_with_the_next_start_of_any_run(boxed: Boxed, tmp_path: Path) -> None:
+    """Its runner was killed, and nobody goes on with that run."""
+    log = tmp_path / "killed" / "attempts" / "drill.1" / "worker.log"
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from pybench.runner.container import ContainerWorker
+from tests.containers.boxed_engine import Boxed, job
+boxed = Boxed({boxed.name!r}, Path({str(boxed.lock)!r}), {boxed.image_id!r})
+task, launcher = job(Path({str(tmp_path / "killed")!r})), boxed.launcher()
+argv = launcher.run_argv(task, "-c", "import time; print('up', flush=True); time.sleep(3600)")
+ContainerWorker(launcher, task, argv, Path({str(log)!r})).wait(3600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as runner:
+        wait_for(lambda: log.exists() and "up" in log.read_text(encoding="utf-8"))
+        runner.kill()
+    assert len(boxed.containers()) == 1
+    result = pybench_run(boxed, tmp_path)
+    assert result.exit_code == 4, result.output
+    assert not boxed.containers()
+
+
+def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No failed attempt is recorded for it; what was measured stays, and the run goes on once it is back."""
+    if boxed.name != "docker":
+        pytest.skip(f"{boxed.name} has no daemon that could be down")
+    finished = PlainProgress.attempt_finished
+
+    def lose_it(progress: PlainProgress, point_id: str, outcome: str, ok: bool) -> None:
+        finished(progress, point_id, outcome, ok)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+
+    monkeypatch.setattr(PlainProgress, "attempt_finished", lose_it)
+    result = pybench_run(boxed, tmp_path, attempts=2)
+    assert result.exit_code == 3, result.output
+    (run,) = (tmp_path / "runs").iterdir()
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("pybench: the docker daemon doesn't answer: ")
+    assert last.endswith(f"; start it, then: pybench run --resume {run}")
+    assert len(RunFolder.open(run).records()) == 1
+    down = pybench_run(boxed, tmp_path)
+    assert down.exit_code == 3
+    assert "start it, choose another --engine, or run uncontained with --engine none" in down.stderr
+    monkeypatch.delenv("DOCKER_HOST")
+    monkeypatch.setattr(PlainProgress, "attempt_finished", finished)
+    assert CliRunner().invoke(main, ["run", "--resume", str(run), "--lock", str(boxed.lock)]).exit_code == 4
+    assert [record.failure for record in RunFolder.open(run).records()] == [None, None]

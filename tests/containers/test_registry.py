@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,61 +12,16 @@ from pybench.cli.main import main
 from pybench.machine.engines import this_platform
 from pybench.store.image_lock import read_lock
 from tests.containers.boxed_engine import TAG, Boxed
-from tests.containers.conftest import REQUIRED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[str]:
-    """A registry on loopback; its name with the port."""
-    absent = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
-    if absent and os.environ.get(REQUIRED):
-        pytest.fail(f"{absent[0]} is not installed, and {REQUIRED} asks for real engines")
-    if absent:
-        pytest.skip(f"{absent[0]} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = tmp_path / "registry.yml"
-    settings.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/store}}}}\n"
-        f"http: {{addr: 127.0.0.1:{port}}}\n",
-        encoding="utf-8",
-    )
-    with subprocess.Popen(
-        ["docker-registry", "serve", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
-        deadline = time.monotonic() + 60
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-        server.terminate()
 
 
 def pybench(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_lock_verify_and_pull_by_digest(
-    boxed: Boxed, archive: tuple[Path, str], registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_verify_and_pull_by_digest(boxed: Boxed, registry: str, tmp_path: Path) -> None:
     """A wrong digest is found out, `lock` shows and writes the right one, and it is pulled by that."""
-    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
-    (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
-    subprocess.run(
-        [
-            *("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false"),
-            *(f"docker-archive:{archive[0]}", f"docker://{registry}/pybench/test:1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
     lock = tmp_path / "images.toml"
     false = "sha256:" + "0123456789abcdef" * 3 + "fedcba9876543210"
     lock.write_text(

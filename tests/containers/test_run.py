@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from pybench.cli.progress import PlainProgress
+from pybench.model.container import ContainerRequest
+from pybench.model.errors import MachineError
+from pybench.runner.asked import Asked
+from pybench.runner.engine_choice import EngineRequest, choose_launcher
+from pybench.runner.prepare import prepare_run
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
@@ -84,6 +92,30 @@ def test_a_retagged_image_changes_nothing(boxed: Boxed) -> None:
     finally:
         subprocess.run([boxed.name, "tag", boxed.image_id, TAG], check=True)
         subprocess.run([boxed.name, "image", "rm", "--force", other], capture_output=True, check=True)
+
+
+def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> None:
+    """What the engine says of the container is compared with what was asked for, whatever it was started by."""
+    launcher = boxed.launcher()
+    (image,) = launcher.container.images
+    moved = replace(launcher, container=replace(launcher.container, images=(replace(image, id=TAG),)))
+    (tmp_path / "boxed.toml").write_text(suite_text(ranks="[1]"), encoding="utf-8")
+    suite, runs = tmp_path / "boxed.toml", tmp_path / "runs"
+    prepared = prepare_run(suite, runs, lambda _asked: moved, profile=None, keep=None, max_gpus=None)
+    prepared.finish(PlainProgress(io.StringIO()))
+    (record,) = prepared.folder.records()
+    assert record.failure is not None
+    assert record.failure.cause == "identity"
+    assert record.failure.message == f"image {boxed.image_id} ran, asked for {TAG} (test)"
+
+
+def test_a_gpu_that_no_container_gets(boxed: Boxed) -> None:
+    """Found out when the image is first started, not by every attempt."""
+    asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(), gpu_uuids=("GPU-of-nobody",))
+    wish = EngineRequest(engine="docker" if boxed.name == "docker" else "podman", lock=boxed.lock)
+    with pytest.raises(MachineError, match=r"can't (start a worker in image torch|be given GPU 'GPU-of-nobody'): .*; "):
+        choose_launcher(wish, asked, print)
+    assert not boxed.containers()
 
 
 def test_an_unlocked_image_is_refused_and_with_leave_never_passes(boxed: Boxed, tmp_path: Path) -> None:

@@ -317,4 +317,10 @@ def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
     assert len(results.points) == 2
     assert results.provenance.packages == {"python": "3.11", "torch": "2.11.0"}
     assert assemble(manifest, []).provenance.packages == {}
+    assert results.provenance.forward_compatible is None
+    (rank,) = records[0].ranks
+    header = dataclasses.replace(rank.header, driver="570.86", forward_compatible=True)
+    compatible = dataclasses.replace(records[0], ranks=(dataclasses.replace(rank, header=header),))
+    provenance = assemble(manifest, [compatible, *records[1:]]).provenance
+    assert (provenance.worker_driver, provenance.forward_compatible) == ("570.86", True)
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)

@@ -61,3 +61,12 @@ def test_a_cpu_rank_gets_one_thread_and_no_gpu() -> None:
     environment = Local("/py").environment(job(2, OMP_NUM_THREADS="16"))
     assert environment["OMP_NUM_THREADS"] == "1"
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_secret_is_passed_on_only_when_asked_for() -> None:
+    """A token begins like tuning does."""
+    shell = job(HF_TOKEN="t0ken", HF_HOME="/models", AWS_KEY="s3cret")
+    assert not {"HF_TOKEN", "AWS_KEY"} & Local("/py").environment(shell).keys()
+    asked = Local("/py", secrets=("HF_TOKEN",)).environment(shell)
+    assert (asked["HF_TOKEN"], asked["HF_HOME"]) == ("t0ken", "/models")
+    assert "AWS_KEY" not in asked

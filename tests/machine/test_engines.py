@@ -56,7 +56,7 @@ def test_a_docker_daemon_that_is_down(bin_folder: Path) -> None:
 def test_docker_rootless_on_containerds_store(bin_folder: Path, tmp_path: Path) -> None:
     """What decides how ids and limits are to be read."""
     (tmp_path / "cdi").mkdir()
-    (tmp_path / "cdi" / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    (tmp_path / "cdi" / "nvidia.yaml").write_text("kind: nvidia.com/gpu\ndevices:\n- name: GPU-1f2e\n")
     info = {
         "ServerVersion": "29.1.0",
         "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"],
@@ -93,10 +93,20 @@ def test_toolkit_version(bin_folder: Path, said: str, version: tuple[int, ...] |
     assert toolkit_version() == version
 
 
-def test_cdi_of_another_vendor(tmp_path: Path) -> None:
-    """Names no GPU of ours."""
-    (tmp_path / "other.yaml").write_text("kind: amd.com/gpu\n")
-    assert not has_cdi((str(tmp_path), "/nonexistent"))
+@pytest.mark.parametrize(
+    ("file", "text", "names"),
+    [
+        ("nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- containerEdits: {}\n  name: GPU-1f2e\n", True),
+        ("nvidia.json", '{"kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1f2e"}]}', True),
+        ("nvidia.yaml", 'kind: nvidia.com/gpu\ndevices:\n- name: "0"\n- name: all\n', False),
+        ("other.yaml", "kind: amd.com/gpu\ndevices:\n- name: GPU-1f2e\n", False),
+        ("nvidia.txt", "kind: nvidia.com/gpu\ndevices:\n- name: GPU-1f2e\n", False),
+    ],
+)
+def test_cdi_counts_only_with_uuids(tmp_path: Path, file: str, text: str, *, names: bool) -> None:
+    """An index, another vendor or a file that no engine reads names none of our GPUs."""
+    (tmp_path / file).write_text(text)
+    assert has_cdi((str(tmp_path), "/nonexistent")) is names
 
 
 def test_device_nodes(tmp_path: Path) -> None:

@@ -28,3 +28,10 @@ def test_an_unpinned_image_is_called_so(results: Results) -> None:
     unpinned = replace(results.provenance.containment, engine_version=None, pinned=False, relaxations=())
     told = sentence(replace(results.provenance, containment=unpinned))
     assert told.endswith(", in podman, unpinned image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7")
+
+
+def test_what_workers_saw_of_the_driver(results: Results) -> None:
+    """Told where it differs from the host's: another version, or a libcuda from the image."""
+    provenance = replace(results.provenance, worker_driver="570.86", forward_compatible=True)
+    assert ", driver 580.00 (workers saw 570.86) with forward compatibility, " in sentence(provenance)
+    assert ", driver 570.86, " in sentence(replace(provenance, driver=None, forward_compatible=None))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -67,6 +68,15 @@ def measure(rank: int) -> None:
         say(rank, Step(index=index, phase="measure", start_ns=begin, end_ns=end, work=work, token_end_ns=(begin, end)))
 
 
+def fill_disk(num_bytes_left: int = 0) -> None:
+    """Leave little room on the small disk that this run's folder of runs is on."""
+    disk = exchange.parents[4]
+    usage = shutil.disk_usage(disk)
+    assert usage.total < 2**30, "this is no small disk"
+    with (disk / "filler").open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, usage.free - num_bytes_left)
+
+
 print(f"fake worker: {behaviour}")
 if behaviour == "garbage":
     (exchange / "events.0.jsonl").write_text("not json\n")
@@ -86,9 +96,23 @@ match behaviour:
         say(ranks - 1, Failure(cause="out_of_memory", message="CUDA out of memory: tried to allocate 8 GiB"))
         say(0, Failure(cause="exception", message="peer closed the connection"))
         sys.exit(1)
+    case "leak":
+        token = os.environ["HF_TOKEN"]
+        (exchange / "notes.txt").write_text(f"the token is {token}\n")
+        print(os.environ)
+        say(0, Failure(cause="exception", message=f"can't log in with {token}", detail=repr({"token": token})))
+        sys.exit(1)
     case "silent":
         sys.exit(0)
+    case "choke":
+        fill_disk()
+        sys.exit(9)
 for number in range(ranks):
     measure(number)
     say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
     say(number, Result(warmup_steps=3, steady=True))
+match behaviour:
+    case "fill":
+        fill_disk()
+    case "nearly_fill":
+        fill_disk(num_bytes_left=2**20)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -74,12 +77,27 @@ def test_an_engine_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found("engine docker").state, found("engine docker").found) == ("ok", "not installed")
 
 
-def test_rootless_without_delegation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pids could not be bounded."""
+def test_rootless_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it could not bound, pin or map, each with its remedy; all three are one finding."""
     spoil(monkeypatch, find_engines=lambda: (replace(DOCKER, rootless=True),), _delegated_controllers=list)
-    assert "without the pids controller" in found("engine docker").found
+    spoil(monkeypatch, _memlock_bytes=lambda: 8388608, _has_subordinate_ids=lambda: False)
+    limited = found("engine docker")
+    assert limited.state == "warning"
+    assert limited.found == (
+        "28.0, runc, rootless, without the pids controller, memlock 8,388,608 bytes at most, without subordinate ids"
+    )
+    assert [remedy.split()[0] for remedy in limited.remedy.split("; ")] == ["delegate", "raise", "usermod"]
     spoil(monkeypatch, _delegated_controllers=lambda: ["cpu", "pids"])
-    assert found("engine docker").found == "28.0, runc, rootless"
+    spoil(monkeypatch, _memlock_bytes=lambda: -1, _has_subordinate_ids=lambda: True)
+    assert (found("engine docker").state, found("engine docker").found) == ("ok", "28.0, runc, rootless")
+
+
+def test_subordinate_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name or by number; another user's are not ours."""
+    user = pwd.getpwuid(os.getuid())
+    for text, has in (("", False), (f"x{user.pw_name}:1:9\n", False), (f"a:1:9\n{user.pw_uid}:1:9\n", True)):
+        monkeypatch.setattr(Path, "read_text", lambda _path, text=text, **_options: text)
+        assert container_doctor._has_subordinate_ids() is has
 
 
 def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,10 +50,17 @@ def test_an_image_asked_for_by_name_is_not_stepped_over() -> None:
 def test_none_takes_the_python_it_is_given() -> None:
     """And so does auto: a Python of this machine is in no image."""
     for engine in ("none", "auto"):
-        wish = EngineRequest(engine=engine, python="/usr/bin/python3")
-        assert choose_launcher(wish, ASKED, print) == Local("/usr/bin/python3")
+        wish = EngineRequest(engine=engine, python=sys.executable)
+        assert choose_launcher(wish, ASKED, print) == Local(sys.executable)
     with pytest.raises(UsageError, match="goes with --engine none"):
-        choose_launcher(EngineRequest(engine="docker", python="/usr/bin/python3"), ASKED, print)
+        choose_launcher(EngineRequest(engine="docker", python=sys.executable), ASKED, print)
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python3", "no-such-python", "pyproject.toml"])
+def test_a_python_that_is_no_program(python: str) -> None:
+    """Told before a run's folder is made, for it would fail in every attempt."""
+    with pytest.raises(UsageError, match=f"--python {python}: no such program; name an interpreter"):
+        choose_launcher(EngineRequest(engine="none", python=python), ASKED, print)
 
 
 def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,3 +70,12 @@ def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path
     asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
     with pytest.raises(UsageError, match="HF_TOKEN, which the environment doesn't have"):
         choose_launcher(EngineRequest(engine="docker", lock=tmp_path / "images.toml"), asked, print)
+
+
+@pytest.mark.parametrize("value", ["", "abc", "two\nlines"])
+def test_a_secret_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Every engine refuses what it couldn't pass on or keep out of a log, none too."""
+    monkeypatch.setenv("HF_TOKEN", value)
+    asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
+    with pytest.raises(UsageError, match="HF_TOKEN must be one line of 4 characters or more"):
+        choose_launcher(EngineRequest(engine="none"), asked, print)

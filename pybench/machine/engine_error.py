@@ -1,0 +1,19 @@
+"""What an engine complains of, as an error of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybench.machine.disk import room_text, speaks_of_full_disk
+from pybench.model.errors import MachineError
+
+
+def engine_error(engine: str, storage: str | None, failed: str, words: str, remedy: str = "") -> MachineError:
+    """The error of an ``engine`` that ``failed``, in its own ``words``.
+
+    A full disk is told with where it is, ``storage``, and how full; anything else with ``remedy``.
+    """
+    if speaks_of_full_disk(words):
+        where = f" in {storage} ({room_text(Path(storage))})" if storage else ""
+        remedy = f"free space{where}, then say the same again"
+    return MachineError(f"{engine} {failed}: {words}" + (f"; {remedy}" if remedy else ""))

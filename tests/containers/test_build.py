@@ -1,0 +1,117 @@
+"""An image of one's own, built without a network by a real engine: locked by its id, and what a suite runs in."""
+
+from __future__ import annotations
+
+import ensurepip
+import hashlib
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybench.cli.main import main
+from pybench.machine.engines import this_platform
+from pybench.machine.registry import ask_registry
+from pybench.store.image_lock import read_lock
+from pybench.store.journal import RunFolder
+from tests.containers.boxed_engine import Boxed, inside, job, lock_text, suite_text
+from tests.containers.root_image import INTERPRETER
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+
+DOCKERFILE = """\
+FROM {base}
+COPY wheels /wheels
+COPY requirements.txt /wheels/
+RUN ["{python}", "/wheels/{pip}/pip", "install", "--no-index", "--find-links=/wheels", "--require-hashes", \\
+     "--root-user-action=ignore", "--target=/opt/addition", "-r", "/wheels/requirements.txt"]
+"""
+
+
+def pybench(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def write_wheel(folder: Path) -> Path:
+    """A package of one constant."""
+    path = folder / "addition-1.0-py3-none-any.whl"
+    about = "addition-1.0.dist-info"
+    files = {
+        "addition.py": "ANSWER = 42\n",
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: addition\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD"))
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in {**files, f"{about}/RECORD": record}.items():
+            wheel.writestr(name, text)
+    return path
+
+
+def images(engine: str) -> set[str]:
+    listed = subprocess.run([engine, "image", "ls", "--all", "--quiet", "--no-trunc"], capture_output=True, check=True)
+    return set(listed.stdout.decode().split())
+
+
+@pytest.fixture
+def folder(boxed: Boxed, archive: tuple[Path, str], registry: str, tmp_path: Path) -> Iterator[Path]:
+    """``containers/`` with a lock, and a recipe whose base is served by digest and whose package lies beside it."""
+    recipe = tmp_path / "containers" / "addition"
+    (recipe / "wheels").mkdir(parents=True)
+    pip = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
+    shutil.copy(pip, recipe / "wheels")
+    wheel = write_wheel(recipe / "wheels")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (recipe / "requirements.txt").write_text(f"addition==1.0 --hash=sha256:{digest}\n")
+    served = ask_registry("skopeo", f"{registry}/pybench/test:1")
+    base = f"{registry}/pybench/test@{served.digest}"
+    (recipe / "Dockerfile").write_text(DOCKERFILE.format(base=base, python=INTERPRETER, pip=pip.name))
+    (tmp_path / "containers" / "images.toml").write_text(lock_text(archive[1]))
+    before = images(boxed.name)
+    yield tmp_path / "containers"
+    for image in images(boxed.name) - before:  # also what a failed build leaves as its cache
+        subprocess.run([boxed.name, "image", "rm", "--force", image], capture_output=True, check=False)
+
+
+def test_built_locked_and_run_in(boxed: Boxed, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is inside, the id in the lock, the base's digest untouched; a suite then asks for it by name."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+    lock = folder / "images.toml"
+    built = pybench("images", "build", "addition", "--lock", lock, "--engine", boxed.name)
+    assert built.exit_code == 0, built.output
+    base, image = read_lock(lock).images
+    assert base.platforms[this_platform()].config == boxed.image_id
+    assert (image.name, image.dockerfile, image.verified_by) == ("addition", "addition", f"{boxed.name} build")
+    digest = image.platforms[this_platform()].config
+    assert digest not in {None, boxed.image_id}
+    assert f'+platforms."{this_platform()}" = {{ config = "{digest}" }}' in built.output
+    assert f"in {boxed.name}" in pybench("images", "list", "--lock", lock).output
+    lock.write_text(lock.read_text().replace('"cuda"', '"cpu"'))
+    (tmp_path / "boxed.toml").write_text(suite_text('image = "addition"', ranks="[1]"))
+    ran = pybench(
+        *("run", tmp_path / "boxed.toml", "--runs", tmp_path / "runs", "--engine", boxed.name, "--lock", lock)
+    )
+    assert ran.exit_code == 4, ran.output  # it expects nothing
+    (record,) = RunFolder.open(next((tmp_path / "runs").iterdir())).records()
+    assert record.failure is None
+    assert record.container is not None
+    assert record.container.image_id == digest
+    code = "import sys; sys.path.append('/opt/addition'); import addition; print(addition.ANSWER)"
+    assert inside(boxed.launcher(lock=lock, image="addition"), job(tmp_path / "look"), code) == 42
+    assert not boxed.containers()
+
+
+def test_a_package_with_another_hash_is_not_built_in(boxed: Boxed, folder: Path) -> None:
+    """The engine's words, exit 3, and a lock as it was."""
+    requirements = folder / "addition" / "requirements.txt"
+    requirements.write_text(f"addition==1.0 --hash=sha256:{hashlib.sha256(b'other').hexdigest()}\n")
+    before = (folder / "images.toml").read_text()
+    failed = pybench("images", "build", "addition", "--lock", folder / "images.toml", "--engine", boxed.name)
+    assert failed.exit_code == 3, failed.output
+    assert "DO NOT MATCH THE HASHES" in failed.output
+    assert f"{boxed.name} can't build {folder / 'addition'}: " in failed.output
+    assert (folder / "images.toml").read_text() == before
