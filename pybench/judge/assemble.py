@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.judge.scaling import absolute_checks, scaling_results
+from pybench.judge.absolute import absolute_checks
+from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
 from pybench.model.container import ContainerSetup
@@ -20,7 +21,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     own = tuple(record for record in records if known.get(record.point_id) == record.point_digest)
     points = summarize(plan, own)
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
-    checks = absolute_checks(suite, plan, points)
+    checks = absolute_checks(suite, plan, points, manifest.tables, manifest.machine)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
     verdict, reason = overall(points, scaling, checks, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:

@@ -82,7 +82,7 @@ class ScalingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """One absolute expectation on one point."""
+    """One absolute expectation on one point. ``table`` and ``source`` tell whose limits they are if not the suite's."""
 
     benchmark: str
     metric: str
@@ -92,6 +92,8 @@ class CheckResult:
     maximum: float | None
     verdict: Verdict
     reason: str
+    table: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
