@@ -97,6 +97,25 @@ class CheckResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeCheck:
+    """One check of the node itself.
+
+    ``subject`` names the GPU, rank or link it is about. ``value`` is what was found and ``limit`` what is allowed, both
+    in ``unit`` (``fraction``: of the other GPUs' or links' median, less one). ``point_id`` is ``None`` for what
+    concerns the whole run.
+    """
+
+    name: str
+    subject: str
+    point_id: str | None
+    value: float | None
+    limit: float | None
+    unit: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Containment:
     """What the workers ran in. ``images`` are named by the digest they were found under, ``relaxations`` by name."""
 
@@ -128,7 +147,7 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a report shows of one run. ``containment`` is ``None`` where workers ran in this machine's Python."""
+    """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself."""
 
     run_id: str
     suite: str
@@ -142,4 +161,5 @@ class Results:
     points: tuple[PointResult, ...]
     scaling: tuple[ScalingResult, ...]
     checks: tuple[CheckResult, ...]
+    node: tuple[NodeCheck, ...] = ()
     schema_version: int = RESULTS_VERSION
