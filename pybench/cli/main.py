@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pybench.cli.expect import expect
 from pybench.cli.images import images
 from pybench.cli.power import power
 
@@ -179,6 +180,7 @@ def doctor(ctx: click.Context) -> None:
 
 
 main.add_command(images)
+main.add_command(expect)
 
 
 def _terminal() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_profiles import fields_of_workload
 from pybench.store.suite_schema import fields_of
+from pybench.store.table_text import table_text
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
 
@@ -151,3 +152,14 @@ def _absolute_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     for name in row.get("where", {}):
         if name not in valid:
             yield ("where", name), f"no setting of {row['workload']}{did_you_mean(name, valid)}"
+
+
+def write_table(table: ExpectedTable, path: Path) -> None:
+    """Write a table, and read it back as any other. Raises ``FileError`` when the file can't be written."""
+    if path.suffix != ".toml":
+        raise refuse(path, "an expected table is a .toml file")
+    try:
+        path.write_text(table_text(table), encoding="utf-8")
+    except OSError as error:
+        raise refuse(path, f"can't be written: {error.strerror}") from error
+    read_table(path)
