@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from pybench.cli.expect import expect
+from pybench.cli.explain import explain
 from pybench.cli.images import images
 from pybench.cli.power import power
 
@@ -182,6 +184,8 @@ def doctor(ctx: click.Context) -> None:
 
 
 main.add_command(images)
+main.add_command(expect)
+main.add_command(explain)
 
 
 def _terminal() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Architecture, DeviceKind, Point
+from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
 
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
@@ -28,6 +29,8 @@ def _device_reasons(point: Point, device: DeviceKind, num_devices: int) -> Itera
 def _workload_reasons(settings: Settings) -> Iterator[str]:
     if settings.workload not in BACKENDS[settings.backend].parallel_axes:
         yield f"backend {settings.backend} has no {settings.workload} workload"
+    if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
+        yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
 
 
 def _model_reasons(settings: ModelSettings, architecture: Architecture) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, ScalingResult
+from pybench.model.results import CheckResult, NodeCheck, ScalingResult
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
@@ -44,7 +44,7 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
 def undecided(
     points: Sequence[Point],
     scaling: Iterable[ScalingResult],
-    checks: Iterable[CheckResult],
+    checks: Iterable[CheckResult | NodeCheck],
     records: Sequence[Record],
 ) -> tuple[Attempt, ...]:
     """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""

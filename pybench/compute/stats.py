@@ -58,6 +58,11 @@ def ratio(samples: Samples, baseline: Samples) -> tuple[float, float | None, flo
     return value, min(low, value), max(high, value)
 
 
+def t_quantile(freedom: int) -> float:
+    """Two-sided 95 % quantile of Student's t for ``freedom`` degrees of freedom, 1 or more."""
+    return _T_QUANTILES[freedom - 1] if freedom <= len(_T_QUANTILES) else NormalDist().inv_cdf(0.975)
+
+
 def outlying_attempts(samples: Samples) -> tuple[int, ...]:
     """Positions of attempts whose median is far off the others' (Iglewicz and Hoaglin: modified z above 3.5)."""
     medians = np.array([np.median(attempt) for attempt in _used(samples)])
@@ -116,7 +121,7 @@ def _normal_interval(resampled: NDArray[np.float64], reach: float) -> tuple[floa
 def _expanded_interval(resampled: NDArray[np.float64], num_attempts: int) -> tuple[float, float]:
     """Percentile interval at the quantiles that Student's t and the bootstrap's own bias ask for."""
     freedom = num_attempts - 1
-    quantile = _T_QUANTILES[freedom - 1] if freedom <= len(_T_QUANTILES) else NormalDist().inv_cdf(0.975)
+    quantile = t_quantile(freedom)
     tail = NormalDist().cdf(-quantile * (num_attempts / freedom) ** 0.5)
     # Quantiles beyond the outermost resample are those of a normal with the resamples' spread.
     if tail * NUM_RESAMPLES < 1:

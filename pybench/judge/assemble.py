@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.judge.scaling import absolute_checks, scaling_results
+from pybench.judge.absolute import absolute_checks
+from pybench.judge.node.checks import node_checks
+from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
 from pybench.model.container import ContainerSetup
@@ -20,9 +22,10 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     own = tuple(record for record in records if known.get(record.point_id) == record.point_digest)
     points = summarize(plan, own)
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
-    checks = absolute_checks(suite, plan, points)
+    checks = absolute_checks(suite, plan, points, manifest.tables, manifest.machine)
+    node = node_checks(plan, own, manifest.machine)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    verdict, reason = overall(points, scaling, checks, declared=declared)
+    verdict, reason = overall(points, scaling, checks, node, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -38,6 +41,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         points=points,
         scaling=scaling,
         checks=checks,
+        node=node,
     )
 
 

@@ -9,12 +9,12 @@ from pybench.compute.flops import model_class
 from pybench.compute.plan import point_id
 from pybench.compute.stats import Samples, ratio
 from pybench.judge.summary import metric_samples
-from pybench.judge.verdict import judge_ratio, judge_value, limits
+from pybench.judge.verdict import judge_ratio, limits
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.metrics.registry import METRICS
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
+from pybench.model.results import Expected, ScalingResult, Verdict
 from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import ModelSettings
 
@@ -50,7 +50,7 @@ def scaling_results(
         row
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.table is not None
+        if expectation.along is not None and expectation.table is not None
         for row in _expectation_rows(
             _Context(
                 benchmark=benchmark,
@@ -64,19 +64,6 @@ def scaling_results(
     )
 
 
-def absolute_checks(suite: Suite, plan: Plan, points: Sequence[PointResult]) -> tuple[CheckResult, ...]:
-    """One row for each absolute expectation and planned point of its benchmark."""
-    left_out = {skip.id for skip in plan.left_out}
-    return tuple(
-        _check(expectation, point)
-        for benchmark in suite.benchmarks
-        for expectation in benchmark.expectations
-        if expectation.table is None
-        for point in points
-        if point.benchmark == benchmark.name and point.id not in left_out
-    )
-
-
 def lookup(table: ExpectedTable, wanted: Mapping[str, str], count: int, baseline_count: int) -> ExpectedRow | None:
     """Row for a machine, or ``None``.
 
@@ -85,14 +72,15 @@ def lookup(table: ExpectedTable, wanted: Mapping[str, str], count: int, baseline
     particular, and one table for all machines fails healthy ones: it counts only where the table has no other figure,
     at any count, for this context.
     """
-    own = [row for row in table.rows if row.unit is None and _fits(row, wanted)]
+    own = [row for row in table.rows if row.unit is None and fits(row, wanted)]
     if any(row.kind != "seed" for row in own):
         own = [row for row in own if row.kind != "seed"]
     fitting = [row for row in own if (row.count, row.baseline_count) == (count, baseline_count)]
-    return max(fitting, key=_closeness, default=None)
+    return max(fitting, key=closeness, default=None)
 
 
-def _fits(row: ExpectedRow, wanted: Mapping[str, str]) -> bool:
+def fits(row: ExpectedRow, wanted: Mapping[str, str]) -> bool:
+    """Whether every key of the row matches."""
     machines = {ANY, wanted["machine"]} | (set() if wanted["machine"] == "cpu" else {ANY_GPU})
     return (
         (row.workload, row.metric) == (wanted["workload"], wanted["metric"])
@@ -101,7 +89,8 @@ def _fits(row: ExpectedRow, wanted: Mapping[str, str]) -> bool:
     )
 
 
-def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
+def closeness(row: ExpectedRow) -> tuple[int, int, int]:
+    """Sorts the rows that fit; the greatest is the one to use."""
     machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
     return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
 
@@ -228,22 +217,3 @@ def _architecture(plan: Plan, model: object) -> Architecture | None:
     """Shape of a model that some planned point runs."""
     settings = ((point.settings, point.architecture) for point in plan.points)
     return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)
-
-
-def _check(expectation: Expectation, point: PointResult) -> CheckResult:
-    value: Estimate | None = point.metrics.get(expectation.metric)
-    verdict, reason = judge_value(value, expectation.minimum, expectation.maximum)
-    if value is None and point.status == "failed":
-        verdict, reason = "error", point.reason or ""
-    elif value is None and point.reason:
-        reason = point.reason
-    return CheckResult(
-        benchmark=point.benchmark,
-        metric=expectation.metric,
-        point_id=point.id,
-        value=value,
-        minimum=expectation.minimum,
-        maximum=expectation.maximum,
-        verdict=verdict,
-        reason=reason,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.model.expected import ExpectedRow
-from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
+from pybench.model.results import CheckResult, Estimate, Expected, NodeCheck, PointResult, ScalingResult, Verdict
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
@@ -39,7 +39,7 @@ def judge_ratio(
     gate = expected.minimum if more else expected.maximum
     if gate is None:
         return "no_expectation", "the table's row has no limit on this side", ()
-    verdict = _against(gate, low, high, at_least=more)
+    verdict = against(gate, low, high, at_least=more)
     beyond = expected.maximum if more else expected.minimum
     better = beyond is not None and (low > beyond if more else high < beyond)
     reason = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
@@ -53,8 +53,8 @@ def judge_value(value: Estimate | None, minimum: float | None, maximum: float | 
     if value.low is None or value.high is None:
         return "inconclusive", "one attempt shows no spread between runs; two are needed"
     verdicts = [
-        *([_against(minimum, value.low, value.high, at_least=True)] if minimum is not None else []),
-        *([_against(maximum, value.low, value.high, at_least=False)] if maximum is not None else []),
+        *([against(minimum, value.low, value.high, at_least=True)] if minimum is not None else []),
+        *([against(maximum, value.low, value.high, at_least=False)] if maximum is not None else []),
     ]
     worst = next((v for v in ("fail", "inconclusive") if v in verdicts), "pass")
     found = f"{value.value:.4g} [{value.low:.4g}, {value.high:.4g}] {value.unit}"
@@ -65,7 +65,8 @@ def judge_value(value: Estimate | None, minimum: float | None, maximum: float | 
 _VERDICTS: dict[str, Verdict] = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}
 
 
-def _against(limit: float, low: float, high: float, *, at_least: bool) -> Verdict:
+def against(limit: float, low: float, high: float, *, at_least: bool) -> Verdict:
+    """An interval against one limit: pass on its good side, fail on the other, inconclusive across."""
     if (low if at_least else -high) >= (limit if at_least else -limit):
         return "pass"
     if (high if at_least else -low) < (limit if at_least else -limit):
@@ -78,12 +79,18 @@ _ORDER: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
 
 
 def overall(
-    points: Sequence[PointResult], scaling: Sequence[ScalingResult], checks: Sequence[CheckResult], *, declared: bool
+    points: Sequence[PointResult],
+    scaling: Sequence[ScalingResult],
+    checks: Sequence[CheckResult],
+    node: Sequence[NodeCheck] = (),
+    *,
+    declared: bool,
 ) -> tuple[Verdict, str]:
     """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all."""
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
         *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
+        *((check.verdict, f"{check.name}: {check.subject}: {check.reason}") for check in node),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
     ]

@@ -29,7 +29,7 @@ _COMMON_ANCESTOR = {
 
 def find_gpus() -> GpuInventory:
     """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error."""
-    reason = _open_library()
+    reason = open_library()
     if reason is not None:
         return _nothing(reason)
     try:
@@ -43,8 +43,8 @@ def find_gpus() -> GpuInventory:
         chosen = [handles[gpu.index] for gpu in kept]
         return GpuInventory(
             gpus=kept,
-            driver=_text(_ask(pynvml.nvmlSystemGetDriverVersion)),
-            cuda_driver=_cuda_version(_ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
+            driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
+            cuda_driver=_cuda_version(ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
             topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
             reason=None if kept else "CUDA_VISIBLE_DEVICES hides every GPU" if gpus else "the driver lists no GPU",
         )
@@ -70,8 +70,8 @@ def visible(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo, ...]
     return tuple(kept)
 
 
-def _open_library() -> str | None:
-    """Give pynvml the library that the environment names, else the driver's."""
+def open_library() -> str | None:
+    """Give pynvml the library that the environment names, else the driver's. Returns why there is none."""
     path = os.environ.get(LIBRARY_VARIABLE) or "libnvidia-ml.so.1"
     try:
         # Local symbols: a library opened later must not be bound to this one's functions.
@@ -85,7 +85,7 @@ def _nothing(reason: str) -> GpuInventory:
     return GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=(), reason=reason)
 
 
-def _ask(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
+def ask(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
     """Answer of one NVML call; ``None`` where the driver has none to give (not supported, no permission)."""
     try:
         return call(*arguments)
@@ -107,11 +107,11 @@ def _flag(value: Any) -> bool | None:  # noqa: ANN401 - a mode, or (current, pen
 
 
 def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's handle
-    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
-    capability = _ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    limit = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    default = _ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    default = ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
     return GpuInfo(
         index=index,
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)) or "",
@@ -121,30 +121,30 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
         power_limit_w=_scaled(limit, _MILLI),
         power_limit_default_w=_scaled(default, _MILLI),
-        sm_clock_max_hz=_scaled(_ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM), _MHZ),
-        memory_clock_max_hz=_scaled(_ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM), _MHZ),
-        ecc_enabled=_flag(_ask(pynvml.nvmlDeviceGetEccMode, handle)),
-        mig_enabled=_flag(_ask(pynvml.nvmlDeviceGetMigMode, handle)),
-        persistence_enabled=_flag(_ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
-        pcie_generation=_ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        pcie_width=_ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        sm_clock_max_hz=_scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM), _MHZ),
+        memory_clock_max_hz=_scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM), _MHZ),
+        ecc_enabled=_flag(ask(pynvml.nvmlDeviceGetEccMode, handle)),
+        mig_enabled=_flag(ask(pynvml.nvmlDeviceGetMigMode, handle)),
+        persistence_enabled=_flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        pcie_generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         num_nvlinks=_active_nvlinks(handle),
     )
 
 
 def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle
-    states = [_ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    states = [ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
     known = [state for state in states if state is not None]
     return sum(known) if known else None
 
 
 def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     """Name the way between two GPUs: NV<links> over NVLink, else their common ancestor on PCIe."""
-    level = _ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
+    level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
     names = {getattr(pynvml, name): short for name, short in _COMMON_ANCESTOR.items()}
     if a is b:
         return "X"
-    status = _ask(pynvml.nvmlDeviceGetP2PStatus, a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    status = ask(pynvml.nvmlDeviceGetP2PStatus, a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     links = _active_nvlinks(a)
     if status == pynvml.NVML_P2P_STATUS_OK and links:
         return f"NV{links}"

@@ -22,10 +22,21 @@ class BackendTraits:
     packages: tuple[str, ...]
 
 
+# What measures a node itself runs no model: it has no parallel degrees to raise.
+_NODE: dict[WorkloadName, tuple[str, ...]] = {
+    "matmul": (),
+    "memory_bandwidth": (),
+    "host_device_copy": (),
+    "peer_copy": (),
+    "collective": (),
+    "launch_latency": (),
+    "burn": (),
+}
+
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
-        parallel_axes={"generate": ("tensor_parallel",), "train": ("data_parallel",)},
+        parallel_axes={"generate": ("tensor_parallel",), "train": ("data_parallel",), **_NODE},
         rank_per_gpu=True,
         packages=("torch", "transformers"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pybench.model.container import ContainerRun
+from pybench.model.health import GpuConditions, Health
 from pybench.model.wire import Failure, Header, Metric, Step
 
 # 1: first form.
@@ -63,7 +64,8 @@ class Record:
     """One attempt at one point: measured, or failed with its cause.
 
     ``startup_s`` runs from the launch to the first warm-up step. ``energy`` is ``None`` for the reason in
-    ``energy_reason``, ``container`` where the worker ran in none. Paths are relative to the run's folder.
+    ``energy_reason``, ``container`` where the worker ran in none, ``health`` where no GPU took part or no driver
+    answered. Paths are relative to the run's folder.
     """
 
     point_id: str
@@ -80,6 +82,8 @@ class Record:
     trace: str | None
     argv: tuple[str, ...]
     container: ContainerRun | None = None
+    conditions: tuple[GpuConditions, ...] = ()
+    health: Health | None = None
     version: int = RECORD_VERSION
 
     @property

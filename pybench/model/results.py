@@ -82,7 +82,7 @@ class ScalingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """One absolute expectation on one point."""
+    """One absolute expectation on one point. ``table`` and ``source`` tell whose limits they are if not the suite's."""
 
     benchmark: str
     metric: str
@@ -90,6 +90,27 @@ class CheckResult:
     value: Estimate | None
     minimum: float | None
     maximum: float | None
+    verdict: Verdict
+    reason: str
+    table: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCheck:
+    """One check of the node itself.
+
+    ``subject`` names the GPU, rank or link it is about. ``value`` is what was found and ``limit`` what is allowed, both
+    in ``unit`` (``fraction``: of the other GPUs' or links' median, less one). ``point_id`` is ``None`` for what
+    concerns the whole run.
+    """
+
+    name: str
+    subject: str
+    point_id: str | None
+    value: float | None
+    limit: float | None
+    unit: str
     verdict: Verdict
     reason: str
 
@@ -129,7 +150,7 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a report shows of one run. ``containment`` is ``None`` where workers ran in this machine's Python."""
+    """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself."""
 
     run_id: str
     suite: str
@@ -143,4 +164,5 @@ class Results:
     points: tuple[PointResult, ...]
     scaling: tuple[ScalingResult, ...]
     checks: tuple[CheckResult, ...]
+    node: tuple[NodeCheck, ...] = ()
     schema_version: int = RESULTS_VERSION

@@ -26,7 +26,8 @@ class Expectation:
     """One thing a benchmark must show.
 
     With ``along`` and ``table`` it is a scaling expectation: the metric's ratio to the baseline point of the same run,
-    judged against an expected table. With ``minimum`` or ``maximum`` (in the metric's own unit) it is an absolute one.
+    judged against an expected table. Without ``along`` it is an absolute one: the metric itself, in its own unit,
+    against ``minimum`` and ``maximum``, or against the absolute figures of ``table``.
     """
 
     metric: Annotated[str, "metric that is judged"]

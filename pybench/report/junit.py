@@ -1,4 +1,4 @@
-"""JUnit XML for CI systems: a test case for every point, every scaling row, every limit and the verdict."""
+"""JUnit XML for CI systems: a test case for every point, scaling row, limit, check of the node, and the verdict."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def render(results: Results) -> str:
         _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
     for check in results.checks:
         _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
+    for node in results.node:
+        name = f"{node.name} {node.subject}"
+        _case(suite, node.point_id or results.suite, name, _MARKS[node.verdict], node.verdict, node.reason)
     # Without a case of its own, a run that could only skip would look green.
     _case(suite, results.suite, "verdict", _MARKS[results.verdict], results.verdict, results.reason)
     cases = list(suite)

@@ -11,7 +11,18 @@ from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 
 # The first of these that a point has is its headline figure.
-_HEADLINES = ("output_tokens_per_s", "tokens_per_s", "step_s")
+_HEADLINES = (
+    "output_tokens_per_s",
+    "tokens_per_s",
+    "matmul_flops_per_s",
+    "burn_flops_per_s",
+    "memory_bytes_per_s",
+    "host_copy_bytes_per_s",
+    "peer_copy_bytes_per_s",
+    "busbw_bytes_per_s",
+    "launch_s",
+    "step_s",
+)
 _ENERGIES = ("energy_j_per_output_token", "energy_j_per_token")
 
 
@@ -25,9 +36,15 @@ class Table:
 
 
 def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, latency, scaling, checks, energy of each GPU."""
+    """Every table that has rows: points, scaling, checks, the node itself, energy of each GPU."""
     names = labels(results.points)
-    everything = (_points(results, names), _scaling(results, names), _checks(results, names), _energy(results, names))
+    everything = (
+        _points(results, names),
+        _scaling(results, names),
+        _checks(results, names),
+        _node(results, names),
+        _energy(results, names),
+    )
     return tuple(table for table in everything if table.rows)
 
 
@@ -105,6 +122,20 @@ def _checks(results: Results, names: Mapping[str, str]) -> Table:
         for check in results.checks
     )
     return Table("Limits", ("point", "metric", "found", "allowed", "verdict", "reason"), rows)
+
+
+def _node(results: Results, names: Mapping[str, str]) -> Table:
+    rows = tuple(
+        (
+            check.name,
+            check.subject,
+            "-" if check.point_id is None else names.get(check.point_id, check.point_id),
+            check.verdict,
+            check.reason,
+        )
+        for check in results.node
+    )
+    return Table("Node", ("check", "GPU or link", "point", "verdict", "reason"), rows)
 
 
 def _energy(results: Results, names: Mapping[str, str]) -> Table:

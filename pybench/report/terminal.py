@@ -34,8 +34,29 @@ _SEPARATOR = 3
 def render(results: Results, *, width: int = 120, color: bool = False) -> str:
     """Draw every table and, as the last line, the verdict. Colour repeats what the words say."""
     stream = io.StringIO()
+    console = _console(stream, width, color=color)
+    profile = f", profile {results.profile}" if results.profile else ""
+    console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
+    console.print(Text(printable(sentence(results.provenance))))
+    if results.description:
+        console.print(Text(printable(results.description)))
+    _print(console, tables(results), width)
+    console.print()
+    verdict = Text.assemble("verdict: ", _word(results.verdict), printable(f" - {results.reason}"))
+    console.print(verdict, soft_wrap=True)
+    return stream.getvalue()
+
+
+def draw_tables(drawn: Sequence[Table], *, width: int = 120, color: bool = False) -> str:
+    """Tables alone, each behind an empty line."""
+    stream = io.StringIO()
+    _print(_console(stream, width, color=color), drawn, width)
+    return stream.getvalue()
+
+
+def _console(stream: io.StringIO, width: int, *, color: bool) -> Console:
     # All that rich would otherwise ask the environment: a height, too, or a dumb TERM makes the width 80.
-    console = Console(
+    return Console(
         file=stream,
         width=width,
         height=25,
@@ -44,19 +65,13 @@ def render(results: Results, *, width: int = 120, color: bool = False) -> str:
         color_system="standard" if color else None,
         highlight=False,
     )
-    profile = f", profile {results.profile}" if results.profile else ""
-    console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
-    console.print(Text(printable(sentence(results.provenance))))
-    if results.description:
-        console.print(Text(printable(results.description)))
-    for table in tables(results):
+
+
+def _print(console: Console, drawn: Sequence[Table], width: int) -> None:
+    for table in drawn:
         for number, columns in enumerate(_pieces(table, width)):
             console.print()
             console.print(_draw(table, columns, table.title if number == 0 else f"{table.title}, continued"))
-    console.print()
-    verdict = Text.assemble("verdict: ", _word(results.verdict), printable(f" - {results.reason}"))
-    console.print(verdict, soft_wrap=True)
-    return stream.getvalue()
 
 
 def _pieces(table: Table, width: int) -> list[list[int]]:

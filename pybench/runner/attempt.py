@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+from pybench.compute.conditions import conditions_in
 from pybench.compute.energy import attempt_energy, without_pauses
 from pybench.launch.job import ORDER_FILE, ContainerLauncher, Job, Launcher
+from pybench.machine.health_watch import HealthWatch
 from pybench.machine.sampler import PowerSampler
 from pybench.machine.trace_file import write_trace
 from pybench.model.container import ContainerRun
+from pybench.model.health import GpuConditions
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
@@ -61,6 +65,7 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
     redaction = Redaction(setup.job.host_environment[name] for name in setup.launcher.secrets)
     reader = EventReader(setup.job.exchange, setup.job.num_processes)
     sampler = PowerSampler(setup.job.gpu_uuids) if setup.power_reason is None and setup.job.gpu_uuids else None
+    watch = HealthWatch(setup.job.gpu_uuids) if setup.job.gpu_uuids else None
     if sampler:
         sampler.start()
     container: ContainerRun | None = None
@@ -69,7 +74,8 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
     except OSError as error:
         failure: Failure | None = Failure(cause="launch", message=f"{argv[0]}: {error.strerror}")
     else:
-        failure = _watch(point, worker, log, reader, sampler, progress)
+        with watch or nullcontext():
+            failure = _watch(point, worker, log, reader, sampler, progress)
         container = worker.container
     finally:
         trace = sampler.stop() if sampler else None
@@ -93,6 +99,8 @@ def run_attempt(point: Point, number: int, setup: AttemptSetup, order: str, prog
         trace=str((setup.folder / "trace.npz").relative_to(setup.run_path)) if trace is not None else None,
         argv=argv,
         container=container,
+        conditions=() if failure else _conditions(reader.ranks, trace),
+        health=watch.health() if watch else None,
     )
     return redaction.of(record)
 
@@ -212,6 +220,14 @@ def _energy(
     dithered = point.effort.dither_ms > 0
     energy = attempt_energy(trace, start_ns, end_ns, _load_period_s(ranks[0].steps, dithered=dithered))
     return without_pauses(energy, trace, _pauses_s(ranks[0].steps)) if dithered else energy, None
+
+
+def _conditions(ranks: Sequence[RankLog], trace: PowerTrace | None) -> tuple[GpuConditions, ...]:
+    """How each GPU stood while steps were measured."""
+    steps = [step for rank in ranks for step in rank.steps]
+    if trace is None:
+        return ()
+    return conditions_in(trace, min(step.start_ns for step in steps), max(step.end_ns for step in steps))
 
 
 def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:

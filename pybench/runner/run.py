@@ -23,7 +23,7 @@ from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
-from pybench.model.results import Results
+from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import AttemptSetup, run_attempt
@@ -79,7 +79,8 @@ class Run:
 
     def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, records)
-        return undecided(self.manifest.plan.points, results.scaling, results.checks, records)
+        checks: tuple[CheckResult | NodeCheck, ...] = (*results.checks, *results.node)
+        return undecided(self.manifest.plan.points, results.scaling, checks, records)
 
     def _attempt(self, attempt: Attempt, position: int, total: int, progress: Progress) -> Record:
         point, number = attempt

@@ -16,7 +16,9 @@ from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
 from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
+from pybench.store.suite_profiles import fields_of_workload
 from pybench.store.suite_schema import fields_of
+from pybench.store.table_text import table_text
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
 
@@ -59,7 +61,9 @@ def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
 
 @cache
 def _table_model() -> type[BaseModel]:
-    required = {f.name for f in dataclasses.fields(ExpectedRow) if f.default is dataclasses.MISSING}
+    unset = dataclasses.MISSING
+    fields = dataclasses.fields(ExpectedRow)
+    required = {field.name for field in fields if field.default is unset and field.default_factory is unset}
     row_fields: dict[str, Any] = {
         name: (kind, ...) if name in required else (kind | None, None) for name, kind in fields_of(ExpectedRow).items()
     }
@@ -96,7 +100,8 @@ def _cross_problems(stem: str, document: dict[str, Any]) -> list[tuple[KeyPath, 
     if document["name"] != stem:
         found.append((("name",), f"found {document['name']!r}, must be the file's own name, {stem!r}"))
     for index, row in enumerate(document["row"]):
-        checks = (_figure_problems(row), _key_problems(row), () if "unit" in row else _ratio_problems(row))
+        own = _absolute_problems(row) if "unit" in row else _ratio_problems(row)
+        checks = (_figure_problems(row), _key_problems(row), own)
         found += [(("row", index, *key), message) for check in checks for key, message in check]
     return found
 
@@ -118,7 +123,7 @@ def _key_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         yield ("model_class",), f"found {found!r}{did_you_mean(found, classes)}; valid are {', '.join(classes)}"
 
 
-def _ratio_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+def _metric_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     metrics = list(METRICS_OF.get(row["workload"], {}))
     if row["metric"] not in metrics:
         valid = ", ".join(metrics) or f"none, {row['workload']!r} is no workload"
@@ -127,5 +132,34 @@ def _ratio_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         gate = "minimum" if METRICS[row["metric"]].higher_is_better else "maximum"
         if gate not in row:
             yield (), f"can't fail anything: {row['metric']} needs a {gate}"
+
+
+def _ratio_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    yield from _metric_problems(row)
+    for key in ("where", "per_gpu"):
+        if key in row:
+            yield (key,), "belongs to absolute figures, those with a unit"
     if row["count"] <= row.get("baseline_count", 1):
         yield ("count",), f"{row['count']} is not above the baseline's count"
+
+
+def _absolute_problems(row: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    yield from _metric_problems(row)
+    unit = METRICS_OF.get(row["workload"], {}).get(row["metric"])
+    if unit is not None and unit.unit != row["unit"]:
+        yield ("unit",), f"found {row['unit']!r}, {row['metric']} is in {unit.unit!r}"
+    valid = fields_of_workload(row["workload"]) if row["workload"] in METRICS_OF else frozenset()
+    for name in row.get("where", {}):
+        if name not in valid:
+            yield ("where", name), f"no setting of {row['workload']}{did_you_mean(name, valid)}"
+
+
+def write_table(table: ExpectedTable, path: Path) -> None:
+    """Write a table, and read it back as any other. Raises ``FileError`` when the file can't be written."""
+    if path.suffix != ".toml":
+        raise refuse(path, "an expected table is a .toml file")
+    try:
+        path.write_text(table_text(table), encoding="utf-8")
+    except OSError as error:
+        raise refuse(path, f"can't be written: {error.strerror}") from error
+    read_table(path)

@@ -119,7 +119,7 @@ def _benchmark(table: dict[str, Any]) -> Benchmark:
 
 
 def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
-    return float(value) if key == "learning_rate" else value
+    return float(value) if key in {"learning_rate", "burn_s"} else value
 
 
 def _effort(table: dict[str, Any]) -> Effort:

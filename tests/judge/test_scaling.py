@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pybench.judge.absolute import absolute_checks
 from pybench.judge.assemble import assemble
-from pybench.judge.scaling import absolute_checks, lookup, scaling_results
+from pybench.judge.scaling import lookup, scaling_results
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable
@@ -286,7 +287,7 @@ def test_absolute_checks_of_a_benchmark(build: Any) -> None:
     plan = Plan(points=(one, two), skips=(_skip(4, "needs 4 GPUs"),), left_out=(_skip(8, "left out"),))
     suite = _suite(Expectation(metric="output_tokens_per_s", minimum=20.0))
     points = summarize(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)])
-    checks = absolute_checks(suite, plan, points)
+    checks = absolute_checks(suite, plan, points, {}, build.machine())
     assert [(check.verdict, check.reason) for check in checks] == [
         ("pass", "found 40 [40, 40] tokens/s, allowed least 20"),
         ("error", "out_of_memory: 81 GiB asked"),

@@ -14,6 +14,9 @@
 //   FAKE_NVML_GLOBAL_LOCK  1: one call at a time
 //   FAKE_NVML_MIG, FAKE_NVML_SHARED_BOARD, FAKE_NVML_MODULE  1: what the GPUs say they are
 //   FAKE_NVML_DRIVER   version, default 580.00.fake
+//   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
+//   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
+//   FAKE_NVML_PCIE_WIDTH, FAKE_NVML_PCIE_GENERATION  of the link now; 16 and 5 are its best
 //   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
 #include <fcntl.h>
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // both nvmlInit and nvmlInit_v2 by their own names
@@ -505,11 +508,37 @@ nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned* generation) {
-    return tell("nvmlDeviceGetCurrPcieLinkGeneration", device, generation, 5U);
+    const auto now = static_cast<unsigned>(number("PCIE_GENERATION", 5));
+    return tell("nvmlDeviceGetCurrPcieLinkGeneration", device, generation, now);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned* width) {
-    return tell("nvmlDeviceGetCurrPcieLinkWidth", device, width, 16U);
+    const auto now = static_cast<unsigned>(number("PCIE_WIDTH", 16));
+    return tell("nvmlDeviceGetCurrPcieLinkWidth", device, width, now);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned* generation) {
+    return tell("nvmlDeviceGetMaxPcieLinkGeneration", device, generation, 5U);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned* width) {
+    return tell("nvmlDeviceGetMaxPcieLinkWidth", device, width, 16U);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t kind, nvmlEccCounterType_t,
+                                         unsigned long long* errors) {
+    const bool corrected = kind == NVML_MEMORY_ERROR_TYPE_CORRECTED;
+    const auto told = static_cast<unsigned long long>(number(corrected ? "ECC_CORRECTED" : "ECC_UNCORRECTED", 0));
+    return tell("nvmlDeviceGetTotalEccErrors", device, errors, told);
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned* corrected, unsigned* uncorrected,
+                                       unsigned* pending, unsigned* failed) {
+    *corrected = 0;
+    *pending = static_cast<unsigned>(number("REMAP_PENDING", 0));
+    *failed = static_cast<unsigned>(number("REMAP_FAILED", 0));
+    const auto rows = static_cast<unsigned>(number("REMAPPED_ROWS", 0));
+    return tell("nvmlDeviceGetRemappedRows", device, uncorrected, rows);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t* active) {

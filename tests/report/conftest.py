@@ -12,6 +12,7 @@ from pybench.model.results import (
     Containment,
     Estimate,
     Expected,
+    NodeCheck,
     PointResult,
     PointStatus,
     Provenance,
@@ -78,6 +79,19 @@ def _check(verdict: Verdict, value: Estimate | None, minimum: float | None, maxi
         value=value,
         minimum=minimum,
         maximum=maximum,
+        verdict=verdict,
+        reason=f"because {verdict}",
+    )
+
+
+def _node(name: str, subject: str, verdict: Verdict, value: float | None) -> NodeCheck:
+    return NodeCheck(
+        name=name,
+        subject=subject,
+        point_id=None if value is None else "decode[backend=torch,tensor_parallel=1]",
+        value=value,
+        limit=None if value is None else -0.1,
+        unit="fraction",
         verdict=verdict,
         reason=f"because {verdict}",
     )
@@ -154,6 +168,10 @@ def results() -> Results:
             _check("fail", _MEASURED["ttft_s"], 0.5, 1.0),
             _check("missing", None, 0.5, None),
         ),
+        node=(
+            _node("slowest", "GPU 1 (GPU-66666666-7777-8888-9999-000000000000)", "fail", -0.21),
+            _node("pcie", "all GPUs", "pass", None),
+        ),
     )
 
 
@@ -214,6 +232,7 @@ def hostile(results: Results) -> Results:
         points=(_point(1, "failed", id=HOSTILE, reason=HOSTILE, flags=(HOSTILE,), energy_by_gpu_j={HOSTILE: 1.0}),),
         scaling=(_row("fail", 2, point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE, flags=(HOSTILE,)),),
         checks=(dataclasses.replace(results.checks[0], point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE),),
+        node=(_node(HOSTILE, HOSTILE, "fail", None),),
     )
 
 

@@ -14,8 +14,7 @@ import pytest
 
 import pybench
 from pybench.model.wire import Event, WorkOrder, decode_event
-from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.registry import AnySettings
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -54,7 +53,7 @@ def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
     """Run one order in the staged worker: exit code, events of each rank, standard error."""
 
     def run(
-        settings: Generate | Train, architecture: dict[str, Any], ranks: int = 1, device: str = "cpu"
+        settings: AnySettings, architecture: dict[str, Any] | None, ranks: int = 1, device: str = "cpu"
     ) -> tuple[int, list[list[Event]], str]:
         exchange = tmp_path / "exchange"
         exchange.mkdir()

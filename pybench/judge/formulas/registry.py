@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.judge.formulas import generate, train
+from pybench.judge.formulas import generate, reported, train
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.metrics.traits import OverRanks
@@ -26,6 +26,13 @@ class Formulas:
 FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares),
     "train": Formulas(train.of_step, train.shares),
+    "matmul": Formulas(reported.of_step, reported.shares),
+    "memory_bandwidth": Formulas(reported.of_step, reported.shares),
+    "host_device_copy": Formulas(reported.of_step, reported.shares),
+    "peer_copy": Formulas(reported.of_step, reported.shares),
+    "collective": Formulas(reported.of_step, reported.shares),
+    "launch_latency": Formulas(reported.of_step, reported.shares),
+    "burn": Formulas(reported.of_step, reported.shares),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
     "max": max,

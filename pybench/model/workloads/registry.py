@@ -5,13 +5,31 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
 
+from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.host_device_copy import HostDeviceCopy
+from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
 
-AnySettings = Generate | Train
+NodeWorkload = Matmul | MemoryBandwidth | HostDeviceCopy | PeerCopy | Collective | LaunchLatency | Burn
+AnySettings = Generate | Train | NodeWorkload
 
-WORKLOADS: dict[WorkloadName, type[AnySettings]] = {"generate": Generate, "train": Train}
+WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
+    "generate": Generate,
+    "train": Train,
+    "matmul": Matmul,
+    "memory_bandwidth": MemoryBandwidth,
+    "host_device_copy": HostDeviceCopy,
+    "peer_copy": PeerCopy,
+    "collective": Collective,
+    "launch_latency": LaunchLatency,
+    "burn": Burn,
+}
 
 
 def setting_names(workload: WorkloadName) -> frozenset[str]:

@@ -9,9 +9,11 @@ import torch
 
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError, Workload
 from pybench.worker.backends.torch.generate import generation
+from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.train import training
 from pybench.worker.header import Device
@@ -37,6 +39,8 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         return generation(settings, architecture, ranks)
     if isinstance(settings, Train) and architecture is not None:
         return training(settings, architecture, ranks)
+    if isinstance(settings, NodeSettings):
+        return node_workload(settings, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 

@@ -1,0 +1,36 @@
+"""``pybench expect``: an expected table from a good run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--from", "run_folder", metavar="RUN", type=click.Path(path_type=Path, file_okay=False), required=True,
+    help="Folder of the run to take figures from.",
+)  # fmt: skip
+@click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write, NAME.toml, instead of printing.",
+)  # fmt: skip
+def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
+    """Write an expected table from a good run of this machine."""
+    from pybench.judge.assemble import assemble  # noqa: PLC0415
+    from pybench.judge.good_run import table_of_run  # noqa: PLC0415
+    from pybench.store.expected_tables import write_table  # noqa: PLC0415
+    from pybench.store.journal import RunFolder  # noqa: PLC0415
+    from pybench.store.table_text import table_text  # noqa: PLC0415
+
+    folder = RunFolder.open(run_folder)
+    manifest, records = folder.read_manifest(), folder.records()
+    name = output.stem if output else table or manifest.suite.name
+    made = table_of_run(manifest, records, assemble(manifest, records), name, table)
+    if output is None:
+        click.echo(table_text(made), nl=False)
+    else:
+        write_table(made, output)
+        click.echo(f"{output}: {len(made.rows)} rows")

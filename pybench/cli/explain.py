@@ -1,0 +1,27 @@
+"""``pybench explain``: a run beside what a node's own figures predict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+_RUN = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("run_folder", metavar="RUN", type=_RUN)
+@click.option("--node", "node_folder", metavar="RUN", type=_RUN, required=True, help="A run of node_check here.")
+def explain(run_folder: Path, node_folder: Path) -> None:
+    """Show RUN's speedups beside those that the node's own figures predict, and what each shortfall is made of."""
+    from shutil import get_terminal_size  # noqa: PLC0415
+
+    from pybench.judge.explanation import explain as explain_run  # noqa: PLC0415
+    from pybench.report.explanation import render  # noqa: PLC0415
+    from pybench.store.journal import RunFolder  # noqa: PLC0415
+
+    run, node = RunFolder.open(run_folder), RunFolder.open(node_folder)
+    found = explain_run(run.read_manifest(), run.records(), node.read_manifest(), node.records())
+    width = get_terminal_size((120, 24)).columns
+    click.echo(render(found, width=width, color=sys.stdout.isatty()), nl=False)

@@ -1,0 +1,10 @@
+"""Why N GPUs are not N times one: step times predicted from what a node's own microbenchmarks reach.
+
+| module | holds |
+|---|---|
+| `alpha_beta` | latency and bandwidth of a collective from its size curve |
+| `figures` | what one node was measured to reach |
+| `step_time` | a step's parts, and the parts of its shortfall |
+| `generation`, `training` | a model's step by tensor, pipeline, data parallelism and FSDP |
+| `scale_out` | predictions beyond what was measured, with an interval |
+"""

@@ -1,0 +1,45 @@
+"""What one node was measured to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pybench.compute.comm_model.alpha_beta import AlphaBeta
+
+# All-reduce does the work of a reduce-scatter and an all-gather: where one of these was not measured, it is a bound.
+_BOUND = "all_reduce"
+
+
+class UnmeasuredError(Exception):
+    """The node's run lacks a figure that a prediction needs; the message says which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFigures:
+    """Of the slowest GPU: FLOP/s of products, bytes/s of its memory, bytes/s over the slowest link between two.
+
+    ``collectives`` are keyed by operation and number of GPUs. ``imbalance_fraction`` is how much longer the slowest GPU
+    takes for a product than the mean of all.
+    """
+
+    matmul_flops_per_s: float
+    memory_bytes_per_s: float
+    peer_bytes_per_s: float | None = None
+    imbalance_fraction: float = 0.0
+    collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
+
+    def collective_s(self, operation: str, num_bytes: float, count: int) -> float:
+        """Seconds of one operation over ``count`` GPUs; 0 for one. Raises :class:`UnmeasuredError`."""
+        if count == 1:
+            return 0.0
+        curve = self.collectives.get((operation, count)) or self.collectives.get((_BOUND, count))
+        if curve is None:
+            raise UnmeasuredError(f"the node's run has no size curve of {operation} on {count} GPUs")
+        return curve.time_s(num_bytes)
+
+    def send_s(self, num_bytes: float) -> float:
+        """Seconds from one GPU to the next. Raises :class:`UnmeasuredError`."""
+        if self.peer_bytes_per_s is None:
+            raise UnmeasuredError("the node's run has no peer_copy")
+        return num_bytes / self.peer_bytes_per_s

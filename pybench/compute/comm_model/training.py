@@ -1,0 +1,106 @@
+"""A training step, split by DDP, FSDP, tensor or pipeline parallelism.
+
+Sources: FLOPs after PaLM (arXiv:2204.02311, appendix B: backward is twice forward); DDP's overlap of gradient buckets
+with backward after Li et al. (arXiv:2006.15704); FSDP's gathers before, and scatters behind, each layer after Zhao et
+al. (arXiv:2304.11277); tensor parallel after Megatron-LM (arXiv:1909.08053: two all-reduces a layer in forward, two in
+backward); the pipeline's bubble after GPipe (arXiv:1811.06965).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.step_time import StepTime
+from pybench.compute.flops import forward_flops_per_token, num_parameters
+from pybench.model.suite import Architecture
+
+Sharing = Literal["ddp", "fsdp"]
+
+_BACKWARD_OVER_FORWARD = 2
+_REDUCTIONS_PER_LAYER = 4
+# AdamW reads weight, gradient and two moments, and writes weight and moments.
+_OPTIMIZER_PASSES = 7
+_BUCKET_BYTES = 25 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingShape:
+    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice."""
+
+    samples: float
+    sequence_tokens: int
+    element_bytes: int
+    sharing: Sharing = "ddp"
+    data_parallel: int = 1
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    microbatches: int = 1
+    recompute: bool = False
+
+
+def training_step(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> StepTime:
+    """Forward, backward and update. Raises ``UnmeasuredError``."""
+    tokens = shape.samples * shape.sequence_tokens
+    # The attention of a causal sequence sees half of it on average.
+    per_token = forward_flops_per_token(architecture, shape.sequence_tokens / 2)
+    forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
+    passes = 1 + _BACKWARD_OVER_FORWARD + shape.recompute
+    parameters = num_parameters(architecture) / (shape.tensor_parallel * shape.pipeline_parallel)
+    gradient_bytes = parameters * shape.element_bytes
+    backward_s = forward_s * (passes - 1)
+    sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
+    held = parameters / (shape.data_parallel if shape.sharing == "fsdp" else 1)
+    return StepTime(
+        compute_s=passes * forward_s,
+        memory_s=_OPTIMIZER_PASSES * held * shape.element_bytes / figures.memory_bytes_per_s,
+        communication_s=sharing(figures, architecture, shape, gradient_bytes, forward_s, backward_s)
+        + _inside_s(figures, architecture, shape),
+    )
+
+
+def pipeline_fraction(shape: TrainingShape) -> float:
+    """A stage's share of the work with its bubble: (m + p - 1) / (m p) for m microbatches over p stages."""
+    stages, parts = shape.pipeline_parallel, shape.microbatches
+    return (parts + stages - 1) / (parts * stages)
+
+
+def _ddp_s(
+    figures: NodeFigures,
+    _architecture: Architecture,
+    shape: TrainingShape,
+    gradient_bytes: float,
+    _forward_s: float,
+    backward_s: float,
+) -> float:
+    """What backward does not hide: at least the last bucket, which is full only when backward is over."""
+    buckets = max(1.0, gradient_bytes / _BUCKET_BYTES)
+    reduce_s = figures.collective_s("all_reduce", gradient_bytes / buckets, shape.data_parallel)
+    return max(reduce_s, buckets * reduce_s - backward_s * (1 - 1 / buckets))
+
+
+def _fsdp_s(
+    figures: NodeFigures,
+    architecture: Architecture,
+    shape: TrainingShape,
+    gradient_bytes: float,
+    forward_s: float,
+    backward_s: float,
+) -> float:
+    """Layer by layer: what the neighbour's computation does not hide, the first gather and the last scatter."""
+    layers, degree = int(architecture["num_hidden_layers"]), shape.data_parallel
+    gather_s = figures.collective_s("all_gather", gradient_bytes / layers, degree)
+    scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
+    forward_waits_s = max(0.0, gather_s - forward_s / layers)
+    backward_waits_s = max(0.0, gather_s + scatter_s - backward_s / layers)
+    return gather_s + scatter_s + (layers - 1) * (forward_waits_s + backward_waits_s)
+
+
+def _inside_s(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> float:
+    """Activations: reduced inside every layer, and handed to the next stage and their gradients back."""
+    activations = shape.samples * shape.sequence_tokens * int(architecture["hidden_size"]) * shape.element_bytes
+    reductions = _REDUCTIONS_PER_LAYER * int(architecture["num_hidden_layers"]) / shape.pipeline_parallel
+    reduced_s = reductions * figures.collective_s("all_reduce", activations, shape.tensor_parallel)
+    sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
+    return reduced_s + sent_s

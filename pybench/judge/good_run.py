@@ -1,0 +1,148 @@
+"""An expected table from a good run of this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median, stdev
+
+from pybench.compute.flops import model_class
+from pybench.compute.stats import Samples, t_quantile
+from pybench.judge.summary import metric_samples
+from pybench.model.errors import UsageError
+from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.manifest import Manifest
+from pybench.model.metrics.registry import METRICS
+from pybench.model.record import Record
+from pybench.model.results import Results, ScalingResult
+from pybench.model.suite import Expectation, Point
+from pybench.model.workloads.node import NodeSettings
+
+# A/A runs of one machine on another day differ by more than its attempts of one hour show.
+MIN_TOLERANCE = 0.02
+_MIN_ATTEMPTS = 2
+# What names a row besides `where`, and what changes no figure.
+_APART = {"workload", "backend", "seed", "gpus"}
+
+
+def table_of_run(
+    manifest: Manifest, records: Sequence[Record], results: Results, name: str, only: str | None = None
+) -> ExpectedTable:
+    """A row for every figure that the suite holds against a table (only that one, if given).
+
+    The value is the median of the attempts' medians. The tolerance is how far, with 95 % confidence, another such run
+    may lie off by the spread between these attempts: t s sqrt(1 + 1/n) over the mean (a prediction interval), for a
+    ratio both spreads in quadrature; at least 2 %. Raises ``UsageError`` when the run is no good example.
+    """
+    _refuse(manifest, results)
+    rows = [
+        *(_absolute_row(manifest, records, point, expectation) for point, expectation in _absolute(manifest, only)),
+        *(_ratio_row(manifest, records, row) for row in results.scaling if _wanted(manifest, row, only)),
+    ]
+    if not rows:
+        said = f"by table {only!r}" if only else "by a table"
+        raise UsageError(f"{manifest.run_id}: its suite judges nothing {said}; add an expect with a table")
+    description = f"Written from run {manifest.run_id}: {manifest.suite.description}"
+    return ExpectedTable(name=name, description=description, rows=tuple(rows))
+
+
+def _refuse(manifest: Manifest, results: Results) -> None:
+    """A table is what later machines are held to: nothing that failed, was cut or can't be repeated."""
+    run, container = manifest.run_id, manifest.container
+    few = [point.id for point in results.points if 0 < point.attempts - point.failed_attempts < _MIN_ATTEMPTS]
+    broken = [point.id for point in results.points if point.failed_attempts]
+    if results.verdict not in {"pass", "no_expectation"}:
+        raise UsageError(f"{run}: its verdict is {results.verdict}, {results.reason}; a table needs a good run")
+    if manifest.keep is not None or manifest.max_gpus is not None:
+        raise UsageError(f"{run}: only part of its suite ran (-k or --max-gpus); run the whole suite")
+    if container is not None and not container.pinned:
+        raise UsageError(f"{run}: an image that is not pinned can't be run again; use one of the lock")
+    if broken:
+        raise UsageError(f"{run}: attempts of {broken[0]} failed; run it again")
+    if few:
+        raise UsageError(f"{run}: {few[0]} has one attempt, which shows no spread; set attempts = 2 or more")
+
+
+def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, Expectation]]:
+    for benchmark in manifest.suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if expectation.along is None and expectation.table is not None and only in {None, expectation.table}:
+                yield from ((p, expectation) for p in manifest.plan.points if p.benchmark == benchmark.name)
+
+
+def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
+    tables = {
+        expectation.table
+        for benchmark in manifest.suite.benchmarks
+        if benchmark.name == row.benchmark
+        for expectation in benchmark.expectations
+        if (expectation.metric, expectation.along) == (row.metric, row.along)
+    }
+    return row.speedup is not None and (only is None or only in tables)
+
+
+def _absolute_row(manifest: Manifest, records: Sequence[Record], point: Point, expectation: Expectation) -> ExpectedRow:
+    samples = metric_samples(point, records)[expectation.metric]
+    settings = point.settings.to_json()
+    where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
+    return ExpectedRow(
+        machine=manifest.machine.kind,
+        fabric=manifest.machine.fabric,
+        backend=point.settings.backend,
+        model_class=model_class(point.architecture) if point.architecture else "any",
+        workload=point.settings.workload,
+        metric=expectation.metric,
+        unit=METRICS[expectation.metric].unit,
+        count=point.num_gpus,
+        where=where if isinstance(point.settings, NodeSettings) else {},
+        value=_value(samples),
+        tolerance=max(MIN_TOLERANCE, _doubt(samples)),
+        kind="measured",
+        source=_source(manifest, samples),
+    )
+
+
+def _ratio_row(manifest: Manifest, records: Sequence[Record], row: ScalingResult) -> ExpectedRow:
+    points = {point.id: point for point in manifest.plan.points}
+    point, baseline = points[row.point_id], points[row.baseline_id]
+    samples, base = (metric_samples(p, records)[row.metric] for p in (point, baseline))
+    doubt = (_doubt(samples) ** 2 + _doubt(base) ** 2) ** 0.5
+    return ExpectedRow(
+        machine=manifest.machine.kind,
+        fabric=manifest.machine.fabric,
+        backend=point.settings.backend,
+        model_class=model_class(point.architecture) if point.architecture else "any",
+        workload=point.settings.workload,
+        metric=row.metric,
+        count=row.count,
+        baseline_count=row.baseline_count,
+        value=_value(samples) / _value(base),
+        tolerance=max(MIN_TOLERANCE, doubt),
+        kind="measured",
+        source=_source(manifest, samples),
+    )
+
+
+def _medians(samples: Samples) -> list[float]:
+    return [median(attempt) for attempt in samples]
+
+
+def _value(samples: Samples) -> float:
+    return float(median(_medians(samples)))
+
+
+def _doubt(samples: Samples) -> float:
+    found = _medians(samples)
+    if len(found) < _MIN_ATTEMPTS:
+        return 0.0
+    return t_quantile(len(found) - 1) * stdev(found) * math.sqrt(1 + 1 / len(found)) / fmean(found)
+
+
+def _source(manifest: Manifest, samples: Samples) -> str:
+    machine = manifest.machine
+    what = f"{machine.gpu_count} x {machine.gpu_names[0]}" if machine.gpu_names else machine.cpu_model or "CPU"
+    driver = f", driver {machine.driver}" if machine.driver else ""
+    torch = f", torch {machine.packages['torch']}" if "torch" in machine.packages else ""
+    num_steps = len(samples[0])
+    taken = f"{len(samples)} attempts of {num_steps} steps"
+    return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{torch}, {taken}"

@@ -1,0 +1,114 @@
+"""Watches the GPUs' own counts of trouble around an attempt."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pynvml
+
+from pybench.machine.gpus import ask, open_library
+from pybench.machine.kernel_log import read_xids
+from pybench.model.health import GpuCounters, Health, PcieLink
+
+# Often enough to see a link awake in a step of some seconds, rarely enough to cost nothing.
+_PERIOD_S = 0.5
+# A driver call may hang for 45 s; the attempt must not.
+_PATIENCE_S = 5.0
+
+
+class HealthWatch:
+    """Reads counters when entered and left, and PCIe links in between, in a thread of its own: NVML may hang.
+
+    Without a driver, or one that does not answer, what it has seen stays empty.
+    """
+
+    def __init__(self, uuids: Sequence[str], patience_s: float = _PATIENCE_S) -> None:
+        self._uuids = tuple(uuids)
+        self._patience_s = patience_s
+        self._before: tuple[GpuCounters, ...] = ()
+        self._after: tuple[GpuCounters, ...] = ()
+        self._links: dict[str, PcieLink] = {}
+        self._ready, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="health")
+
+    def __enter__(self) -> Self:
+        self._xids = read_xids()
+        self._thread.start()
+        self._ready.wait(self._patience_s)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join(self._patience_s)
+
+    def health(self) -> Health | None:
+        """What was seen; ``None`` when nothing was. To be asked once it is over."""
+        now = read_xids()
+        known = {xid.sequence for xid in self._xids or ()}
+        xids = None if now is None or self._xids is None else tuple(xid for xid in now if xid.sequence not in known)
+        if not self._before and not xids:
+            return None
+        return Health(before=self._before, after=self._after, links=tuple(self._links.values()), xids=xids)
+
+    def _watch(self) -> None:
+        try:
+            if open_library() is None:
+                pynvml.nvmlInit()
+                try:
+                    self._follow({uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in self._uuids})
+                finally:
+                    pynvml.nvmlShutdown()
+        except pynvml.NVMLError:
+            pass  # a driver that fails is told by the sampler and the worker; here it means: unknown
+        finally:
+            self._ready.set()
+
+    def _follow(self, handles: dict[str, Any]) -> None:
+        self._before = _counters(handles)
+        self._ready.set()
+        while True:
+            over = self._over.wait(_PERIOD_S)
+            for uuid, handle in handles.items():
+                self._links[uuid] = _better(self._links.get(uuid), _link(uuid, handle))
+            if over:
+                break
+        self._after = _counters(handles)
+
+
+def _counters(handles: dict[str, Any]) -> tuple[GpuCounters, ...]:
+    return tuple(_gpu_counters(uuid, handle) for uuid, handle in handles.items())
+
+
+def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML's handle
+    errors, volatile = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.NVML_VOLATILE_ECC
+    corrected, uncorrected, pending, failed = ask(pynvml.nvmlDeviceGetRemappedRows, handle) or (None,) * 4
+    return GpuCounters(
+        uuid=uuid,
+        ecc_corrected=ask(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile),
+        ecc_uncorrected=ask(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile),
+        rows_remapped_corrected=corrected,
+        rows_remapped_uncorrected=uncorrected,
+        remap_pending=None if pending is None else bool(pending),
+        remap_failed=None if failed is None else bool(failed),
+    )
+
+
+def _link(uuid: str, handle: Any) -> PcieLink:  # noqa: ANN401 - NVML's handle
+    return PcieLink(
+        uuid=uuid,
+        generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        generation_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        width_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+    )
+
+
+def _better(seen: PcieLink | None, now: PcieLink) -> PcieLink:
+    if seen is None or (seen.generation or 0, seen.width or 0) < (now.generation or 0, now.width or 0):
+        return now
+    return seen

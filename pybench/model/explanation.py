@@ -1,0 +1,50 @@
+"""Measured beside predicted: what a node's own figures say about a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.suite import AxisValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedPoint:
+    """One point against the baseline of its group. Times are seconds of a step.
+
+    ``parts`` are what the step takes longer than its share of the baseline's: their sum is the shortfall. Where no
+    prediction can be made, ``reason`` says why, and what is predicted is ``None``.
+    """
+
+    point_id: str
+    baseline_id: str
+    num_gpus: int
+    measured_s: float
+    measured_speedup: float
+    predicted_s: float | None = None
+    predicted_speedup: float | None = None
+    shortfall_s: float | None = None
+    parts: dict[str, float] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extrapolation:
+    """A predicted speedup over one GPU at a count that was not measured, and the interval that the laws span."""
+
+    benchmark: str
+    group: dict[str, AxisValue]
+    num_gpus: int
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A run beside the predictions from a node's run; ``notes`` are cautions about the two."""
+
+    run_id: str
+    node_run_id: str
+    points: tuple[ExplainedPoint, ...]
+    extrapolations: tuple[Extrapolation, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,69 @@
+"""What GPUs say about their own health, and how they stood while they worked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCounters:
+    """One GPU's counts of trouble: ECC errors since the driver was loaded, rows of its memory that were remapped.
+
+    ``remap_pending`` tells of a row that waits for a reset, ``remap_failed`` of one that found no spare. ``None`` where
+    the driver does not say, or the memory has no ECC.
+    """
+
+    uuid: str
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    rows_remapped_corrected: int | None = None
+    rows_remapped_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PcieLink:
+    """One GPU's link: the best that was seen, for an idle link saves power by slowing down, and the best it can do."""
+
+    uuid: str
+    generation: int | None = None
+    generation_max: int | None = None
+    width: int | None = None
+    width_max: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Xid:
+    """An error that the driver wrote to the kernel's log. ``sequence`` is the line's number there."""
+
+    sequence: int
+    pci_bus_id: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The GPUs of an attempt before and after it, its links meanwhile, and the XIDs that came.
+
+    ``after`` is empty when the driver did not answer in time, ``xids`` is ``None`` where the kernel's log is closed.
+    """
+
+    before: tuple[GpuCounters, ...]
+    after: tuple[GpuCounters, ...]
+    links: tuple[PcieLink, ...]
+    xids: tuple[Xid, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuConditions:
+    """How one GPU stood while an attempt was measured: median clock, highest temperature, every clock event reason.
+
+    ``clock_event_reasons`` is NVML's bit mask. ``None``: nothing was read in that time.
+    """
+
+    uuid: str
+    index: int
+    sm_clock_hz: float | None = None
+    temperature_c: float | None = None
+    clock_event_reasons: int | None = None

@@ -1,0 +1,22 @@
+"""Sustained load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pybench.model.limits import Range
+from pybench.model.workloads.node import NodeSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Burn(NodeSettings):
+    """Products of the same matrices for a given time on every GPU at once, each result held against the first.
+
+    Operands are equal on all GPUs and in all attempts, so results must be, too, bit for bit.
+    """
+
+    workload: Literal["burn"] = "burn"
+    burn_precision: Annotated[Literal["bfloat16", "float16", "float32"], "type of the operands"] = "bfloat16"
+    side: Annotated[int, Range(16, 2**17), "rows and columns of both operands"] = 8192
+    burn_s: Annotated[float, Range(0.01, 86_400), "length of one step, in s"] = 10.0

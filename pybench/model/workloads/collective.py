@@ -1,0 +1,26 @@
+"""Collective operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+
+Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective(NodeSettings):
+    """One collective operation over all ranks. ``message_bytes`` is the size S that nccl-tests names and reports.
+
+    For all_gather and reduce_scatter that is the whole array, of which each rank holds its part.
+    """
+
+    least_gpus: ClassVar[int] = 2
+
+    workload: Literal["collective"] = "collective"
+    operation: Annotated[Operation, "collective operation"] = "all_reduce"
+    element: Annotated[Literal["float16", "bfloat16", "float32"], "type of the elements"] = "float16"
+    message_bytes: Annotated[int, Bytes, "message size, rounded up to whole elements on every rank"] = 2**29
+    operations: Annotated[int, Repeats, "operations in a step"] = 20

@@ -1,0 +1,19 @@
+"""Copies between host and device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostDeviceCopy(NodeSettings):
+    """Copies between pinned host memory and the device, by every GPU alone in turn or by all at once."""
+
+    workload: Literal["host_device_copy"] = "host_device_copy"
+    direction: Annotated[Literal["h2d", "d2h", "both"], "to the device, from it, or both at the same time"] = "h2d"
+    at_once: Annotated[bool, "true: all GPUs copy at the same time; false: one after the other"] = False
+    copy_bytes: Annotated[int, Bytes, "size of a copy in each direction"] = 2**28
+    copies: Annotated[int, Repeats, "copies in a step"] = 10

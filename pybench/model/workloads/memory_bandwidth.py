@@ -1,0 +1,18 @@
+"""A device's own memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBandwidth(NodeSettings):
+    """Streams over arrays far larger than any cache, on every GPU at once, as STREAM and BabelStream count them."""
+
+    workload: Literal["memory_bandwidth"] = "memory_bandwidth"
+    pattern: Annotated[Literal["copy", "triad"], "copy: c = a; triad: a = b + scalar * c"] = "copy"
+    array_bytes: Annotated[int, Bytes, "size of each array"] = 2**30
+    passes: Annotated[int, Repeats, "passes over the arrays in a step"] = 20

@@ -1,0 +1,19 @@
+"""Copies between GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerCopy(NodeSettings):
+    """Copies from every GPU to every other one, one ordered pair at a time: a matrix of links."""
+
+    least_gpus: ClassVar[int] = 2
+
+    workload: Literal["peer_copy"] = "peer_copy"
+    peer_bytes: Annotated[int, Bytes, "size of a copy"] = 2**28
+    peer_copies: Annotated[int, Repeats, "copies over each link in a step"] = 10

@@ -1,0 +1,77 @@
+"""Measured beside predicted, as text."""
+
+from __future__ import annotations
+
+from pybench.model.explanation import ExplainedPoint, Explanation, Extrapolation
+from pybench.model.results import Estimate
+from pybench.report.numbers import quantity
+from pybench.report.printable import printable
+from pybench.report.rows import Table
+from pybench.report.terminal import draw_tables
+
+_LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as fast as within this one"
+
+
+def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
+    """Speedups, what each shortfall is made of, and predictions for more GPUs, labelled as such."""
+    tables = [_speedups(explanation), _shortfalls(explanation), _predictions(explanation)]
+    head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
+    notes = "".join(f"note: {note}\n" for note in explanation.notes)
+    return _lines(head + notes) + draw_tables([t for t in tables if t.rows], width=width, color=color)
+
+
+def _lines(text: str) -> str:
+    return "".join(f"{printable(line)}\n" for line in text.splitlines())
+
+
+def _speedups(explanation: Explanation) -> Table:
+    heads = ("point", "GPUs", "step", "predicted step", "speedup", "predicted speedup", "off by", "reason")
+    return Table("Measured and predicted", heads, tuple(_speedup(point) for point in explanation.points))
+
+
+def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
+    predicted = point.predicted_speedup
+    return (
+        point.point_id,
+        str(point.num_gpus),
+        _seconds(point.measured_s),
+        "-" if point.predicted_s is None else _seconds(point.predicted_s),
+        f"{point.measured_speedup:.3f}x",
+        "-" if predicted is None else f"{predicted:.3f}x",
+        "-" if predicted is None else f"{predicted / point.measured_speedup - 1:+.1%}",
+        point.reason or "",
+    )
+
+
+def _shortfalls(explanation: Explanation) -> Table:
+    explained = [point for point in explanation.points if point.parts]
+    names = tuple(explained[0].parts or ()) if explained else ()
+    rows = tuple(
+        (
+            point.point_id,
+            _seconds(point.shortfall_s or 0.0),
+            *(_seconds(value) for value in (point.parts or {}).values()),
+        )
+        for point in explained
+    )
+    return Table("Longer than the GPUs' share, and why", ("point", "shortfall", *names), rows)
+
+
+def _predictions(explanation: Explanation) -> Table:
+    return Table(
+        _LABEL, ("benchmark", "GPUs", "speedup", "interval"), tuple(map(_prediction, explanation.extrapolations))
+    )
+
+
+def _prediction(found: Extrapolation) -> tuple[str, ...]:
+    axes = ",".join(f"{name}={value}" for name, value in found.group.items())
+    return (
+        f"{found.benchmark}[{axes}]" if axes else found.benchmark,
+        str(found.num_gpus),
+        f"{found.speedup:.3g}x",
+        f"[{found.low:.3g}, {found.high:.3g}]",
+    )
+
+
+def _seconds(value: float) -> str:
+    return quantity(Estimate(value=value, low=None, high=None, unit="s"))

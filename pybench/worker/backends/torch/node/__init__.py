@@ -1,0 +1,1 @@
+"""What measures a node itself: its GPUs, memories and links. No model runs."""

@@ -1,0 +1,69 @@
+"""Collective operations.
+
+Sizes, times and bandwidths are those of nccl-tests (https://github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md): for a
+size S, a time t of one operation and n ranks,
+
+- algbw = S / t,
+- busbw = algbw * 2 (n - 1) / n for all_reduce, * (n - 1) / n for all_gather, reduce_scatter and all_to_all, * 1 for
+  broadcast: what a ring sends over each link, whatever algorithm is in use;
+- S is the whole array also for all_gather and reduce_scatter, of which each rank holds S / n.
+
+As there, operations are queued one behind the other and t is their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import distributed
+
+from pybench.model.workloads.collective import Collective
+from pybench.worker.backends.torch.node.measured import Measured
+from pybench.worker.backends.torch.node.stopwatch import timed_s
+from pybench.worker.backends.torch.process_group import TorchRanks
+
+
+def bus_factor(operation: str, num_ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth."""
+    share = (num_ranks - 1) / num_ranks
+    return {"all_reduce": 2 * share, "broadcast": 1.0}.get(operation, share)
+
+
+class CollectiveBench(Measured):
+    """One operation, again and again."""
+
+    def __init__(self, settings: Collective, ranks: TorchRanks) -> None:
+        super().__init__(ranks)
+        self._settings = settings
+        dtype = getattr(torch, settings.element)
+        # Whole elements on every rank, as nccl-tests rounds; up, so that the smallest message is one of each.
+        share = -(-settings.message_bytes // (dtype.itemsize * ranks.world_size))
+        self._whole = torch.ones(share * ranks.world_size, dtype=dtype, device=self.device)
+        self._share = torch.ones(share, dtype=dtype, device=self.device)
+        self._operate = self._operation(settings.operation)
+
+    def measure(self) -> dict[str, float]:
+        """Time, algbw and busbw of one operation as this rank saw them."""
+        settings = self._settings
+        length_s = timed_s(self.device, self._repeat) / settings.operations
+        algbw = self._whole.nbytes / length_s
+        factor = bus_factor(settings.operation, self.ranks.world_size)
+        return {"collective_s": length_s, "algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor}
+
+    def _repeat(self) -> None:
+        for _ in range(self._settings.operations):
+            self._operate()
+
+    def _operation(self, name: str) -> Callable[[], object]:
+        """Sums overflow after some operations; their speed does not depend on it."""
+        whole, share = self._whole, self._share
+        other = torch.empty_like(whole) if name == "all_to_all" else whole
+        operations: dict[str, Callable[[], object]] = {
+            "all_reduce": lambda: distributed.all_reduce(whole),
+            "all_gather": lambda: distributed.all_gather_into_tensor(whole, share),
+            "reduce_scatter": lambda: distributed.reduce_scatter_tensor(share, whole),
+            "all_to_all": lambda: distributed.all_to_all_single(other, whole),
+            "broadcast": lambda: distributed.broadcast(whole, src=0),
+        }
+        return operations[name]

@@ -1,0 +1,165 @@
+"""Step times by hand, on a node that does 1 FLOP and moves 1 byte in a second."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.compute.comm_model.alpha_beta import AlphaBeta
+from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
+from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
+from pybench.compute.comm_model.step_time import StepTime, attribute, calibrated_s, roofline
+from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
+
+_TINY: dict[str, Any] = {
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 32,
+}
+_LAYER = 192 + 384  # weights, as tests/compute/test_flops.py counts them
+_HEAD = 32 * 8
+_FREE = AlphaBeta(0.0, 0.0)
+_UNIT = NodeFigures(
+    matmul_flops_per_s=1.0,
+    memory_bytes_per_s=1.0,
+    peer_bytes_per_s=1.0,
+    collectives={("all_reduce", 2): AlphaBeta(100.0, 0.0), ("all_gather", 2): AlphaBeta(10.0, 0.0)},
+)
+
+
+def test_the_longer_of_computing_and_moving() -> None:
+    """Never both."""
+    assert roofline(_UNIT, 3.0, 2.0) == StepTime(compute_s=3.0)
+    assert roofline(_UNIT, 2.0, 3.0) == StepTime(memory_s=3.0)
+
+
+def test_a_prefill_by_hand() -> None:
+    """3 sequences of 4 tokens: 2 FLOPs a weight, scores and values over a mean context of 2, logits of one token."""
+    shape = GenerationShape(samples=3, prompt_tokens=4, output_tokens=2, element_bytes=1)
+    attention = 4 * 2 * 8 * 2
+    assert prefill_step(_UNIT, _TINY, shape) == StepTime(compute_s=3 * (4 * (2 * 2 * _LAYER + attention) + 2 * _HEAD))
+
+
+def test_a_decode_round_reads_weights_and_cache() -> None:
+    """One sequence: bytes outweigh FLOPs once memory is slow. Cache: 2 * 2 layers * 2 heads * 2 wide a token."""
+    slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
+    shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=3, element_bytes=2)
+    decode = generation_step(slow, _TINY, shape).memory_s - prefill_step(slow, _TINY, shape).memory_s
+    assert decode == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16))
+
+
+def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
+    """Two in each of two layers, and one gather."""
+    one = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1)
+    two = dataclasses.replace(one, tensor_parallel=2)
+    alone, shared = prefill_step(_UNIT, _TINY, one), prefill_step(_UNIT, _TINY, two)
+    assert shared.compute_s == alone.compute_s / 2
+    assert (alone.communication_s, shared.communication_s) == (0.0, 4 * 100.0 + 10.0)
+
+
+def test_a_pipeline_of_one_batch_gains_nothing() -> None:
+    """It hands activations on: 1 sequence of 4 tokens, 8 wide."""
+    shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1, pipeline_parallel=3)
+    assert prefill_step(_UNIT, _TINY, shape).communication_s == 2 * 4 * 8
+
+
+def test_tied_embeddings_are_read_as_the_head() -> None:
+    """As many bytes as two matrices of which one is hardly read."""
+    shape = GenerationShape(samples=1, prompt_tokens=1, output_tokens=2, element_bytes=1)
+    slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
+    tied = {**_TINY, "tie_word_embeddings": True}
+    assert prefill_step(slow, tied, shape) == prefill_step(slow, _TINY, shape)
+
+
+def test_what_was_not_measured_is_told() -> None:
+    """An all-reduce bounds the collectives that it contains."""
+    assert _UNIT.collective_s("reduce_scatter", 1.0, 2) == 100.0
+    with pytest.raises(UnmeasuredError, match="no size curve of all_gather on 4 GPUs"):
+        _UNIT.collective_s("all_gather", 1.0, 4)
+    with pytest.raises(UnmeasuredError, match="no peer_copy"):
+        dataclasses.replace(_UNIT, peer_bytes_per_s=None).send_s(1.0)
+
+
+def test_ddp_hides_all_but_its_last_bucket() -> None:
+    """A long backward hides the rest; a short one does not. The model is less than one bucket: nothing is hidden."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
+    assert training_step(_UNIT, _TINY, shape).communication_s == 100.0
+    large = {**_TINY, "vocab_size": 2**24}  # 256 MiB, 10.24 buckets
+    backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
+    buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
+    fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
+    assert training_step(fast, large, shape).communication_s == pytest.approx(buckets * 100 - 500 * (1 - 1 / buckets))
+    assert training_step(_UNIT, large, shape).communication_s == 100.0
+
+
+def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
+    """Seven passes over weights, gradients and moments."""
+    ddp = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
+    fsdp = dataclasses.replace(ddp, sharing="fsdp")
+    parameters = 2 * _LAYER + 2 * _HEAD
+    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters
+    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2
+
+
+def test_fsdp_waits_for_what_no_layer_hides() -> None:
+    """First gather 10 and last scatter 100, for which the all-reduce stands in; with no compute at all, every layer."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, sharing="fsdp")
+    assert training_step(_UNIT, _TINY, shape).communication_s == 110.0
+    fast = dataclasses.replace(_UNIT, matmul_flops_per_s=1e12)
+    assert training_step(fast, _TINY, shape).communication_s == pytest.approx(110 + 10 + 110)
+
+
+def test_recomputing_does_forward_twice() -> None:
+    """4 instead of 3 passes."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
+    again = training_step(_UNIT, _TINY, dataclasses.replace(shape, recompute=True))
+    assert again.compute_s / training_step(_UNIT, _TINY, shape).compute_s == pytest.approx(4 / 3)
+
+
+def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:
+    """Two forward, two backward; one copy has no gradients to share."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, tensor_parallel=2)
+    assert training_step(_UNIT, _TINY, shape).communication_s == 8 * 100
+
+
+def test_a_pipelines_bubble() -> None:
+    """GPipe: 4 microbatches over 4 stages take 7/16 of the work each; one microbatch gains nothing."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)
+    assert pipeline_fraction(shape) == 7 / 16
+    assert pipeline_fraction(dataclasses.replace(shape, microbatches=1)) == 1
+    assert training_step(_UNIT, _TINY, shape).communication_s == 2 * 4 * 8
+
+
+def test_calibration_adds_what_one_gpu_takes_beyond_the_model() -> None:
+    """Once; a baseline faster than the model shrinks all."""
+    base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
+    assert calibrated_s(two, base, 10.0) == 7.0
+    assert calibrated_s(two, base, 4.0) == 2.5
+
+
+def test_a_shortfall_adds_up() -> None:
+    """Half of 10 is 5, measured 8: 3 too long, of which 1 is communication, 1 software, 0.4 a slow GPU."""
+    parts = attribute(
+        8.0,
+        StepTime(compute_s=4.0, communication_s=1.0),
+        10.0,
+        StepTime(compute_s=8.0),
+        share=0.5,
+        imbalance_fraction=0.1,
+    )
+    assert dataclasses.astuple(parts) == pytest.approx((0.0, 0.0, 1.0, 0.4, 1.0, 0.6))
+    assert sum(dataclasses.astuple(parts)) == pytest.approx(3.0)
+    assert StepTime(memory_s=1.0).times(3).total_s == 3.0
+
+
+_H200 = NodeFigures(matmul_flops_per_s=1.0, memory_bytes_per_s=1.0, collectives={("all_reduce", 2): _FREE})
+
+
+def test_free_communication_costs_nothing() -> None:
+    """Nor does one GPU's."""
+    assert _H200.collective_s("all_reduce", 1e9, 2) == _H200.collective_s("all_reduce", 1e9, 1) == 0.0

@@ -1,0 +1,270 @@
+"""One thing broken at a time: it is found and named, and nothing else is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.model.health import PcieLink, Xid
+
+SLOW = 5
+
+
+def _slower(names: tuple[str, ...], factor: float) -> Any:
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        return {name: value * (factor if rank == SLOW and name in names else 1) for name, value in values.items()}
+
+    return change
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_healthy_node_passes(make_node: Any, seed: int) -> None:
+    """GPUs differ by 1.5 % in matmul, attempts and steps by 0.2 %: fifty of fifty, with the attempts of node_check."""
+    node = make_node(seed)
+    node.decide(max_attempts=4)
+    assert node.found() == []
+
+
+def test_every_check_is_made(node: Any) -> None:
+    """Each has its verdict, in every run."""
+    assert {check.name for check in node.checks()} == {
+        *("slowest", "power_at_equal_work", "temperature", "clock", "link", "checksum"),
+        *("throttling", "pcie", "memory_errors", "xid"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("metric", "factor"),
+    [
+        ("matmul_flops_per_s", 0.85),
+        ("burn_flops_per_s", 0.85),
+        ("memory_bytes_per_s", 0.92),
+        ("host_copy_bytes_per_s", 0.5),
+    ],
+)
+def test_a_slow_gpu(node: Any, metric: str, factor: float) -> None:
+    """By its name, its metric and how much."""
+    node.change_values(_slower((metric,), factor))
+    (check,) = (check for check in node.checks() if check.verdict == "fail" and check.name == "slowest")
+    assert check.subject == "GPU 5 (GPU-5)"
+    assert check.value == pytest.approx(factor - 1, abs=0.05)
+    assert check.reason.startswith(f"{metric}: -")
+    assert {name for name, *_ in node.found()} <= {"slowest", "power_at_equal_work"}
+
+
+def test_a_gpu_near_the_limit_is_undecided(node: Any) -> None:
+    """More attempts may tell: the check names its point."""
+    node.change_values(_slower(("matmul_flops_per_s",), 0.9))
+    undecided = [check for check in node.checks() if check.verdict == "inconclusive"]
+    assert [(check.name, check.point_id) for check in undecided] == [("slowest", "matmul[gpus=8]")]
+
+
+def test_one_attempt_shows_no_spread(make_node: Any) -> None:
+    """Then no throughput is judged."""
+    found = make_node(num_attempts=1).checks()
+    assert {check.verdict for check in found if check.name in {"slowest", "link"}} == {"inconclusive"}
+    assert "one attempt shows no spread" in found[0].reason
+
+
+def test_a_slow_link(node: Any) -> None:
+    """One direction between two GPUs."""
+
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        link = "link_to_3_bytes_per_s"
+        return {**values, link: values[link] * 0.5} if rank == 1 and link in values else values
+
+    node.change_values(change)
+    (check,) = (check for check in node.checks() if check.verdict != "pass")
+    assert (check.name, check.subject, check.verdict) == ("link", "GPU 1 (GPU-1) → GPU 3 (GPU-3)", "fail")
+    assert check.value == pytest.approx(-0.5, abs=0.02)
+    assert check.reason.startswith("NV18, 18")
+
+
+def test_links_are_compared_with_their_kind(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way over the host is slower than NVLink and no outlier."""
+    near = [[a // 4 == b // 4 for b in range(8)] for a in range(8)]
+    topology = tuple(tuple("NV18" if near[a][b] else "SYS" for b in range(8)) for a in range(8))
+    machine = dataclasses.replace(node.machine, topology=topology)
+    monkeypatch.setattr(type(node), "machine", machine)
+
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        far = {f"link_to_{other}_bytes_per_s" for other in range(8) if not near[rank][other]}
+        return {name: value * (0.1 if name in far else 1) for name, value in values.items()}
+
+    node.change_values(change)
+    assert node.found() == []
+    assert sum(check.name == "link" for check in node.checks()) == 2
+
+
+@pytest.mark.parametrize(("reasons", "words"), [(0x48, "slowdown, hardware thermal slowdown"), (0x80, "brake")])
+def test_throttling(node: Any, reasons: int, words: str) -> None:
+    """Heat and power brake are; the power limit is not."""
+    node.change_conditions(2, clock_event_reasons=reasons)
+    (check,) = (check for check in node.checks() if check.verdict != "pass")
+    assert (check.name, check.subject, check.verdict) == ("throttling", "GPU 2 (GPU-2)", "fail")
+    assert words in check.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [({"temperature_c": 90.0}, "temperature"), ({"sm_clock_hz": 1.2e9}, "clock")],
+)
+def test_a_hot_or_held_back_gpu(node: Any, fields: dict[str, float], name: str) -> None:
+    """In both points that load the GPUs."""
+    node.change_conditions(4, **fields)
+    assert node.found() == [(name, "GPU 4 (GPU-4)", "fail")] * 2
+
+
+def test_a_hungry_gpu(node: Any) -> None:
+    """A third more joules for the same work."""
+    node.records = [
+        dataclasses.replace(
+            record,
+            energy=dataclasses.replace(
+                record.energy,
+                gpus=tuple(
+                    dataclasses.replace(gpu, mean_power_w=gpu.mean_power_w * (4 / 3 if gpu.index == 6 else 1))
+                    for gpu in record.energy.gpus
+                ),
+            ),
+        )
+        for record in node.records
+    ]
+    assert node.found() == [("power_at_equal_work", "GPU 6 (GPU-6)", "fail")] * 2
+
+
+def test_unknown_sensors_expect_nothing(node: Any) -> None:
+    """But say so."""
+    node.change_conditions(4, temperature_c=None)
+    assert node.found() == [("temperature", "all GPUs", "no_expectation")] * 2
+
+
+@pytest.mark.parametrize("name", ["checksum", "mismatched_elements"])
+def test_a_wrong_result(node: Any, name: str) -> None:
+    """Another checksum than the others', or elements that did not repeat."""
+
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        return {**values, name: values[name] + 1} if rank == 7 and name in values else values
+
+    node.change_values(change)
+    assert node.found() == [("checksum", "GPU 7 (GPU-7)", "fail")]
+
+
+def test_gpus_of_another_name_have_results_of_their_own(node: Any) -> None:
+    """Another chip may round otherwise; it is held to itself."""
+
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        return {**values, "checksum": 1.0} if rank == 7 and "checksum" in values else values
+
+    node.change_values(change)
+    node.records = [
+        dataclasses.replace(
+            record,
+            ranks=tuple(
+                dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_name="NVIDIA B200"))
+                if rank.header.rank == 7
+                else rank
+                for rank in record.ranks
+            ),
+        )
+        for record in node.records
+    ]
+    assert node.found() == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "words"),
+    [
+        ({"ecc_uncorrected": 1}, "fail", "uncorrected ECC errors: 1"),
+        ({"rows_remapped_uncorrected": 3}, "fail", "rows remapped: 2"),
+        ({"remap_pending": True}, "fail", "waits for a reset"),
+        ({"remap_failed": True}, "fail", "replace the GPU"),
+        ({"ecc_corrected": 10}, "inconclusive", "corrected ECC errors: 7"),
+    ],
+)
+def test_memory_errors_that_came(node: Any, fields: dict[str, int], verdict: str, words: str) -> None:
+    """What was there before does not count: three corrected errors, one remapped row."""
+    node.change_counters(3, **fields)
+    (check,) = (check for check in node.checks() if check.verdict != "pass")
+    assert (check.name, check.subject, check.verdict) == ("memory_errors", "GPU 3 (GPU-3)", verdict)
+    assert words in check.reason
+
+
+def test_counters_that_fell_were_reset(node: Any) -> None:
+    """With the driver; that is no error."""
+    node.change_counters(3, ecc_corrected=0)
+    assert node.found() == []
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"width": 8}, "generation 5 x8 at best, could be generation 5 x16"),
+        ({"generation": 4}, "generation 4 x16 at best, could be generation 5 x16"),
+    ],
+)
+def test_a_narrow_or_slow_slot(node: Any, link: dict[str, int], words: str) -> None:
+    """In every attempt, however busy."""
+    best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
+    links = tuple(PcieLink(uuid=f"GPU-{n}", **{**best, **(link if n == 1 else {})}) for n in range(8))
+    node.change_health(links=links)
+    (check,) = (check for check in node.checks() if check.verdict != "pass")
+    assert (check.name, check.subject, check.reason) == ("pcie", "GPU 1 (GPU-1)", words)
+
+
+@pytest.mark.parametrize(("place", "subject"), [("0000:1a:00", "GPU 1 (GPU-1)"), ("0000:99:00", "PCI 0000:99:00")])
+def test_an_xid(node: Any, place: str, subject: str) -> None:
+    """Once, however many attempts' logs hold it."""
+    node.change_health(xids=(Xid(sequence=1, pci_bus_id=place, number=79),))
+    assert node.found() == [("xid", subject, "fail")]
+
+
+def test_what_no_driver_tells_is_no_expectation(node: Any) -> None:
+    """Visible, and neither pass nor fail."""
+    node.change_health(xids=None, links=(), before=(), after=())
+    for rank in range(8):
+        node.change_conditions(rank, clock_event_reasons=None)
+    assert node.found() == [
+        (name, "all GPUs", "no_expectation") for name in ("throttling", "pcie", "memory_errors", "xid")
+    ]
+
+
+def test_cpu_ranks_are_compared_loosely(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share their cores: only less than half counts. No driver is asked."""
+    node.records = [
+        dataclasses.replace(
+            record,
+            ranks=tuple(
+                dataclasses.replace(
+                    rank, header=dataclasses.replace(rank.header, device="cpu", device_name="AVX2", device_uuid=None)
+                )
+                for rank in record.ranks
+            ),
+        )
+        for record in node.records
+    ]
+    monkeypatch.setattr(type(node), "machine", dataclasses.replace(node.machine, kind="cpu", gpus=(), topology=()))
+    node.change_values(_slower(("matmul_flops_per_s",), 0.7))
+    assert node.found() == []
+    node.change_values(_slower(("matmul_flops_per_s",), 0.5))
+    assert node.found() == [("slowest", "rank 5", "fail")]
+    assert {check.name for check in node.checks()} == {"slowest", "link", "checksum"}
+
+
+def test_a_suite_that_measures_no_node_has_no_checks(node: Any) -> None:
+    """Nor has one of which nothing was measured."""
+    node.records = []
+    assert node.checks() == ()
+    node.plan = dataclasses.replace(node.plan, points=())
+    assert node.checks() == ()
+
+
+def test_one_gpu_has_nobody_to_be_compared_with(node: Any) -> None:
+    """Its results must repeat all the same."""
+    point = next(point for point in node.plan.points if point.benchmark == "burn")
+    alone = dataclasses.replace(point, settings=dataclasses.replace(point.settings, gpus=1))
+    node.plan = dataclasses.replace(node.plan, points=(alone,))
+    node.records = [dataclasses.replace(r, ranks=r.ranks[:1]) for r in node.records if r.point_id == point.id]
+    assert [check.name for check in node.checks()][:1] == ["checksum"]

@@ -1,0 +1,137 @@
+"""A point's own figures against an expected table's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.judge.absolute import absolute_checks, absolute_row
+from pybench.judge.summary import summarize
+from pybench.model.effort import Effort
+from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.results import CheckResult
+from pybench.model.suite import Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.workloads.collective import Collective
+
+_EXPECTATION = Expectation(metric="busbw_bytes_per_s", table="t")
+
+
+def _point(gpus: int = 4, **settings: Any) -> Point:
+    return Point(
+        id=f"ring[gpus={gpus}]",
+        benchmark="ring",
+        axes={"gpus": gpus},
+        settings=Collective(backend="torch", gpus=gpus, **settings),
+        effort=Effort(),
+        architecture=None,
+    )
+
+
+def _row(**fields: Any) -> ExpectedRow:
+    values: dict[str, Any] = {
+        "machine": "h200",
+        "workload": "collective",
+        "metric": "busbw_bytes_per_s",
+        "unit": "bytes/s",
+        "count": 4,
+        "value": 100.0,
+        "tolerance": 0.1,
+        "kind": "published",
+        "source": "s",
+    }
+    return ExpectedRow(**{**values, **fields})
+
+
+def _table(*rows: ExpectedRow) -> ExpectedTable:
+    return ExpectedTable(name="t", description="", rows=rows)
+
+
+def _check(build: Any, busbw: float, *rows: ExpectedRow, attempts: int = 2) -> CheckResult:
+    point = _point()
+    records = []
+    for record in build.measured(point, [[1.0, 1.0]] * attempts):
+        (rank,) = record.ranks
+        steps = tuple(dataclasses.replace(step, values={"busbw_bytes_per_s": busbw}) for step in rank.steps)
+        records.append(dataclasses.replace(record, ranks=(dataclasses.replace(rank, steps=steps),)))
+    plan = Plan(points=(point,), skips=())
+    results = summarize(plan, records)
+    (check,) = absolute_checks(_suite(), plan, results, {"t": _table(*rows)}, build.machine())
+    return check
+
+
+def _suite() -> Suite:
+    ring = Benchmark(
+        name="ring", workload="collective", settings={}, axes={}, effort=Effort(), expectations=(_EXPECTATION,)
+    )
+    return Suite(name="s", description="", benchmarks=(ring,))
+
+
+@pytest.mark.parametrize(
+    ("busbw", "verdict"), [(90.0, "pass"), (100.0, "pass"), (200.0, "pass"), (89.0, "fail"), (1.0, "fail")]
+)
+def test_bandwidth_is_held_to_its_minimum(build: Any, busbw: float, verdict: str) -> None:
+    """100 give or take a tenth; beyond the better side is a pass."""
+    check = _check(build, busbw, _row())
+    assert (check.verdict, check.table, check.source) == (verdict, "t", "s")
+    assert check.minimum == pytest.approx(90.0)
+    assert check.maximum is None
+
+
+def test_one_attempt_is_inconclusive(build: Any) -> None:
+    """As everywhere."""
+    assert _check(build, 100.0, _row(), attempts=1).verdict == "inconclusive"
+
+
+def test_a_machine_without_a_figure_is_told(build: Any) -> None:
+    """With what was measured, and which table has nothing."""
+    check = _check(build, 100.0, _row(machine="h100"))
+    assert (check.verdict, check.reason) == ("no_expectation", "table t has no figure for this point on h200")
+    assert check.value is not None
+
+
+def test_what_did_not_run_and_has_no_figure(build: Any) -> None:
+    """A skipped point expects nothing where the table has no row for it; a broken worker is an error."""
+    skip = Skip(id="ring[gpus=8]", benchmark="ring", axes={"gpus": 8}, num_gpus=8, reason="needs 8 GPUs, found 4")
+    plan = Plan(points=(_point(),), skips=(skip,))
+    results = summarize(plan, [build.failed(_point())])
+    broken, skipped = absolute_checks(_suite(), plan, results, {"t": _table(_row(count=2))}, build.machine())
+    assert (broken.verdict, broken.reason) == ("error", "out_of_memory: 81 GiB asked")
+    assert (skipped.verdict, skipped.reason) == ("no_expectation", "needs 8 GPUs, found 4")
+
+
+def test_figures_hold_where_settings_are_as_told(build: Any) -> None:
+    """Another size is another figure."""
+    table = _table(_row(where={"operation": "all_reduce", "message_bytes": 1024}))
+    small, large = _point(message_bytes=1024), _point(message_bytes=4096)
+    assert absolute_row(table, small, "busbw_bytes_per_s", build.machine()) is table.rows[0]
+    assert absolute_row(table, large, "busbw_bytes_per_s", build.machine()) is None
+
+
+@pytest.mark.parametrize(
+    ("loser", "winner"),
+    [
+        ({}, {"where": {"operation": "all_reduce"}}),
+        ({"count": 1, "per_gpu": True}, {}),
+        ({"machine": "any"}, {"machine": "gpu"}),
+        ({}, {"fabric": "nvlink"}),
+        ({}, {"kind": "measured"}),
+    ],
+)
+def test_the_closest_row_wins(build: Any, loser: dict[str, Any], winner: dict[str, Any]) -> None:
+    """In both orders."""
+    rows = (_row(**loser, source="loser"), _row(**winner, source="winner"))
+    for ordered in (rows, rows[::-1]):
+        row = absolute_row(_table(*ordered), _point(), "busbw_bytes_per_s", build.machine())
+        assert row is not None
+        assert row.source == "winner"
+
+
+def test_a_figure_of_each_gpu_holds_for_more_of_them(build: Any) -> None:
+    """But a link's not for one alone, and another metric's or a ratio not at all."""
+    link = _table(_row(count=2, per_gpu=True))
+    assert absolute_row(link, _point(4), "busbw_bytes_per_s", build.machine()) is not None
+    assert absolute_row(link, _point(1), "busbw_bytes_per_s", build.machine()) is None
+    assert absolute_row(link, _point(4), "algbw_bytes_per_s", build.machine()) is None
+    assert absolute_row(_table(_row(unit=None)), _point(4), "busbw_bytes_per_s", build.machine()) is None

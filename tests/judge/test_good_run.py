@@ -1,0 +1,194 @@
+"""An expected table from a good run, and back through the strict reader."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.judge.assemble import assemble
+from pybench.judge.good_run import MIN_TOLERANCE, table_of_run
+from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.effort import Effort
+from pybench.model.errors import FileError, UsageError
+from pybench.model.expected import ExpectedTable
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.suite import Benchmark, Expectation, Plan, Point, Suite
+from pybench.model.workloads.matmul import Matmul
+from pybench.store.expected_tables import read_table, write_table
+
+_STRONG = Expectation(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
+_KERNEL = Expectation(metric="matmul_flops_per_s", table="k")
+
+
+class GoodRun:
+    """Two benchmarks: generation on 1 and 2 GPUs, and a matmul that reports 100, 102 and 104 TFLOP/s."""
+
+    def __init__(self, build: Any, flops: tuple[float, ...] = (100e12, 102e12, 104e12)) -> None:
+        one, two = build.generate(1), build.generate(2)
+        square = Point(
+            id="square[gpus=1]",
+            benchmark="square",
+            axes={"gpus": 1},
+            settings=Matmul(backend="torch", m=64, n=64, k=64),
+            effort=Effort(),
+            architecture=None,
+        )
+        times = {one.id: [4.0, 4.0, 4.0], two.id: [2.0, 2.0, 2.0], square.id: [1.0] * len(flops)}
+        points = (one, two, square)
+        self.records: list[Record] = []
+        for point in points:
+            for record, value in zip(build.measured(point, [[t] for t in times[point.id]]), flops, strict=False):
+                (rank,) = record.ranks
+                steps = tuple(dataclasses.replace(step, values={"matmul_flops_per_s": value}) for step in rank.steps)
+                self.records.append(dataclasses.replace(record, ranks=(dataclasses.replace(rank, steps=steps),)))
+        decode = Benchmark(
+            name="decode",
+            workload="generate",
+            settings={"model": "m", "backend": "torch"},
+            axes={"tensor_parallel": (1, 2)},
+            effort=Effort(),
+            expectations=(_STRONG,),
+        )
+        kernel = Benchmark(
+            name="square", workload="matmul", settings={}, axes={}, effort=Effort(), expectations=(_KERNEL,)
+        )
+        self.manifest = Manifest(
+            run_id="r",
+            created_utc="2026-01-01T00:00:00+00:00",
+            pybench_version="0",
+            suite=Suite(name="s", description="d", benchmarks=(decode, kernel)),
+            plan=Plan(points=points, skips=()),
+            device="cuda",
+            machine=dataclasses.replace(build.machine(), gpu_names=("NVIDIA H200",), gpu_count=1, driver="580"),
+            fingerprint="f",
+            tables={name: ExpectedTable(name=name, description="", rows=()) for name in ("t", "k")},
+            worker_sha256="",
+            engine="none",
+        )
+
+    def table(self, only: str | None = None, **changes: Any) -> ExpectedTable:
+        manifest = dataclasses.replace(self.manifest, **changes)
+        return table_of_run(manifest, self.records, assemble(manifest, self.records), "mine", only)
+
+
+def test_figures_are_medians_with_the_spread_between_attempts(build: Any) -> None:
+    """102 of 100, 102, 104; s = 2, t(2) = 4.303: 4.303 * 2 * sqrt(4/3) / 102. The ratio's attempts are all equal."""
+    absolute, ratio = GoodRun(build).table().rows
+    assert (absolute.value, absolute.unit, absolute.count) == (102e12, "FLOP/s", 1)
+    assert absolute.tolerance == pytest.approx(4.303 * 2 * (4 / 3) ** 0.5 / 102)
+    assert absolute.where == {"precision": "bfloat16", "m": 64, "n": 64, "k": 64, "products": 50}
+    assert (ratio.value, ratio.tolerance, ratio.count, ratio.baseline_count) == (2.0, MIN_TOLERANCE, 2, 1)
+    assert (ratio.model_class, ratio.kind) == ("8b", "measured")
+    assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 1 steps")
+
+
+def test_one_table_of_several(build: Any) -> None:
+    """Each in a file of its own."""
+    run = GoodRun(build)
+    assert [row.metric for row in run.table("k").rows] == ["matmul_flops_per_s"]
+    assert [row.metric for row in run.table("t").rows] == ["output_tokens_per_s"]
+    with pytest.raises(UsageError, match="judges nothing by table 'x'"):
+        run.table("x")
+
+
+def test_what_is_written_is_read_back(build: Any, tmp_path: Path) -> None:
+    """By the strict reader; figures to six digits."""
+    run = GoodRun(build)
+    run.manifest = dataclasses.replace(
+        run.manifest, suite=dataclasses.replace(run.manifest.suite, description='a "quote", a \\ and ünï')
+    )
+    table = run.table()
+    write_table(table, tmp_path / "mine.toml")
+    read = read_table(tmp_path / "mine.toml")
+    assert read.description == table.description
+    for before, after in zip(table.rows, read.rows, strict=True):
+        assert dataclasses.replace(after, value=before.value, tolerance=before.tolerance) == before
+        assert (after.value, after.tolerance) == pytest.approx((before.value, before.tolerance), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("mine.txt", "an expected table is a .toml file"), ("none/mine.toml", "can't be written")]
+)
+def test_where_no_table_can_be_written(build: Any, tmp_path: Path, path: str, message: str) -> None:
+    """Said, not thrown."""
+    with pytest.raises(FileError, match=message):
+        write_table(GoodRun(build).table(), tmp_path / path)
+
+
+_IMAGE = ImageIdentity(
+    backend="torch",
+    name="mine",
+    reference="mine:latest",
+    id="sha256:0",
+    digests=(),
+    platform="linux/amd64",
+    labels={},
+    python=None,
+    interpreter="python3",
+    entrypoint="replace",
+    pinned=False,
+    verified=False,
+)
+_UNPINNED = ContainerSetup(
+    engine="docker",
+    engine_version=None,
+    runtime=None,
+    rootless=False,
+    lock="",
+    images=(_IMAGE,),
+    mounts=(),
+    relaxations=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keep": "square"}, "only part of its suite ran"),
+        ({"max_gpus": 1}, "only part of its suite ran"),
+        ({"container": _UNPINNED}, "image that is not pinned|an image that isn't pinned"),
+    ],
+)
+def test_partial_and_unpinned_runs_are_refused(build: Any, changes: dict[str, Any], message: str) -> None:
+    """With what to do instead."""
+    with pytest.raises(UsageError, match=message):
+        GoodRun(build).table(**changes)
+
+
+def test_failed_attempts_are_refused(build: Any) -> None:
+    """Also when others of that point were good."""
+    run = GoodRun(build)
+    run.records.append(build.failed(run.manifest.plan.points[0], attempt=4))
+    with pytest.raises(UsageError, match=r"attempts of decode.* failed"):
+        run.table()
+
+
+def test_unmeasured_points_are_refused(build: Any) -> None:
+    """The run's verdict says so."""
+    run = GoodRun(build)
+    run.records = run.records[:3]
+    with pytest.raises(UsageError, match="its verdict is missing"):
+        run.table()
+
+
+def test_one_attempt_is_refused(build: Any) -> None:
+    """It shows no spread."""
+    run = GoodRun(build, flops=(100e12,))
+    run.manifest = dataclasses.replace(
+        run.manifest, suite=dataclasses.replace(run.manifest.suite, benchmarks=run.manifest.suite.benchmarks[1:])
+    )
+    with pytest.raises(UsageError, match="has one attempt, which shows no spread"):
+        run.table()
+
+
+def test_a_suite_without_tables_is_refused(build: Any) -> None:
+    """There is nothing that a row could be for."""
+    run = GoodRun(build)
+    bare = tuple(dataclasses.replace(b, expectations=()) for b in run.manifest.suite.benchmarks)
+    run.manifest = dataclasses.replace(run.manifest, suite=dataclasses.replace(run.manifest.suite, benchmarks=bare))
+    with pytest.raises(UsageError, match="judges nothing by a table"):
+        run.table()

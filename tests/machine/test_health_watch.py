@@ -1,0 +1,124 @@
+"""Counts of trouble around an attempt, from the fake driver, and XIDs from a kernel log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pybench.machine import health_watch
+from pybench.machine.health_watch import HealthWatch
+from pybench.machine.kernel_log import parse_xid, read_xids
+from pybench.model.health import GpuCounters, PcieLink, Xid
+
+Tell = Callable[..., None]
+UUID = "GPU-00000000-fake-4000-8000-000000000000"
+KMSG = "6,1234,5678901,-;NVRM: Xid (PCI:0000:19:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """NVML's binding keeps the library for the life of the process; no test depends on this machine's own log."""
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(health_watch, "read_xids", lambda: None)
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    yield
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+def test_a_count_that_rises_meanwhile_shows(fake_nvml: Tell) -> None:
+    """Before and after, and the link."""
+    fake_nvml(devices=1, ecc_corrected=7)
+    with HealthWatch([UUID]) as watch:
+        fake_nvml(ecc_corrected=9, ecc_uncorrected=1, remapped_rows=2, remap_pending=1)
+    health = watch.health()
+    assert health is not None
+    assert health.before == (
+        GpuCounters(
+            uuid=UUID,
+            ecc_corrected=7,
+            ecc_uncorrected=0,
+            rows_remapped_corrected=0,
+            rows_remapped_uncorrected=0,
+            remap_pending=False,
+            remap_failed=False,
+        ),
+    )
+    (after,) = health.after
+    assert (after.ecc_corrected, after.ecc_uncorrected) == (9, 1)
+    assert (after.rows_remapped_uncorrected, after.remap_pending, after.remap_failed) == (2, True, False)
+    assert health.links == (PcieLink(uuid=UUID, generation=5, generation_max=5, width=16, width_max=16),)
+    assert health.xids is None
+
+
+def test_a_link_is_the_best_that_was_seen() -> None:
+    """An idle link slows down; that is no fault."""
+    idle = PcieLink(uuid=UUID, generation=1, width=16)
+    awake = PcieLink(uuid=UUID, generation=5, width=16)
+    assert health_watch._better(None, idle) is idle
+    assert health_watch._better(idle, awake) is awake
+    assert health_watch._better(awake, idle) is awake
+
+
+def test_what_the_driver_does_not_say_is_unknown(fake_nvml: Tell) -> None:
+    """A GPU without ECC."""
+    fake_nvml(
+        devices=1, fail="nvmlDeviceGetTotalEccErrors:3,nvmlDeviceGetRemappedRows:3,nvmlDeviceGetMaxPcieLinkWidth:3"
+    )
+    with HealthWatch([UUID]) as watch:
+        pass
+    health = watch.health()
+    assert health is not None
+    assert health.before == health.after == (GpuCounters(uuid=UUID),)
+    assert health.links[0].width_max is None
+
+
+def test_without_a_driver_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing breaks."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
+    with HealthWatch([UUID]) as watch:
+        pass
+    assert watch.health() is None
+
+
+def test_a_lost_gpu_is_unknown(fake_nvml: Tell) -> None:
+    """NVML has no handle for it."""
+    fake_nvml(devices=1, fail="nvmlDeviceGetHandleByUUID:15")
+    with HealthWatch([UUID]) as watch:
+        pass
+    assert watch.health() is None
+
+
+def test_a_driver_that_hangs_is_left(fake_nvml: Tell) -> None:
+    """After a moment; the attempt goes on with what is known."""
+    fake_nvml(devices=1, hang="nvmlDeviceGetRemappedRows:1500@call=2-2")
+    with HealthWatch([UUID], patience_s=0.01) as watch:
+        watch._ready.wait()
+    health = watch.health()
+    assert health is not None
+    assert health.after == ()
+    watch._thread.join()  # a driver that is loaded by two at once is no part of this
+
+
+def test_only_new_xids_count(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the log held before are an earlier load's."""
+    fake_nvml(devices=1)
+    old, new = (Xid(sequence=n, pci_bus_id="0000:19:00", number=79) for n in (1, 2))
+    answers = iter([(old,), (old, new)])
+    monkeypatch.setattr(health_watch, "read_xids", lambda: next(answers))
+    with HealthWatch([UUID]) as watch:
+        pass
+    health = watch.health()
+    assert health is not None
+    assert health.xids == (new,)
+
+
+def test_an_xid_of_the_kernel_log(tmp_path: Path) -> None:
+    """Other lines are not; a log that is not there is unknown."""
+    log = tmp_path / "kmsg"
+    log.write_text(f"6,1,2,-;usb 1-1: new device\n{KMSG}\n SUBSYSTEM=pci\n")
+    assert read_xids(str(log)) == (Xid(sequence=1234, pci_bus_id="0000:19:00", number=79),)
+    assert read_xids(str(tmp_path / "none")) is None
+    assert parse_xid("6,1,2,-;NVRM: loading") is None

@@ -1,0 +1,207 @@
+"""What measures a node itself, on CPU ranks over gloo and host memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+
+from pybench.model.wire import Failure, Step
+from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.host_device_copy import HostDeviceCopy
+from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.model.workloads.registry import NodeWorkload
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.torch.node.burn import BurnBench, checksum
+from pybench.worker.backends.torch.node.collective import bus_factor
+from pybench.worker.backends.torch.node.entry import node_workload
+from pybench.worker.backends.torch.node.matmul import MatmulBench
+from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
+from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_matrix
+from pybench.worker.backends.torch.process_group import TorchRanks
+
+CPU = torch.device("cpu")
+ALONE = TorchRanks(0, 1, CPU)
+SMALL: dict[str, Any] = {"backend": "torch"}
+MATMUL = Matmul(**SMALL, precision="float32", m=32, n=16, k=64, products=3)
+BURN = Burn(**SMALL, burn_precision="float32", side=32, burn_s=0.01)
+
+
+def values(run_worker: Any, settings: NodeWorkload) -> list[dict[str, float]]:
+    """Each rank's values in its last measured step."""
+    code, streams, log = run_worker(settings, None, settings.gpus)
+    assert code == 0, log
+    return [[e for e in events if isinstance(e, Step) and e.phase == "measure"][-1].values for events in streams]
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (MATMUL, {"matmul_flops_per_s"}),
+        (Matmul(**SMALL, precision="bfloat16", m=32, n=16, k=64, products=3), {"matmul_flops_per_s"}),
+        (MemoryBandwidth(**SMALL, pattern="copy", array_bytes=4096, passes=3), {"memory_bytes_per_s"}),
+        (MemoryBandwidth(**SMALL, pattern="triad", array_bytes=4096, passes=3), {"memory_bytes_per_s"}),
+        (LaunchLatency(**SMALL, launches=20), {"launch_s", "round_trip_s"}),
+        (BURN, {"burn_flops_per_s", "mismatched_elements", "checksum"}),
+    ],
+)
+def test_one_rank_measures(settings: NodeWorkload, names: set[str]) -> None:
+    """Every value is there and positive, but for the elements that differ: none does."""
+    with node_workload(settings, ALONE) as workload:
+        outcome = workload.step(0)
+    assert set(outcome.values) == names
+    assert all(value > 0 for name, value in outcome.values.items() if name != "mismatched_elements")
+    assert outcome.values.get("mismatched_elements", 0) == 0
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_host_copies_without_a_gpu_are_copies_in_host_memory(direction: Any, at_once: bool) -> None:
+    """What was copied is there."""
+    settings = HostDeviceCopy(**SMALL, direction=direction, at_once=at_once, copy_bytes=64, copies=2)
+    with node_workload(settings, ALONE) as workload:
+        pairs: Any = workload._pairs  # type: ignore[attr-defined]
+        for source, target in pairs:
+            source.fill_(7)
+            target.fill_(0)
+        assert workload.step(0).values["host_copy_bytes_per_s"] > 0
+        assert all(bool((target == 7).all()) for _, target in pairs)
+    assert len(pairs) == (2 if direction == "both" else 1)
+
+
+def test_the_flops_of_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 m n k for each of 3 products, over a time of 2 s; each product has the operands' value."""
+    monkeypatch.setattr("pybench.worker.backends.torch.node.matmul.timed_s", lambda _device, work: (work(), 2.0)[1])
+    bench = MatmulBench(MATMUL, ALONE)
+    assert bench.measure() == {"matmul_flops_per_s": 2 * 32 * 16 * 64 * 3 / 2.0}
+    left = random_matrix(32, 64, torch.float32, CPU, 0)
+    right = random_matrix(16, 64, torch.float32, CPU, 1)
+    torch.testing.assert_close(bench._products[0](), left @ right.t())
+
+
+def test_operands_rotate_through_more_than_the_cache() -> None:
+    """Sets of operands together exceed twice the last cache, and a step goes on where the last one ended."""
+    bench = MatmulBench(MATMUL, ALONE)
+    set_bytes = (32 + 16) * 64 * 4
+    assert len(bench._products) * set_bytes > 2 * cache_bytes(CPU)
+    bench.measure()
+    assert bench._next == 3
+    assert num_sets(CPU, 2**40) == 2
+
+
+def test_operands_are_random_and_the_same_everywhere() -> None:
+    """No zeros; the seed alone decides."""
+    matrix = random_matrix(16, 16, torch.bfloat16, CPU, 3)
+    assert torch.equal(matrix, random_matrix(16, 16, torch.bfloat16, CPU, 3))
+    assert not torch.equal(matrix, random_matrix(16, 16, torch.bfloat16, CPU, 4))
+    assert int((matrix == 0).sum()) == 0
+
+
+@pytest.mark.parametrize("precision", ["tfloat32", "float8_e4m3fn"])
+def test_what_a_cpu_cannot_multiply(precision: Any) -> None:
+    """Said with what can."""
+    with pytest.raises(UnsupportedError, match=r"needs a GPU of compute capability .*; use "):
+        MatmulBench(Matmul(**SMALL, precision=precision), ALONE)
+
+
+def test_what_a_memory_pass_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """STREAM's bytes: two arrays for a copy, three for a triad, in 2 s; a = b + 0.4 c."""
+    monkeypatch.setattr(
+        "pybench.worker.backends.torch.node.memory_bandwidth.timed_s", lambda _device, work: (work(), 2.0)[1]
+    )
+    copy = MemoryBandwidthBench(MemoryBandwidth(**SMALL, pattern="copy", array_bytes=400, passes=5), ALONE)
+    triad = MemoryBandwidthBench(MemoryBandwidth(**SMALL, pattern="triad", array_bytes=400, passes=5), ALONE)
+    assert copy.measure() == {"memory_bytes_per_s": 2 * 400 * 5 / 2}
+    assert triad.measure() == {"memory_bytes_per_s": 3 * 400 * 5 / 2}
+    assert torch.equal(copy._arrays[1], torch.ones(100))
+    assert triad._arrays[0].tolist() == pytest.approx([2 + 0.4 * 3] * 100)
+
+
+def test_a_flipped_bit_is_a_mismatch() -> None:
+    """One wrong bit in the reference shows in every product after it, and another result has another checksum."""
+    bench = BurnBench(BURN, ALONE)
+    healthy = bench.measure()
+    bench._reference.view(torch.int32)[3, 4] ^= 1
+    assert bench.measure()["mismatched_elements"] >= 1
+    bench._left[0, 0] += 1
+    assert bench.measure()["checksum"] != healthy["checksum"]
+    assert BurnBench(BURN, ALONE).measure()["checksum"] == healthy["checksum"]
+
+
+def test_a_checksum_sees_bits_and_places() -> None:
+    """A flipped sign of zero, and two elements that changed places."""
+    values = random_matrix(4, 4, torch.float32, CPU, 0)
+    exchanged = values.clone()
+    exchanged[0, 0], exchanged[0, 1] = values[0, 1], values[0, 0]
+    assert checksum(values) == checksum(values.clone()) != checksum(exchanged)
+    assert checksum(torch.zeros(2, 2)) != checksum(-torch.zeros(2, 2))
+    assert checksum(torch.full((2, 2), torch.nan)) == checksum(torch.full((2, 2), torch.nan))
+
+
+@pytest.mark.parametrize(
+    ("operation", "num_ranks", "factor"),
+    [
+        ("all_reduce", 2, 1.0),
+        ("all_reduce", 4, 1.5),
+        ("all_gather", 4, 0.75),
+        ("reduce_scatter", 8, 0.875),
+        ("all_to_all", 2, 0.5),
+        ("broadcast", 8, 1.0),
+    ],
+)
+def test_bus_factors(operation: str, num_ranks: int, factor: float) -> None:
+    """As nccl-tests' doc/PERFORMANCE.md has them."""
+    assert bus_factor(operation, num_ranks) == factor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
+def test_two_ranks_talk(run_worker: Any, operation: Any) -> None:
+    """Over gloo; the message is rounded up to whole elements on both ranks."""
+    settings = Collective(**SMALL, gpus=2, operation=operation, element="float32", message_bytes=13, operations=3)
+    for found in values(run_worker, settings):
+        assert found["algbw_bytes_per_s"] == pytest.approx(16 / found["collective_s"])
+        assert found["busbw_bytes_per_s"] == pytest.approx(found["algbw_bytes_per_s"] * bus_factor(operation, 2))
+
+
+@pytest.mark.slow
+def test_three_ranks_copy_to_each_other(run_worker: Any) -> None:
+    """Six links: every rank reports those that it sends over, and the slowest of them."""
+    found = values(run_worker, PeerCopy(**SMALL, gpus=3, peer_bytes=4096, peer_copies=3))
+    for rank, own in enumerate(found):
+        links = {f"link_to_{peer}_bytes_per_s" for peer in range(3) if peer != rank}
+        assert set(own) == {"peer_copy_bytes_per_s", *links}
+        assert own["peer_copy_bytes_per_s"] == min(own[link] for link in links)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [False, True])
+def test_two_ranks_copy_in_turn_or_at_once(run_worker: Any, at_once: bool) -> None:
+    """Each has its own figure."""
+    settings = HostDeviceCopy(**SMALL, gpus=2, direction="both", at_once=at_once, copy_bytes=4096, copies=3)
+    assert all(found["host_copy_bytes_per_s"] > 0 for found in values(run_worker, settings))
+
+
+@pytest.mark.slow
+def test_ranks_burn_to_one_checksum(run_worker: Any) -> None:
+    """Equal operands on all ranks."""
+    settings = Burn(**SMALL, gpus=2, burn_precision="bfloat16", side=32, burn_s=0.01)
+    first, second = values(run_worker, settings)
+    assert first["checksum"] == second["checksum"]
+
+
+@pytest.mark.slow
+def test_an_impossible_precision_is_reported(run_worker: Any) -> None:
+    """As unsupported, not as a crash."""
+    code, streams, _ = run_worker(Matmul(**SMALL, precision="tfloat32"), None)
+    failure = streams[0][-1]
+    assert code == 1
+    assert isinstance(failure, Failure)
+    assert failure.cause == "unsupported"
