@@ -31,7 +31,14 @@ FLOORS = {
 # Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
 WORKER, MODEL = "worker", "model"
 WORKER_ROOMS = {WORKER, MODEL}
-FOREIGN = {"pybench.worker.launcher": {"torch"}, "pybench.worker.backends.torch": {"torch", "transformers"}}
+FOREIGN = {
+    "pybench.worker.launcher": {"torch"},
+    "pybench.worker.backends.torch": {"torch", "transformers"},
+    "pybench.worker.backends.transformers": {"torch", "transformers"},
+    "pybench.worker.backends.engine.copies": {"torch"},
+    "pybench.worker.backends.vllm": {"torch", "vllm"},
+    "pybench.worker.backends.tensorrt_llm": {"tensorrt_llm"},
+}
 """What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")
 

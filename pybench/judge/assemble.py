@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.judge.ordering import order_results
 from pybench.judge.scaling import absolute_checks, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
@@ -21,8 +22,9 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     points = summarize(plan, own)
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
     checks = absolute_checks(suite, plan, points)
+    orders = order_results(suite, plan, own)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    verdict, reason = overall(points, scaling, checks, declared=declared)
+    verdict, reason = overall(points, scaling, checks, orders, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -38,6 +40,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         points=points,
         scaling=scaling,
         checks=checks,
+        orders=orders,
     )
 
 

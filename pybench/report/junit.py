@@ -1,4 +1,4 @@
-"""JUnit XML for CI systems: a test case for every point, every scaling row, every limit and the verdict."""
+"""JUnit XML for CI systems: a test case for every point, scaling row, limit, order and the verdict."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def render(results: Results) -> str:
         _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
     for check in results.checks:
         _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
+    for order in results.orders:
+        name = f"{order.metric} {order.order} {order.other_id}"
+        _case(suite, order.point_id, name, _MARKS[order.verdict], order.verdict, order.reason)
     # Without a case of its own, a run that could only skip would look green.
     _case(suite, results.suite, "verdict", _MARKS[results.verdict], results.verdict, results.reason)
     cases = list(suite)
