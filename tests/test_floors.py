@@ -35,6 +35,10 @@ FOREIGN = {
     "pybench.worker.launcher": {"torch"},
     "pybench.worker.backends.torch": {"torch", "transformers"},
     "pybench.worker.backends.torch.node": {"torch"},
+    "pybench.worker.backends.transformers": {"torch", "transformers"},
+    "pybench.worker.backends.engine.copies": {"torch"},
+    "pybench.worker.backends.vllm": {"torch", "vllm"},
+    "pybench.worker.backends.tensorrt_llm": {"tensorrt_llm"},
 }
 """What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")

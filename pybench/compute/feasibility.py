@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pybench.compute.generate_feasibility import generate_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Architecture, DeviceKind, Point
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
 
@@ -17,6 +19,8 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None
     reasons = [*_device_reasons(point, device, num_devices), *_workload_reasons(point.settings)]
     if isinstance(point.settings, ModelSettings) and point.architecture is not None:
         reasons += _model_reasons(point.settings, point.architecture)
+    if isinstance(point.settings, Generate):
+        reasons += generate_reasons(point.settings, device)
     return "; ".join(reasons) or None
 
 
@@ -24,6 +28,9 @@ def _device_reasons(point: Point, device: DeviceKind, num_devices: int) -> Itera
     if point.num_gpus > num_devices:
         plural = "" if point.num_gpus == 1 else "s"
         yield f"needs {point.num_gpus} {_DEVICE_NOUNS[device]}{plural}, found {num_devices}"
+    only = BACKENDS[point.settings.backend].device
+    if only is not None and only != device:
+        yield f"backend {point.settings.backend} runs on GPUs only"
 
 
 def _workload_reasons(settings: Settings) -> Iterator[str]:

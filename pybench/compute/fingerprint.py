@@ -7,7 +7,7 @@ import json
 
 from pybench.model.machine import Machine
 
-_PACKAGES = ("torch", "transformers", "nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_PACKAGES = ("torch", "transformers", "vllm", "tensorrt-llm", "nvidia-nccl-cu13", "nvidia-nccl-cu12")
 
 
 def fingerprint_fields(machine: Machine) -> dict[str, str]:

@@ -45,6 +45,36 @@ def forward_flops_per_token(architecture: Architecture, context_tokens: float) -
     return float(2 * weights + 4 * architecture["num_hidden_layers"] * width * context_tokens)
 
 
+def generate_flops(architecture: Architecture, prompt_tokens: float, output_tokens: float) -> float:
+    """Floating-point operations to generate one sequence, the prefill included.
+
+    Prefill runs the prompt through every layer and its last token through the head, which gives the first output token;
+    each one after it is a forward pass of its own at the context so far. Same terms as :func:`forward_flops_per_token`.
+    """
+    head = 2 * architecture["vocab_size"] * architecture["hidden_size"]
+    prefill = prompt_tokens * (forward_flops_per_token(architecture, (prompt_tokens + 1) / 2) - head) + head
+    passes = output_tokens - 1
+    return float(prefill + passes * forward_flops_per_token(architecture, prompt_tokens + output_tokens / 2))
+
+
+def decode_round_bytes(
+    architecture: Architecture, num_sequences: float, context_tokens: float, *, weight_bytes: int, cache_bytes: int
+) -> float | None:
+    """Bytes that one decode round must read: every weight outside the embedding, and each sequence's keys and values.
+
+    Bytes of weights plus cache, over the time of a round, are the achieved bandwidth of memory-bandwidth utilisation
+    (Databricks, LLM Inference Performance Engineering: Best Practices, 2023). ``None`` for models that read less than
+    everything: mixtures of experts, and sliding windows.
+    """
+    if _experts(architecture) > 1 or architecture.get("sliding_window"):
+        return None
+    tied = architecture.get("tie_word_embeddings", False)
+    embedding = 0 if tied else architecture["vocab_size"] * architecture["hidden_size"]
+    weights = (num_parameters(architecture) - embedding) * weight_bytes
+    cache = 2 * architecture["num_hidden_layers"] * architecture["num_key_value_heads"] * _head_width(architecture)
+    return float(weights + num_sequences * context_tokens * cache * cache_bytes)
+
+
 def model_class(architecture: Architecture) -> str:
     """Size class that expected tables are keyed by: ``tiny``, ``1b``, ``8b`` … ``200b``, above that ``giant``."""
     count = num_parameters(architecture)

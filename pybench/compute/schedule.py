@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, NodeCheck, ScalingResult
+from pybench.model.results import CheckResult, NodeCheck, OrderResult, ScalingResult
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset({"out_of_memory", "missing_package", "unsupported", "time_limit"})
+
+# A baseline that was held back stays so, however often it is measured.
+_HOPELESS = frozenset({"suspect_baseline", "starved_baseline"})
 
 Attempt = tuple[Point, int]
 """A point and the 1-based number of its attempt."""
@@ -46,14 +49,16 @@ def undecided(
     scaling: Iterable[ScalingResult],
     checks: Iterable[CheckResult | NodeCheck],
     records: Sequence[Record],
+    orders: Iterable[OrderResult] = (),
 ) -> tuple[Attempt, ...]:
     """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""
+    open_rows = [row for row in scaling if row.verdict == "inconclusive" and _HOPELESS.isdisjoint(row.flags)]
+    open_orders = [order for order in orders if order.verdict == "inconclusive"]
     wanted = {
-        point_id
-        for row in scaling
-        if row.verdict == "inconclusive" and "suspect_baseline" not in row.flags
-        for point_id in (row.baseline_id, row.point_id)
-    } | {check.point_id for check in checks if check.verdict == "inconclusive"}
+        *(point_id for row in open_rows for point_id in (row.baseline_id, row.point_id)),
+        *(point_id for order in open_orders for point_id in (order.other_id, order.point_id)),
+        *(check.point_id for check in checks if check.verdict == "inconclusive"),
+    }
     taken = Counter(record.point_id for record in records)
     return tuple(
         (point, taken[point.id] + 1)

@@ -30,7 +30,7 @@ def absolute_checks(
         else _table_check(expectation, point, planned.get(point.id), tables[expectation.table], machine)
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.along is None
+        if expectation.along is None and expectation.below is None and expectation.above is None
         for point in points
         if point.benchmark == benchmark.name and point.id not in left_out
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pybench.judge.absolute import absolute_checks
 from pybench.judge.node.checks import node_checks
+from pybench.judge.ordering import order_results
 from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
@@ -23,9 +24,10 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     points = summarize(plan, own)
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
     checks = absolute_checks(suite, plan, points, manifest.tables, manifest.machine)
+    orders = order_results(suite, plan, own)
     node = node_checks(plan, own, manifest.machine)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    verdict, reason = overall(points, scaling, checks, node, declared=declared)
+    verdict, reason = overall(points, scaling, checks, orders, node, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -41,6 +43,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         points=points,
         scaling=scaling,
         checks=checks,
+        orders=orders,
         node=node,
     )
 

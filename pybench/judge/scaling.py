@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pybench.compute.flops import model_class
 from pybench.compute.plan import point_id
 from pybench.compute.stats import Samples, ratio
+from pybench.judge.absence import absence
 from pybench.judge.summary import metric_samples
+from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_ratio, limits
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.metrics.registry import METRICS
 from pybench.model.record import Record
-from pybench.model.results import Expected, ScalingResult, Verdict
+from pybench.model.results import Expected, ScalingResult
 from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import ModelSettings
 
@@ -142,13 +144,17 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     expected = _expected(context, entry, count, baseline_count)
     speedup = low = high = None
     flags: tuple[str, ...] = ()
-    absence = _absence(context, entry) or _absence(context, baseline, of="baseline: ")
-    if absence is None:
+    plan, records = context.plan, context.records
+    missing = absence(entry, metric, plan, records) or absence(baseline, metric, plan, records, of="baseline: ")
+    if missing is None:
         speedup, low, high = ratio(_samples(context, entry, metric), _samples(context, baseline, metric))
         linear = count / baseline_count
         verdict, reason, flags = judge_ratio(speedup, low, high, expected, linear, more=traits.higher_is_better)
+        hunger = starvation(baseline, metric_samples(baseline, records)) if isinstance(baseline, Point) else None
+        if hunger is not None:
+            verdict, reason, flags = "inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",)
     else:
-        verdict, reason = absence
+        verdict, reason = missing
         if expected is None and verdict == "missing" and isinstance(entry, Point) and isinstance(baseline, Point):
             # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
             verdict = "no_expectation"
@@ -176,21 +182,6 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
 
 def _samples(context: _Context, entry: Point | Skip, metric: str) -> Samples:
     return metric_samples(entry, context.records)[metric] if isinstance(entry, Point) else ()
-
-
-def _absence(context: _Context, entry: Point | Skip, of: str = "") -> tuple[Verdict, str] | None:
-    """Why ``entry`` has no measurement of the metric; ``None`` when it has."""
-    if isinstance(entry, Skip):
-        # What the user left out is not missing.
-        return ("missing" if entry in context.plan.skips else "no_expectation"), of + entry.reason
-    if context.expectation.metric in metric_samples(entry, context.records):
-        return None
-    records = [record for record in context.records if record.point_id == entry.id]
-    failure = next((record.failure for record in records if record.failure), None)
-    if records and not any(record.ok for record in records) and failure is not None:
-        return "error", f"{of}{failure.cause}: {failure.message}"
-    why = next((record.energy_reason for record in records if record.energy_reason), "the metric was not measured")
-    return "missing", of + (why if records else "not measured")
 
 
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:

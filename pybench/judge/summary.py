@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from pybench.compute.stats import Samples, estimate, outlying_attempts
 from pybench.judge.formulas.registry import metric_values
+from pybench.judge.validity import starvation
 from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.record import Record
-from pybench.model.results import Estimate, PointResult
+from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.suite import Plan, Point, Skip
 
 
@@ -48,7 +50,8 @@ def _point_result(point: Point, records: Sequence[Record]) -> PointResult:
         failed_attempts=len(failures),
         metrics={name: _estimate(name, found) for name, found in samples.items()},
         energy_by_gpu_j=_energy_by_gpu(good),
-        flags=_flags(good, samples),
+        energy_phases=_phases(good),
+        flags=_flags(point, good, samples),
     )
 
 
@@ -67,7 +70,37 @@ def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
     return {uuid: sum(values) / len(values) for uuid, values in found.items()}
 
 
-def _flags(good: Sequence[Record], samples: dict[str, Samples]) -> tuple[str, ...]:
+def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
+    """Each phase of one step: means over the attempts that know it, with the means of the sensor's bounds."""
+    found: dict[str, list[PhaseResult]] = {}
+    for record in records:
+        for phase in record.energy.phases if record.energy else ():
+            if phase.energy_j is not None and phase.energy_low_j is not None and phase.energy_high_j is not None:
+                per_step = 1 / len(record.ranks[0].steps)
+                one = PhaseResult(
+                    name=phase.name,
+                    duration_s=phase.duration_s * per_step,
+                    energy_j=phase.energy_j * per_step,
+                    low_j=phase.energy_low_j * per_step,
+                    high_j=phase.energy_high_j * per_step,
+                    flags=phase.flags,
+                )
+                found.setdefault(phase.name, []).append(one)
+    return tuple(_mean_phase(name, told) for name, told in found.items())
+
+
+def _mean_phase(name: str, told: Sequence[PhaseResult]) -> PhaseResult:
+    return PhaseResult(
+        name=name,
+        duration_s=fmean(phase.duration_s for phase in told),
+        energy_j=fmean(phase.energy_j for phase in told),
+        low_j=fmean(phase.low_j for phase in told),
+        high_j=fmean(phase.high_j for phase in told),
+        flags=tuple(sorted({flag for phase in told for flag in phase.flags})),
+    )
+
+
+def _flags(point: Point, good: Sequence[Record], samples: dict[str, Samples]) -> tuple[str, ...]:
     flags: list[str] = []
     if len(good) == 1:
         flags.append("single_attempt")
@@ -75,6 +108,8 @@ def _flags(good: Sequence[Record], samples: dict[str, Samples]) -> tuple[str, ..
         flags.append("not_steady")
     if "step_s" in samples and outlying_attempts(samples["step_s"]):
         flags.append("outlying_attempt")
+    if starvation(point, samples):
+        flags.append("kv_starved")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.model.expected import ExpectedRow
-from pybench.model.results import CheckResult, Estimate, Expected, NodeCheck, PointResult, ScalingResult, Verdict
+from pybench.model.results import (
+    CheckResult,
+    Estimate,
+    Expected,
+    NodeCheck,
+    Order,
+    OrderResult,
+    PointResult,
+    ScalingResult,
+    Verdict,
+)
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
@@ -62,6 +72,15 @@ def judge_value(value: Estimate | None, minimum: float | None, maximum: float | 
     return _VERDICTS[worst], f"found {found}, allowed {' and '.join(sides)}"
 
 
+def judge_order(ratio: float, low: float | None, high: float | None, order: Order) -> tuple[Verdict, str]:
+    """Judge the interval of a metric over another point's: it must lie on one side of 1, or touch it."""
+    if low is None or high is None:
+        return "inconclusive", "one attempt shows no spread between runs; two are needed"
+    word = "most" if order == "below" else "least"
+    reason = f"at {word} as much expected, found {ratio:.3g} [{low:.3g}, {high:.3g}] times the other"
+    return against(1.0, low, high, at_least=order == "above"), reason
+
+
 _VERDICTS: dict[str, Verdict] = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}
 
 
@@ -82,6 +101,7 @@ def overall(
     points: Sequence[PointResult],
     scaling: Sequence[ScalingResult],
     checks: Sequence[CheckResult],
+    orders: Sequence[OrderResult] = (),
     node: Sequence[NodeCheck] = (),
     *,
     declared: bool,
@@ -90,6 +110,7 @@ def overall(
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
         *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
+        *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in orders),
         *((check.verdict, f"{check.name}: {check.subject}: {check.reason}") for check in node),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# How collectives, CUDA and allocators are tuned.
-TUNING_PREFIXES = ("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_", "HF_", "GLOO_")
+# How collectives, CUDA, allocators and engines are tuned.
+TUNING_PREFIXES = (
+    *("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_", "HF_", "GLOO_"),
+    *("VLLM_", "TRTLLM_", "TLLM_"),
+)
 # Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # A token is no tuning: a suite has to ask for it by name.
-SECRETS = frozenset({"HF_TOKEN"})
+SECRETS = frozenset({"HF_TOKEN", "VLLM_API_KEY"})
 
 
 def tuning(host: Mapping[str, str]) -> dict[str, str]:

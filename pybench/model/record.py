@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pybench.model.container import ContainerRun
 from pybench.model.health import GpuConditions, Health
@@ -33,13 +34,32 @@ class GpuEnergy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PhaseEnergy:
+    """Energy of one phase, summed over all GPUs and measured steps; the bounds of the windows add up.
+
+    Prefill lasts from a step's start until every sequence has its first token, decode from there to the step's end.
+    """
+
+    name: Literal["prefill", "decode"]
+    duration_s: float
+    energy_j: float | None = None
+    energy_low_j: float | None = None
+    energy_high_j: float | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Energy:
-    """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include."""
+    """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include.
+
+    ``phases`` are parts of the steps that could be told apart.
+    """
 
     start_ns: int
     end_ns: int
     gpus: tuple[GpuEnergy, ...]
     scope: str = "gpu_board"
+    phases: tuple[PhaseEnergy, ...] = ()
 
     @property
     def energy_j(self) -> float | None:

@@ -13,6 +13,8 @@ RESULTS_VERSION = 1
 Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
 """Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
 
+Order = Literal["below", "above"]
+
 PointStatus = Literal["ok", "failed", "skipped", "missing"]
 
 
@@ -24,6 +26,18 @@ class Estimate:
     low: float | None
     high: float | None
     unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseResult:
+    """One phase of a step: prefill or decode. Means over attempts; ``low_j`` and ``high_j`` are the sensor's bound."""
+
+    name: str
+    duration_s: float
+    energy_j: float
+    low_j: float
+    high_j: float
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +54,7 @@ class PointResult:
     failed_attempts: int
     metrics: dict[str, Estimate]
     energy_by_gpu_j: dict[str, float]
+    energy_phases: tuple[PhaseResult, ...] = ()
     flags: tuple[str, ...] = ()
 
 
@@ -116,6 +131,25 @@ class NodeCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OrderResult:
+    """One point against another of the same run: whether its metric is ``below`` or ``above`` the other's, or equal.
+
+    ``ratio`` is the metric of ``point_id`` over that of ``other_id``.
+    """
+
+    benchmark: str
+    metric: str
+    order: Order
+    point_id: str
+    other_id: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Containment:
     """What the workers ran in. ``images`` are named by the digest they were found under, ``relaxations`` by name."""
 
@@ -164,5 +198,6 @@ class Results:
     points: tuple[PointResult, ...]
     scaling: tuple[ScalingResult, ...]
     checks: tuple[CheckResult, ...]
+    orders: tuple[OrderResult, ...] = ()
     node: tuple[NodeCheck, ...] = ()
     schema_version: int = RESULTS_VERSION

@@ -27,7 +27,9 @@ class Expectation:
 
     With ``along`` and ``table`` it is a scaling expectation: the metric's ratio to the baseline point of the same run,
     judged against an expected table. Without ``along`` it is an absolute one: the metric itself, in its own unit,
-    against ``minimum`` and ``maximum``, or against the absolute figures of ``table``.
+    against ``minimum`` and ``maximum``, or against the absolute figures of ``table``. With ``below`` or ``above`` it is
+    an order: each point's metric against that of the other benchmark's point with as many GPUs and the same values of
+    the axes that both have.
     """
 
     metric: Annotated[str, "metric that is judged"]
@@ -37,6 +39,8 @@ class Expectation:
     baseline: Annotated[int | None, Range(1, 1024), "count of the baseline point; default: the smallest"] = None
     minimum: Annotated[float | None, "least acceptable value"] = None
     maximum: Annotated[float | None, "greatest acceptable value"] = None
+    below: Annotated[str | None, "benchmark that the metric must stay at or below"] = None
+    above: Annotated[str | None, "benchmark that the metric must stay at or above"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ FailureCause = Literal[
     "out_of_memory",  # device or host memory ran out
     "missing_package",  # the worker's Python lacks the backend
     "unsupported",  # the backend can't run this combination
+    "engine",  # a process that the backend started itself failed
     "exception",  # anything else the worker could still report
     "exit_code",  # the worker ended without a result
     "signal",  # something killed the worker
@@ -58,7 +59,7 @@ class WorkOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one step got done on all ranks together."""
+    """What one step got done, by all ranks of a copy together."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -71,6 +72,8 @@ class Header:
 
     ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use. ``forward_compatible`` tells
     whether that library is newer than the module (CUDA's forward compatibility); ``None`` where it can't be known.
+    ``device_uuids`` are all GPUs of a rank that drives several. ``replica`` counts the copies of the model that share
+    nothing: the work that ranks tell of is that of their own copy.
     """
 
     rank: int
@@ -86,7 +89,14 @@ class Header:
     driver: str | None = None
     cuda_library: str | None = None
     forward_compatible: bool | None = None
+    device_uuids: tuple[str, ...] = ()
+    replica: int = 0
     protocol: int = PROTOCOL_VERSION
+
+    @property
+    def all_uuids(self) -> tuple[str, ...]:
+        """GPUs of this rank, by UUID; none on a CPU."""
+        return self.device_uuids or ((self.device_uuid,) if self.device_uuid else ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +108,22 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RequestTimes:
+    """One request of a step: when it arrived, when its first and its last token were ready."""
+
+    arrival_ns: int
+    first_token_ns: int
+    last_token_ns: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One iteration.
 
-    ``token_end_ns``: when each decode round's tokens were ready (generation only). ``values``: metrics of this step
-    that the backend itself measured, by name.
+    ``token_end_ns``: when each decode round's tokens were ready (generation only). ``requests``: each request's times,
+    where they differ. ``values``: metrics of this step that the backend itself measured, by name.
     """
 
     index: int
@@ -111,6 +132,7 @@ class Step:
     end_ns: int
     work: Work
     token_end_ns: tuple[int, ...] = ()
+    requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
 
@@ -171,6 +193,9 @@ def decode_event(line: str) -> Event:
         if kind is Step:
             values["work"] = Work(**values["work"])
             values["token_end_ns"] = tuple(values["token_end_ns"])
+            values["requests"] = tuple(RequestTimes(**times) for times in values.get("requests", ()))
+        if kind is Header:
+            values["device_uuids"] = tuple(values.get("device_uuids", ()))
         return kind(**values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not an event of protocol {PROTOCOL_VERSION}: {line[:200]!r} ({error})") from error

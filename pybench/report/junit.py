@@ -1,4 +1,4 @@
-"""JUnit XML for CI systems: a test case for every point, scaling row, limit, check of the node, and the verdict."""
+"""JUnit XML for CI systems: a test case for every point, scaling row, limit, order, node check and the verdict."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def render(results: Results) -> str:
         _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
     for check in results.checks:
         _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
+    for order in results.orders:
+        name = f"{order.metric} {order.order} {order.other_id}"
+        _case(suite, order.point_id, name, _MARKS[order.verdict], order.verdict, order.reason)
     for node in results.node:
         name = f"{node.name} {node.subject}"
         _case(suite, node.point_id or results.suite, name, _MARKS[node.verdict], node.verdict, node.reason)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.metrics.registry import METRICS
-from pybench.model.results import PointResult, Results, ScalingResult
+from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 
@@ -36,15 +37,10 @@ class Table:
 
 
 def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, scaling, checks, the node itself, energy of each GPU."""
+    """Every table that has rows: points, latency, scaling, orders, checks, the node itself, energy by phase and GPU."""
     names = labels(results.points)
-    everything = (
-        _points(results, names),
-        _scaling(results, names),
-        _checks(results, names),
-        _node(results, names),
-        _energy(results, names),
-    )
+    draw = (_points, _latency, _scaling, _orders, _checks, _node, _use, _phases, _energy)
+    everything = (one(results, names) for one in draw)
     return tuple(table for table in everything if table.rows)
 
 
@@ -88,6 +84,24 @@ def _point(point: PointResult, name: str) -> tuple[str, ...]:
     )
 
 
+def _latency(results: Results, names: Mapping[str, str]) -> Table:
+    """Percentiles of points whose requests differ from each other."""
+    kinds = {"ttft": "first token", "tpot": "per token", "itl": "between tokens", "e2e": "end to end"}
+    rows = tuple(
+        (names[point.id], noun, *(quantity(point.metrics.get(f"{kind}_p{percent}_s")) for percent in PERCENTILES))
+        for point in results.points
+        if _differ(point)
+        for kind, noun in kinds.items()
+        if f"{kind}_p50_s" in point.metrics
+    )
+    return Table("Latency of requests", ("point", "time", *(f"p{percent}" for percent in PERCENTILES)), rows)
+
+
+def _differ(point: PointResult) -> bool:
+    low, high = point.metrics.get("e2e_p50_s"), point.metrics.get("e2e_p99_s")
+    return low is not None and high is not None and low.value != high.value
+
+
 def _scaling(results: Results, names: Mapping[str, str]) -> Table:
     heads = ("point", "metric", "GPUs", "ratio", "95 % interval", "efficiency", "expected", "verdict", "reason")
     return Table(
@@ -107,6 +121,22 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
         row.verdict,
         "; ".join((row.reason, *row.flags)),
     )
+
+
+def _orders(results: Results, names: Mapping[str, str]) -> Table:
+    rows = tuple(
+        (
+            names.get(row.point_id, row.point_id),
+            row.metric,
+            f"{row.order} {names.get(row.other_id, row.other_id)}",
+            "-" if row.ratio is None else f"{row.ratio:.3f}x",
+            interval(row.low, row.high),
+            row.verdict,
+            row.reason,
+        )
+        for row in results.orders
+    )
+    return Table("Order", ("point", "metric", "expected", "ratio", "95 % interval", "verdict", "reason"), rows)
 
 
 def _checks(results: Results, names: Mapping[str, str]) -> Table:
@@ -136,6 +166,47 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
         for check in results.node
     )
     return Table("Node", ("check", "GPU or link", "point", "verdict", "reason"), rows)
+
+
+def _use(results: Results, names: Mapping[str, str]) -> Table:
+    """How much of the machine was used, where that is known."""
+    columns = {
+        "mfu_fraction": "MFU",
+        "mbu_fraction": "MBU",
+        "energy_imbalance_fraction": "GPUs' energy apart by",
+        "kv_cache_tokens": "KV cache",
+        "num_running": "at a time",
+        "num_preemptions": "preemptions",
+    }
+    rows = tuple(
+        (names[point.id], *(_used(name, point.metrics.get(name)) for name in columns))
+        for point in results.points
+        if any(name in point.metrics for name in columns)
+    )
+    return Table("Use of the machine", ("point", *columns.values()), rows)
+
+
+def _used(name: str, found: Estimate | None) -> str:
+    if name.endswith("_fraction"):
+        return percent(found.value if found else None)
+    return quantity(found).strip()
+
+
+def _phases(results: Results, names: Mapping[str, str]) -> Table:
+    rows = tuple(
+        (
+            names[point.id],
+            phase.name,
+            quantity(Estimate(value=phase.duration_s, low=None, high=None, unit="s")),
+            f"{plain(phase.energy_j)} J",
+            interval(phase.low_j, phase.high_j),
+            "; ".join(phase.flags),
+        )
+        for point in results.points
+        for phase in point.energy_phases
+    )
+    heads = ("point", "phase", "time", "energy", "sensor's bound", "notes")
+    return Table("Energy of one step, by phase (boards only)", heads, rows)
 
 
 def _energy(results: Results, names: Mapping[str, str]) -> Table:

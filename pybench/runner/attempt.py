@@ -6,13 +6,13 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from pybench.compute.conditions import conditions_in
-from pybench.compute.energy import attempt_energy, without_pauses
+from pybench.compute.energy import attempt_energy, phase_energies, without_pauses
 from pybench.launch.job import ORDER_FILE, ContainerLauncher, Job, Launcher
 from pybench.machine.health_watch import HealthWatch
 from pybench.machine.sampler import PowerSampler
@@ -24,8 +24,10 @@ from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Event, Failure, FailureCause, Header, Phase, Step
+from pybench.model.workloads.generate import Generate
 from pybench.runner.events import EventReader, RankLog
 from pybench.runner.redaction import Redaction
+from pybench.runner.root_cause import root_cause
 from pybench.runner.worker import Worker, start_worker
 
 _POLL_S = 0.1
@@ -33,7 +35,7 @@ _LOG_TAIL_LINES = 40
 _LOG_TAIL_BYTES = 64 * 1024
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
-_CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "exception")
+_CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "engine", "exception")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:
 def _verdict_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
     said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
     if said:
-        return said[0]
+        return root_cause(said[0], _tail(log))
     if code < 0:
         return _failure("signal", f"ended by signal {-code}, {_last_seen(ranks)}", log)
     if code > 0:
@@ -195,10 +197,11 @@ def _distrust(ranks: Sequence[RankLog], setup: AttemptSetup, point: Point) -> Fa
             return Failure(cause="protocol", message=f"rank {rank} sent no header")
         if (header.boot_id, header.time_offset_ns) != setup.clock:
             return Failure(cause="protocol", message=f"rank {rank} runs on another clock than this host")
-        if setup.job.gpu_uuids and header.device_uuid not in setup.job.gpu_uuids:
+        found, asked = header.all_uuids, setup.job.gpu_uuids
+        if asked and not (found and set(found) <= set(asked)):
             return Failure(
                 cause="protocol",
-                message=f"rank {rank} ran on {header.device_uuid}, asked for one of {', '.join(setup.job.gpu_uuids)}",
+                message=f"rank {rank} ran on {', '.join(found) or None}, asked for one of {', '.join(asked)}",
             )
         if len(log.steps) != point.effort.steps:
             message = f"rank {rank} measured {len(log.steps)} steps, asked for {point.effort.steps}"
@@ -218,8 +221,14 @@ def _energy(
     steps = [step for rank in ranks for step in rank.steps]
     start_ns, end_ns = min(s.start_ns for s in steps), max(s.end_ns for s in steps)
     dithered = point.effort.dither_ms > 0
-    energy = attempt_energy(trace, start_ns, end_ns, _load_period_s(ranks[0].steps, dithered=dithered))
-    return without_pauses(energy, trace, _pauses_s(ranks[0].steps)) if dithered else energy, None
+    period_s = _load_period_s(ranks[0].steps, dithered=dithered)
+    energy = attempt_energy(trace, start_ns, end_ns, period_s)
+    if dithered:
+        energy = without_pauses(energy, trace, _pauses_s(ranks[0].steps))
+    if isinstance(point.settings, Generate) and point.settings.is_batch:
+        together = list(zip(*(rank.steps for rank in ranks), strict=True))
+        energy = replace(energy, phases=phase_energies(trace, together, period_s))
+    return energy, None
 
 
 def _conditions(ranks: Sequence[RankLog], trace: PowerTrace | None) -> tuple[GpuConditions, ...]:

@@ -24,6 +24,7 @@ from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite
 from pybench.runner.asked import Asked
+from pybench.runner.backend_packages import with_packages
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
@@ -72,6 +73,7 @@ def prepare_run(
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_asked(suite, plan, machine))
+    plan = with_packages(plan, launcher)
     with _new_folder(root, suite.name) as folder:
         stage_worker(folder.worker)
         manifest = Manifest(

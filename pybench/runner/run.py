@@ -80,7 +80,7 @@ class Run:
     def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, records)
         checks: tuple[CheckResult | NodeCheck, ...] = (*results.checks, *results.node)
-        return undecided(self.manifest.plan.points, results.scaling, checks, records)
+        return undecided(self.manifest.plan.points, results.scaling, checks, records, results.orders)
 
     def _attempt(self, attempt: Attempt, position: int, total: int, progress: Progress) -> Record:
         point, number = attempt
@@ -111,7 +111,7 @@ class Run:
             script=self.folder.worker / "pybench" / "worker" / "__main__.py",
             exchange=exchange,
             backend=point.settings.backend,
-            num_processes=point.num_gpus if BACKENDS[point.settings.backend].rank_per_gpu else 1,
+            num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
             gpu_uuids=gpus if self.manifest.device == "cuda" else (),
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.workloads.registry import WORKLOADS
 from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
-from pybench.store.suite_profiles import apply_profile, fields_of_workload
+from pybench.store.suite_profiles import apply_profile, fields_of_workload, is_omitted
 from pybench.store.toml_lines import KeyPath
 
 MAX_POINTS = 4096
@@ -20,7 +21,7 @@ Found = tuple[KeyPath, str]
 def cross_checks(document: dict[str, Any], chosen: str | None) -> list[Found]:
     """Check names, profiles, and every benchmark as it stands under the chosen and under every profile."""
     container = ((("container", *path), message) for path, message in container_checks(document.get("container", {})))
-    found = [*_names(document), *_profile_keys(document), *container]
+    found = [*_names(document), *_profile_keys(document), *_others(document), *container]
     views = [chosen, *(name for name in document.get("profile", {}) if name != chosen)]
     for index, table in enumerate(document["benchmark"]):
         for profile in views:
@@ -45,6 +46,8 @@ def _profile_keys(document: dict[str, Any]) -> Iterator[Found]:
     names = [table["name"] for table in benchmarks]
     for profile, override in document.get("profile", {}).items():
         yield from _override(("profile", profile), override, benchmarks)
+        if all(is_omitted(document, table, profile) for table in benchmarks):
+            yield ("profile", profile, "benchmark"), "omits every benchmark; leave one, or remove the profile"
         for name, own in override.get("benchmark", {}).items():
             path = ("profile", profile, "benchmark", name)
             tables = [table for table in benchmarks if table["name"] == name]
@@ -58,7 +61,7 @@ def _override(path: KeyPath, override: dict[str, Any], tables: list[dict[str, An
     valid = set().union(*(fields_of_workload(table["workload"]) for table in tables))
     axes = {name for table in tables for name in table.get("axes", {})}
     for key in override:
-        if key not in valid | {"axes", "benchmark"}:
+        if key not in valid | {"axes", "benchmark", "omit"}:
             yield (*path, key), f"no benchmark here has this field; valid are {', '.join(sorted(valid))}"
     for key in override.get("axes", {}):
         if key not in axes:
@@ -75,18 +78,26 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
         if key in table:
             yield ("axes", key), "both fixed and an axis; keep one of the two"
     for field in dataclasses.fields(kind):
-        if field.default is dataclasses.MISSING and field.name not in table and field.name not in axes:
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and field.name not in table and field.name not in axes:
             yield (field.name,), "missing, and it is required, as a value or an axis"
+    yield from _effort(table)
+    if table["workload"] == "train":
+        yield from _batch_sizes(table)
+    if table["workload"] == "generate":
+        yield from _arrivals(table)
+    for index, expect in enumerate(table.get("expect", [])):
+        for key, message in _expectation(expect, table):
+            yield ("expect", index, *key), message
+
+
+def _effort(table: dict[str, Any]) -> Iterator[Found]:
+    axes = table.get("axes", {})
     num_points = math.prod(len(values) for values in axes.values())
     if num_points > MAX_POINTS:
         yield ("axes",), f"expands to {num_points} points, at most {MAX_POINTS} are allowed"
     if "max_attempts" in table and table["max_attempts"] < table.get("attempts", 1):
         yield ("max_attempts",), f"{table['max_attempts']} is below attempts = {table['attempts']}"
-    if table["workload"] == "train":
-        yield from _batch_sizes(table)
-    for index, expect in enumerate(table.get("expect", [])):
-        for key, message in _expectation(expect, table):
-            yield ("expect", index, *key), message
 
 
 def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
@@ -95,21 +106,48 @@ def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
         yield (), "needs exactly one of global_batch_size (strong scaling) and batch_size_per_gpu (weak scaling)"
 
 
-_FORMS = "needs either all of scaling, along and table, or table alone, or minimum or maximum (or both), and not a mix"
+def _arrivals(table: dict[str, Any]) -> Iterator[Found]:
+    given = [key for key in ("concurrency", "request_rate_per_s") if key in table or key in table.get("axes", {})]
+    if len(given) > 1:
+        yield (), "needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)"
+
+
+_FORMS = (
+    "needs either all of scaling, along and table, or table alone, or minimum or maximum (or both), "
+    "or one of below and above, and not a mix"
+)
 
 
 def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
     scaling = [key for key in ("scaling", "along", "table") if key in expect]
     limits = [key for key in ("minimum", "maximum") if key in expect]
-    if scaling == ["table"] and not limits and "baseline" not in expect:
+    orders = [key for key in ("below", "above") if key in expect]
+    if scaling == ["table"] and not (limits or orders or "baseline" in expect):
         return
-    if bool(scaling or "baseline" in expect) == bool(limits) or len(scaling) not in {0, 3}:
+    kinds = [bool(scaling or "baseline" in expect), bool(limits), bool(orders)]
+    if kinds.count(True) != 1 or len(scaling) not in {0, 3} or len(orders) > 1:
         yield (), _FORMS
         return
     if len(limits) == 2 and expect["minimum"] > expect["maximum"]:  # noqa: PLR2004 - both limits
         yield ("minimum",), f"{expect['minimum']} is above maximum = {expect['maximum']}"
     if scaling:
         yield from _scaling(expect, table)
+
+
+def _others(document: dict[str, Any]) -> Iterator[Found]:
+    """Benchmarks that an order names must be there, be others, and have the metric."""
+    workloads = {table["name"]: table["workload"] for table in document["benchmark"]}
+    for index, table in enumerate(document["benchmark"]):
+        for number, expect in enumerate(table.get("expect", [])):
+            for key in ("below", "above"):
+                other = expect.get(key)
+                path = ("benchmark", index, "expect", number, key)
+                if other is not None and (other not in workloads or other == table["name"]):
+                    names = [name for name in workloads if name != table["name"]]
+                    valid = ", ".join(names) or "none, the suite has no other"
+                    yield path, f"found {other!r}, no other benchmark{did_you_mean(other, names)}; valid: {valid}"
+                elif other is not None and expect["metric"] not in METRICS_OF[workloads[other]]:
+                    yield path, f"{other!r} has no metric {expect['metric']}"
 
 
 def _scaling(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:

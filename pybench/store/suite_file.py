@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,7 +16,7 @@ from pybench.model.workloads.registry import WORKLOADS, setting_names
 from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
-from pybench.store.suite_profiles import apply_profile
+from pybench.store.suite_profiles import apply_profile, is_omitted
 from pybench.store.suite_schema import suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
@@ -95,7 +96,8 @@ def _located(
 
 
 def _build(path: Path, document: dict[str, Any], profile: str | None) -> Suite:
-    tables = [apply_profile(document, table, profile) for table in document["benchmark"]]
+    kept = [table for table in document["benchmark"] if not is_omitted(document, table, profile)]
+    tables = [apply_profile(document, table, profile) for table in kept]
     return Suite(
         name=document["name"],
         description=document.get("description", ""),
@@ -119,7 +121,14 @@ def _benchmark(table: dict[str, Any]) -> Benchmark:
 
 
 def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
-    return float(value) if key in {"learning_rate", "burn_s"} else value
+    return float(value) if key in _fractional() and isinstance(value, int) else value
+
+
+@cache
+def _fractional() -> frozenset[str]:
+    """Settings that may be written without a fraction, and are numbers with one all the same."""
+    hints = [(name, hint) for kind in WORKLOADS.values() for name, hint in get_type_hints(kind).items()]
+    return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
 
 
 def _effort(table: dict[str, Any]) -> Effort:

@@ -26,6 +26,14 @@ def apply_profile(document: dict[str, Any], table: dict[str, Any], profile: str 
     return _lay(_lay(table, whole), own)
 
 
+def is_omitted(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> bool:
+    """Whether the profile leaves this benchmark out."""
+    if profile is None:
+        return False
+    own = document["profile"][profile].get("benchmark", {}).get(table["name"], {})
+    return bool(own.get("omit", False))
+
+
 def _lay(table: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     valid = fields_of_workload(table["workload"])
     axes = table.get("axes", {})

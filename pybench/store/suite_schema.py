@@ -39,9 +39,20 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         base = Union[tuple(arg for arg in get_args(base) if arg is not type(None))]  # noqa: UP007 - built at run time
     if name == "model":
         base = Literal[tuple(load_models())]
+    if get_origin(base) is dict:
+        base = Annotated[dict[str, Any], AfterValidator(_plain_values)]
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     return Annotated[base, Field(ge=limits.minimum, le=limits.maximum, description=description)]
+
+
+def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
+    for key, value in table.items():
+        if not isinstance(value, str | int | float):
+            raise PydanticCustomError(
+                "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
+            )
+    return table
 
 
 def _drop_default(schema: dict[str, Any]) -> None:
@@ -61,7 +72,8 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
-    axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in types.items()}  # type: ignore[valid-type]
+    single = {key: kind for key, kind in types.items() if get_origin(get_args(kind)[0]) is not dict}
+    axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 
 
@@ -84,7 +96,8 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     metrics = tuple(METRICS_OF[workload])
     along: Any = Literal[count_axes(workload)]
     along_note = Field(description="axis the GPU count grows along")
-    expect = {**fields_of(Expectation), "table": _Name, "along": Annotated[along, along_note]}
+    names = dict.fromkeys(("table", "below", "above"), _Name)
+    expect = {**fields_of(Expectation), **names, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
@@ -96,7 +109,8 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
 def suite_model() -> type[BaseModel]:
     """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
     everything = {name: kind for workload in WORKLOADS for name, kind in _settings(workload).items()}
-    one = _override("profile_benchmark", everything)
+    omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
+    one = _override("profile_benchmark", everything, **_optional({"omit": omit}))
     profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
     kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in WORKLOADS))
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]

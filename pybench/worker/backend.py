@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pybench.model.wire import Metric, Work, WorkOrder
+from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
 from pybench.worker.header import Device
 from pybench.worker.ranks import Ranks
 
@@ -15,12 +15,17 @@ class UnsupportedError(Exception):
     """The backend can't run this combination; the message says what it can."""
 
 
+class EngineError(Exception):
+    """A process that the backend started itself failed; its own words are in the log."""
+
+
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of all ranks together."""
+    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy."""
 
     work: Work
     token_end_ns: tuple[int, ...] = ()
+    requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
 
@@ -46,4 +51,9 @@ class Backend(Protocol):
 
 
 # Module path of each backend, imported only when a point asks for it.
-BACKENDS: dict[str, str] = {"torch": "pybench.worker.backends.torch.entry"}
+BACKENDS: dict[str, str] = {
+    "torch": "pybench.worker.backends.torch.entry",
+    "transformers": "pybench.worker.backends.transformers.entry",
+    "vllm": "pybench.worker.backends.vllm.entry",
+    "tensorrt_llm": "pybench.worker.backends.tensorrt_llm.entry",
+}

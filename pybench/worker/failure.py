@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import traceback
 
+from pybench.model.backend import BACKENDS
 from pybench.model.wire import Failure, FailureCause
-from pybench.worker.backend import UnsupportedError
+from pybench.model.workloads.settings import BackendName
+from pybench.worker.backend import EngineError, UnsupportedError
 
 
 def cause_of(error: BaseException) -> FailureCause:
     """Cause of an error that ended a rank after its backend was imported."""
     if isinstance(error, UnsupportedError):
         return "unsupported"
+    if isinstance(error, EngineError):
+        return "engine"
     # torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(str(error))):
         return "out_of_memory"
@@ -27,17 +31,17 @@ def failure_of(error: BaseException) -> Failure:
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     text = str(error).strip()
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if isinstance(error, UnsupportedError):
+    if isinstance(error, UnsupportedError | EngineError):
         message = text
     return Failure(cause=cause_of(error), message=message, detail=detail)
 
 
-def missing_package(error: ImportError, backend: str) -> Failure:
+def missing_package(error: ImportError, backend: BackendName) -> Failure:
     """The event for a backend whose import failed."""
     name = error.name or str(error)
     return Failure(
         cause="missing_package",
         message=f"backend {backend!r} needs the package {name!r}, which the worker's Python can't import; "
-        f"install it there: pip install 'pybench[{backend}]'",
+        f"{BACKENDS[backend].remedy}",
         detail="".join(traceback.format_exception(type(error), error, error.__traceback__)),
     )

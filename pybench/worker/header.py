@@ -17,11 +17,16 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Device:
-    """The device one rank computes on. ``uuid`` is NVML's form, ``GPU-…``; ``None`` for a CPU."""
+    """The device one rank computes on. ``uuid`` is NVML's form, ``GPU-…``; ``None`` for a CPU.
+
+    A rank that drives several GPUs names them all in ``uuids``. ``replica`` is the copy of the model it is part of.
+    """
 
     kind: str
     name: str
     uuid: str | None = None
+    uuids: tuple[str, ...] = ()
+    replica: int = 0
 
 
 def monotonic_offset_ns(timens_offsets: str) -> int:
@@ -94,6 +99,8 @@ def read_header(rank: int, world_size: int, packages: tuple[str, ...], device: D
         device=device.kind,
         device_name=device.name,
         device_uuid=device.uuid,
+        device_uuids=device.uuids,
+        replica=device.replica,
         driver=driver,
         cuda_library=cuda_library,
         forward_compatible=is_forward_compatible(cuda_library, driver),

@@ -83,6 +83,7 @@ class TimingLoop:
                 end_ns=end_ns,
                 work=outcome.work,
                 token_end_ns=outcome.token_end_ns,
+                requests=outcome.requests,
                 loss=outcome.loss,
                 values=outcome.values,
             )

@@ -63,6 +63,8 @@ def test_fields() -> None:
         "image": "null",
         "torch": '"2.9"',
         "transformers": "null",
+        "vllm": "null",
+        "tensorrt-llm": "null",
         "nvidia-nccl-cu13": "null",
         "nvidia-nccl-cu12": "null",
     }

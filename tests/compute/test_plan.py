@@ -8,10 +8,11 @@ import pytest
 
 from pybench.compute import feasibility
 from pybench.compute.plan import expand
-from pybench.model.backend import BackendTraits
+from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
-from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import BackendName, WorkloadName
 
 SHAPE = {
     "model_type": "llama",
@@ -73,8 +74,8 @@ def test_skipped_left_out_and_filtered() -> None:
         ("generate", {"tensor_parallel": 4}, "126 intermediate units of m can't be split over tensor_parallel 4"),
         (
             "generate",
-            {"data_parallel": 2},
-            "backend torch can't generate with data_parallel 2, only with tensor_parallel",
+            {"pipeline_parallel": 2},
+            "torch can't generate with pipeline_parallel 2, only with tensor_parallel and data_parallel above 1",
         ),
         ("generate", {"data_parallel": 4}, "6 samples in a step can't be split over data_parallel 4"),
         ("generate", {"pipeline_parallel": 3}, "2 layers of m are fewer than pipeline_parallel 3"),
@@ -84,6 +85,20 @@ def test_skipped_left_out_and_filtered() -> None:
             "train",
             {"global_batch_size": 5, "data_parallel": 2},
             "5 samples in a step can't be split over data_parallel 2",
+        ),
+        ("generate", {"data_parallel": 2}, None),
+        ("generate", {"quantization": "fp8"}, "backend torch has no quantization"),
+        ("generate", {"engine_args": {"a": 1}}, "backend torch has no engine_args"),
+        ("generate", {"backend": "vllm", "engine_args": {"a": 1}, "concurrency": 2}, None),
+        (
+            "generate",
+            {"backend": "vllm", "concurrency": 3, "data_parallel": 2},
+            "concurrency 3 can't be split over data_parallel 2",
+        ),
+        (
+            "generate",
+            {"backend": "transformers", "tensor_parallel": 2, "pipeline_parallel": 2},
+            "backend transformers has tensor_parallel alone, not with pipeline_parallel",
         ),
         ("train", {"global_batch_size": None, "batch_size_per_gpu": 5, "data_parallel": 2}, None),
     ],
@@ -103,6 +118,29 @@ def test_model_family_that_the_backend_cannot_build() -> None:
 
 def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that lacks the workload is named."""
-    traits = BackendTraits(model_types=("llama",), parallel_axes={"train": ()}, rank_per_gpu=True, packages=())
+    traits = BackendTraits(model_types=("llama",), parallel_axes={"train": ()}, packages=())
     monkeypatch.setattr(feasibility, "BACKENDS", {"torch": traits})
     assert _reason("generate", GENERATE) == "backend torch has no generate workload"
+
+
+@pytest.mark.parametrize("backend", ["vllm", "tensorrt_llm"])
+def test_engines_need_gpus(backend: str) -> None:
+    """A CPU would only tell after a minute."""
+    suite = _suite("generate", {**GENERATE, "backend": backend}, tensor_parallel=(1,))
+    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).skips
+    assert skip.reason == f"backend {backend} runs on GPUs only"
+
+
+def test_layers_are_spread_over_gpus() -> None:
+    """A CPU is one device."""
+    suite = _suite("generate", {**GENERATE, "backend": "transformers"}, pipeline_parallel=(1, 2))
+    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).skips
+    assert skip.reason == "backend transformers spreads layers over GPUs only"
+
+
+@pytest.mark.parametrize(("backend", "processes"), [("torch", 12), ("transformers", 6), ("vllm", 3)])
+def test_processes_of_a_point(backend: BackendName, processes: int) -> None:
+    """Two ranks in each of two stages of three copies: an engine spans all but the copies."""
+    values: dict[str, Any] = {**GENERATE, "backend": backend}
+    settings = Generate(**values, tensor_parallel=2, pipeline_parallel=2, data_parallel=3)
+    assert BACKENDS[backend].num_processes(settings) == processes

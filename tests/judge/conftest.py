@@ -92,8 +92,18 @@ class Build:
             now = end
         return tuple(found)
 
-    def rank(self, steps: tuple[Step, ...], rank: int = 0, *, steady: bool = True, memory: float = 5.0) -> RankReport:
-        """What one rank reports."""
+    def rank(
+        self,
+        steps: tuple[Step, ...],
+        rank: int = 0,
+        *,
+        steady: bool = True,
+        memory: float = 5.0,
+        replica: int = 0,
+        device_name: str = "d",
+        told: dict[str, float] | None = None,
+    ) -> RankReport:
+        """What one rank reports; ``told`` are more metrics of its own."""
         header = Header(
             rank=rank,
             world_size=1,
@@ -103,11 +113,13 @@ class Build:
             python="3.11",
             packages={"torch": "2.11.0"},
             device="cuda",
-            device_name="d",
+            device_name=device_name,
+            replica=replica,
         )
         metrics = (
             Metric(name="peak_memory_bytes", value=memory, unit="bytes"),
             Metric(name="cuda_graph", value=1.0, unit=""),
+            *(Metric(name=name, value=value, unit="") for name, value in (told or {}).items()),
         )
         return RankReport(header=header, steps=steps, metrics=metrics, warmup_steps=2, steady=steady)
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pybench.launch.job import Job
 from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.launch.worker_environment import tuning
+
+TUNED: dict[str, Any] = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "VLLM_ALLREDUCE_USE_SYMM_MEM": "0",
+    "TRTLLM_ENABLE_PDL": "0",
+}
 
 
 def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Job:
@@ -39,14 +48,17 @@ def test_several_processes_go_through_the_workers_launcher() -> None:
 
 def test_environment_is_an_allow_list() -> None:
     """Tuning and library paths pass; whatever could steer a measurement from a shell does not."""
-    environment = Local("/py").environment(
-        job(PATH="/bin", NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", PYTHONPATH="/x", SECRET="s")
-    )
+    environment = Local("/py").environment(job(PATH="/bin", PYTHONPATH="/x", SECRET="s", **TUNED))
     assert environment["PATH"] == "/bin"
-    assert environment["NCCL_NVLS_ENABLE"] == "0"
-    assert environment["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
+    assert environment.items() >= TUNED.items()
     assert environment[ATTEMPT_VARIABLE] == "run/abc"
     assert not {"PYTHONPATH", "SECRET"} & environment.keys()
+
+
+def test_containers_get_tuning_without_secrets_and_paths() -> None:
+    """An engine's key is no tuning, and a cache's folder is another one inside."""
+    host = {**TUNED, "VLLM_API_KEY": "s", "VLLM_CACHE_ROOT": "/home/me/cache"}
+    assert tuning(host) == TUNED
 
 
 def test_gpus_are_named_by_uuid_whatever_the_shell_says() -> None:

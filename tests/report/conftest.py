@@ -7,12 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
+from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.results import (
     CheckResult,
     Containment,
     Estimate,
     Expected,
     NodeCheck,
+    OrderResult,
+    PhaseResult,
     PointResult,
     PointStatus,
     Provenance,
@@ -97,6 +100,22 @@ def _node(name: str, subject: str, verdict: Verdict, value: float | None) -> Nod
     )
 
 
+def _order(verdict: Verdict, **found: Any) -> OrderResult:
+    return OrderResult(
+        benchmark="decode",
+        metric="energy_j_per_output_token",
+        order="below",
+        point_id="decode[backend=torch,tensor_parallel=2]",
+        verdict=verdict,
+        reason=f"because {verdict}",
+        **{"other_id": "decode[backend=torch,tensor_parallel=4]", **found},
+    )
+
+
+_PHASES = (
+    PhaseResult(name="prefill", duration_s=0.25, energy_j=200.5, low_j=190.0, high_j=211.0),
+    PhaseResult(name="decode", duration_s=1.5, energy_j=1034.0, low_j=1020.0, high_j=1048.0, flags=("alias_risk",)),
+)
 _UNKNOWN: dict[str, Any] = {"speedup": None, "speedup_low": None, "speedup_high": None, "efficiency": None}
 _MEASURED = {
     "output_tokens_per_s": _estimate(12345.678, 12300.0, 12400.5, "tokens/s"),
@@ -105,6 +124,13 @@ _MEASURED = {
     "energy_j_per_output_token": _estimate(0.0123456, 0.0121, 0.0126, "J/token"),
     "mean_power_w": _estimate(456.78, None, None, "W"),
     "peak_memory_bytes": _estimate(17179869184.0, None, None, "bytes"),
+}
+_SERVED = {
+    **{f"ttft_p{p}_s": _estimate(p / 1000, None, None, "s") for p in PERCENTILES},
+    **{f"e2e_p{p}_s": _estimate(p / 10, None, None, "s") for p in PERCENTILES},
+    "mfu_fraction": _estimate(0.4567, None, None, ""),
+    "kv_cache_tokens": _estimate(812345.0, None, None, "tokens"),
+    "num_preemptions": _estimate(0.0, None, None, ""),
 }
 
 
@@ -140,11 +166,16 @@ def results() -> Results:
         verdict="fail",
         reason="decode[backend=torch,tensor_parallel=3]: output_tokens_per_s: because fail",
         points=(
-            _point(1, metrics=_MEASURED, energy_by_gpu_j={"GPU-11111111-2222-3333-4444-555555555555": 1234.5}),
+            _point(
+                1,
+                metrics=_MEASURED,
+                energy_by_gpu_j={"GPU-11111111-2222-3333-4444-555555555555": 1234.5},
+                energy_phases=_PHASES,
+            ),
             _point(
                 2,
                 failed_attempts=1,
-                metrics={"output_tokens_per_s": _estimate(0.4321, None, None, "tokens/s")},
+                metrics={"output_tokens_per_s": _estimate(0.4321, None, None, "tokens/s"), **_SERVED},
                 energy_by_gpu_j={
                     "GPU-11111111-2222-3333-4444-555555555555": 700.25,
                     "GPU-66666666-7777-8888-9999-000000000000": 699.75,
@@ -167,6 +198,10 @@ def results() -> Results:
             _check("pass", _MEASURED["ttft_s"], None, 0.02),
             _check("fail", _MEASURED["ttft_s"], 0.5, 1.0),
             _check("missing", None, 0.5, None),
+        ),
+        orders=(
+            _order("pass", ratio=0.9, low=0.88, high=0.92),
+            _order("missing", other_id="decode[backend=torch,tensor_parallel=5]", ratio=None, low=None, high=None),
         ),
         node=(
             _node("slowest", "GPU 1 (GPU-66666666-7777-8888-9999-000000000000)", "fail", -0.21),
@@ -233,6 +268,7 @@ def hostile(results: Results) -> Results:
         scaling=(_row("fail", 2, point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE, flags=(HOSTILE,)),),
         checks=(dataclasses.replace(results.checks[0], point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE),),
         node=(_node(HOSTILE, HOSTILE, "fail", None),),
+        orders=(dataclasses.replace(results.orders[0], point_id=HOSTILE, other_id=HOSTILE, reason=HOSTILE),),
     )
 
 

@@ -20,10 +20,10 @@ def _suite(results: Results) -> ET.Element:
 
 
 def test_counts_are_those_of_the_cases(results: Results) -> None:
-    """5 points, 6 scaling rows, 3 limits, 2 checks of the node and the verdict; by hand from the fixture."""
+    """5 points, 6 scaling rows, 3 limits, 2 orders, 2 checks of the node and the verdict; by hand from the fixture."""
     suite = _suite(results)
     counts = {name: int(suite.attrib[name]) for name in ("tests", *_TAGS)}
-    assert counts == {"tests": 17, "failures": 8, "errors": 2, "skipped": 2}
+    assert counts == {"tests": 19, "failures": 9, "errors": 2, "skipped": 2}
     assert counts == {"tests": len(suite), **{name: len(suite.findall(f"*/{tag}")) for name, tag in _TAGS.items()}}
 
 
@@ -67,4 +67,4 @@ def test_hostile_text_stays_text(hostile: Results) -> None:
     message = suite[0][0].attrib["message"]
     assert message.startswith("a|b <script>&amp; ]]> \"q\" 'q'\n\r\t??[31mred?[0m")
     assert message.endswith("ünï 😀?")
-    assert len(suite) == 5
+    assert len(suite) == 6

@@ -146,7 +146,7 @@ def test_an_absolute_row_names_settings(tmp_path: Path) -> None:
         ("busbw_", "busbww_", "row[0].metric: found 'busbww_bytes_per_s'; did you mean 'busbw_bytes_per_s'?"),
         ("value = 3e11", "maximum = 3e11", "can't fail anything: busbw_bytes_per_s needs a minimum"),
         ('unit = "bytes/s"', "", "row[0].where: belongs to absolute figures, those with a unit"),
-        ("1024 }", "[1] }", "row[0].where.message_bytes"),
+        ("1024 }", "[1] }", "row[0].where: found a table: 'message_bytes' must be"),
     ],
 )
 def test_what_is_wrong_with_an_absolute_row(tmp_path: Path, old: str, new: str, message: str) -> None:

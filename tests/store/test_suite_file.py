@@ -118,10 +118,30 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         TRAIN + "batch_size_per_gpu = 2\n[benchmark.axes]\ndata_parallel = [1]\n" + SCALING.replace("tensor", "data"),
         "strong scaling of training needs global_batch_size",
     ),
+    "engine_args_list": (
+        GOOD + "[benchmark.engine_args]\nblock_size = [1]",
+        "engine_args: found a table: 'block_size' must be a string, a number, true or false",
+    ),
+    "engine_args_axis": (GOOD + "[benchmark.axes]\nengine_args = [{a = 1}]", "axes.engine_args: unknown key"),
+    "two_arrivals": (
+        GOOD + "concurrency = 1\n[benchmark.axes]\nrequest_rate_per_s = [1, 2.5]",
+        "needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)",
+    ),
+    "order_unknown": (GOOD + EXPECT + 'below = "c"\n', "below: found 'c', no other benchmark; valid: none"),
+    "order_itself": (GOOD + EXPECT + 'above = "b"\n', "above: found 'b', no other benchmark"),
+    "order_metric": (
+        GOOD + '[[benchmark.expect]]\nmetric = "ttft_s"\nbelow = "t"\n' + TRAIN.partition("\n[[")[2].join(("[[", "")),
+        "below: 't' has no metric ttft_s",
+    ),
+    "order_and_limit": (GOOD + EXPECT + 'below = "c"\nminimum = 1\n', "and not a mix"),
     "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),
     "profile_type": (GOOD + '[profile.a]\nbatch_size = "2"', "[profile.a] -> batch_size: found '2'"),
     "profile_axis": (GOOD + "[profile.a.axes]\nseed = [1]", "no benchmark here has this axis"),
     "profile_bench": (GOOD + "[profile.a.benchmark.c]\n", "[profile.a.benchmark.c]: no such benchmark"),
+    "profile_omits_all": (
+        GOOD + "[profile.a.benchmark.b]\nomit = true",
+        "omits every benchmark; leave one, or remove the profile",
+    ),
     "profile_name": (GOOD + '[profile."a/b"]\n', "a name is"),
     "profile_fixes_axis": (
         GOOD + AXIS + "[profile.a]\ntensor_parallel = 2",
@@ -189,12 +209,27 @@ def test_profile_of_the_machine(tmp_path: Path) -> None:
     assert (benchmark.effort.attempts, benchmark.effort.max_attempts) == (9, 9)
 
 
+def test_a_profile_may_leave_a_benchmark_out(tmp_path: Path) -> None:
+    """Its machines can't run it; others still do."""
+    text = GOOD + (BENCH + SIZES).replace('"b"', '"c"') + "[profile.cpu.benchmark.c]\nomit = true\n[profile.h200]\n"
+    assert [benchmark.name for benchmark in _read(tmp_path, text).benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in _read(tmp_path, text, profile="h200").benchmarks] == ["b", "c"]
+
+
 def test_explicit_profile_and_none(tmp_path: Path) -> None:
     """An explicit profile wins, an unknown one is refused with those that exist, an unknown machine gets none."""
     assert _read(tmp_path, PROFILES, profile="h200").benchmarks[0].settings["prompt_tokens"] == 7
     assert _read(tmp_path, PROFILES, kind="l4").profile is None
     with pytest.raises(FileError, match=r"no profile 'h20'; did you mean 'h200'\?; valid: cpu, h200"):
         _read(tmp_path, PROFILES, profile="h20")
+
+
+def test_engine_arguments_and_whole_rates(tmp_path: Path) -> None:
+    """A table passes as it is; a rate without a fraction is a number with one all the same."""
+    text = GOOD + 'request_rate_per_s = 8\n[benchmark.engine_args]\nblock_size = 32\nkv_cache_dtype = "fp8"\n'
+    (benchmark,) = _read(tmp_path, text).benchmarks
+    assert benchmark.settings["engine_args"] == {"block_size": 32, "kv_cache_dtype": "fp8"}
+    assert repr(benchmark.settings["request_rate_per_s"]) == "8.0"
 
 
 @given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))

@@ -70,6 +70,7 @@ def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
         argv += ["--ranks", str(ranks)] if ranks > 1 else []
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, env=environ)
+        (tmp_path / "stdout").write_text(done.stdout)
         streams = [(exchange / f"events.{rank}.jsonl") for rank in range(ranks)]
         events = [[decode_event(line) for line in s.read_text().splitlines()] for s in streams if s.exists()]
         return done.returncode, events, done.stderr

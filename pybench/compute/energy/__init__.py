@@ -11,9 +11,11 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `bridge` | both together, with what stays unknown |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
 | `pauses` | joules without those of a dithered load's pauses |
+| `phases` | joules of prefill and of decode |
 """
 
 from pybench.compute.energy.attempt import attempt_energy
 from pybench.compute.energy.pauses import without_pauses
+from pybench.compute.energy.phases import phase_energies
 
-__all__ = ["attempt_energy", "without_pauses"]
+__all__ = ["attempt_energy", "phase_energies", "without_pauses"]

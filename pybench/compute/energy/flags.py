@@ -10,6 +10,7 @@ alias_risk          the load's period is near the sensor's sampling period or a 
 clock_step          the wall clock, which stamps the series, was stepped while recording
 glitch              the series held readings of 0 W, which were left out
 dropped_records     the recorder ran out of room and lost readings
+short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added
 throttled           a thermal or power-brake slowdown was active
 temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power moved with it

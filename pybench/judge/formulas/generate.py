@@ -4,33 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.judge.formulas.joint_step import JointStep
+from pybench.judge.formulas.joint_step import JointStep, total_work
+from pybench.judge.formulas.latency import latencies
+from pybench.judge.formulas.utilisation import utilisation
+from pybench.model.record import Energy
 from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
 
 
-def of_step(_point: Point, step: JointStep) -> dict[str, float | None]:
-    """Rates over the joint length; latencies as rank 0 saw them."""
-    work = step.first.work
+def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
+    """Rates over the joint length, from the earliest copy's start to the latest one's end; latencies; utilisation."""
+    work = step.work
+    assert isinstance(point.settings, Generate)
+    peaks = utilisation(point.settings, point.architecture, step) if point.architecture else {}
     return {
         "output_tokens_per_s": work.output_tokens / step.length_s,
         "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / step.length_s,
         "requests_per_s": work.samples / step.length_s,
-        "ttft_s": _ttft_s(step),
-        "tpot_s": _tpot_s(step),
+        **latencies(step),
+        **peaks,
     }
 
 
 def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
-    return {"energy_j_per_output_token": sum(step.first.work.output_tokens for step in steps)}
+    return {"energy_j_per_output_token": total_work(step.work for step in steps).output_tokens}
 
 
-def _ttft_s(step: JointStep) -> float | None:
-    first = step.first
-    return (first.token_end_ns[0] - first.start_ns) / 1e9 if first.token_end_ns else None
+def of_energy(steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+    """What joules gave. Prefill and decode are told apart where all sequences of a step began together."""
+    work = total_work(step.work for step in steps)
+    phases = {phase.name: phase.energy_j for phase in energy.phases}
+    return {
+        "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),
+        "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
+        "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
+        "energy_imbalance_fraction": _imbalance(energy),
+    }
 
 
-def _tpot_s(step: JointStep) -> float | None:
-    """(last - first) / (rounds - 1), as vLLM's serving benchmark defines it."""
-    ends = step.first.token_end_ns
-    return (ends[-1] - ends[0]) / 1e9 / (len(ends) - 1) if len(ends) > 1 else None
+def _over(amount: float | None, share: float | None) -> float | None:
+    return amount / share if amount is not None and share else None
+
+
+def _imbalance(energy: Energy) -> float | None:
+    """(most - least) / mean, over the GPUs."""
+    joules = [gpu.energy_j for gpu in energy.gpus if gpu.energy_j is not None]
+    if len(joules) < 2 or len(joules) < len(energy.gpus):  # noqa: PLR2004 - one GPU is in balance with none
+        return None
+    return (max(joules) - min(joules)) / (sum(joules) / len(joules))

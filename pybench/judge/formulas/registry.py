@@ -10,21 +10,22 @@ from pybench.judge.formulas import generate, reported, train
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.metrics.traits import OverRanks
-from pybench.model.record import Record
+from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.settings import WorkloadName
 
 
 @dataclass(frozen=True)
 class Formulas:
-    """One workload's: metrics of a step, and what joules are divided by to become a metric."""
+    """One workload's: metrics of a step, what joules are divided by to become a metric, others made of joules."""
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+    of_energy: Callable[[Sequence[JointStep], Energy], dict[str, float | None]] = lambda _steps, _energy: {}
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {
-    "generate": Formulas(generate.of_step, generate.shares),
+    "generate": Formulas(generate.of_step, generate.shares, generate.of_energy),
     "train": Formulas(train.of_step, train.shares),
     "matmul": Formulas(reported.of_step, reported.shares),
     "memory_bandwidth": Formulas(reported.of_step, reported.shares),
@@ -77,10 +78,11 @@ def _energy(point: Point, record: Record) -> dict[str, float]:
     joules = record.energy.energy_j if record.energy else None
     if record.energy is None or joules is None:
         return {}
-    steps = joint_steps(record)
-    shares = FORMULAS[point.settings.workload].shares(point, steps)
+    steps, formulas = joint_steps(record), FORMULAS[point.settings.workload]
+    more = formulas.of_energy(steps, record.energy)
     return {
         "energy_j": joules / len(steps),
         "mean_power_w": joules / ((record.energy.end_ns - record.energy.start_ns) / 1e9),
-        **{name: joules / share for name, share in shares.items() if share},
+        **{name: joules / share for name, share in formulas.shares(point, steps).items() if share},
+        **{name: value for name, value in more.items() if value is not None},
     }

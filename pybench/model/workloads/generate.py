@@ -1,27 +1,59 @@
-"""Offline batch generation."""
+"""Generation: an offline batch, or requests as they come."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 
+EngineArgument = str | int | float | bool
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(ModelSettings):
-    """Offline batch generation: one step prefills ``batch_size`` prompts and decodes ``output_tokens`` for each."""
+    """Generation: one step prefills ``batch_size`` prompts and decodes ``output_tokens`` for each.
+
+    All at once by default; with ``concurrency`` as many at a time, each followed by the next (closed loop); with
+    ``request_rate_per_s`` at random moments of a Poisson process, whether or not earlier ones have ended (open loop).
+    Replicas are ``data_parallel`` copies: generation shares nothing between them but the samples.
+    """
 
     workload: Literal["generate"] = "generate"
     batch_size: Annotated[int, BatchSize, "sequences in a step, over all GPUs"]
     prompt_tokens: Annotated[int, Tokens, "prompt length of every sequence, in tokens"]
     output_tokens: Annotated[int, Range(2, 2**20), "tokens decoded for every sequence"]
+    concurrency: Annotated[int | None, BatchSize, "requests in flight at a time, over all GPUs"] = None
+    request_rate_per_s: Annotated[float | None, Range(1e-3, 1e6), "mean of Poisson arrivals, over all GPUs"] = None
+    length_spread_fraction: Annotated[
+        float, Range(0, 0.99), "lengths are drawn evenly from this far below to this far above their setting"
+    ] = 0.0
+    device_map: Annotated[
+        Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
+    ] = "auto"
+    max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each copy"] = None
+    enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
+    quantization: Annotated[Literal["fp8"] | None, "type that weights are quantised to"] = None
+    gpu_memory_utilization: Annotated[float, Range(0.01, 1), "share of a GPU's memory that an engine takes"] = 0.9
+    engine_args: Annotated[dict[str, EngineArgument], "more arguments of the engine, by the engine's own names"] = (
+        field(default_factory=dict)
+    )
 
     @property
     def longest_sequence_tokens(self) -> int:
         """Prompt and output."""
-        return self.prompt_tokens + self.output_tokens
+        return self.longest(self.prompt_tokens) + self.longest(self.output_tokens)
+
+    def longest(self, tokens: int) -> int:
+        """Greatest length that may be drawn for one of ``tokens``."""
+        return math.floor(tokens * (1 + self.length_spread_fraction))
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether all sequences of a step begin together."""
+        return self.concurrency is None and self.request_rate_per_s is None
 
     @property
     def shared_samples(self) -> int | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 
-BackendName = Literal["torch"]
+BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 WorkloadName = Literal[
     "generate",

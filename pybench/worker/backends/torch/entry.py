@@ -23,7 +23,7 @@ from pybench.worker.header import Device
 def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
     """Take this rank's device and meet the other ranks."""
     with joined(order) as ranks:
-        yield ranks, _describe(ranks.device)
+        yield ranks, describe(ranks.device, replica_of(order, ranks.rank))
 
 
 @contextmanager
@@ -44,9 +44,15 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 
-def _describe(device: torch.device) -> Device:
+def replica_of(order: WorkOrder, rank: int) -> int:
+    """The copy of the model that a rank is part of; ranks of one training tell of the joint work, as one copy's do."""
+    return rank // order.settings.tensor_parallel if isinstance(order.settings, Generate) else 0
+
+
+def describe(device: torch.device, replica: int) -> Device:
+    """This rank's device, as its header names it."""
     if device.type == "cpu":
-        return Device("cpu", torch.backends.cpu.get_cpu_capability())
+        return Device("cpu", torch.backends.cpu.get_cpu_capability(), replica=replica)
     properties = torch.cuda.get_device_properties(device)
     uuid = str(properties.uuid)
-    return Device("cuda", properties.name, uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+    return Device("cuda", properties.name, uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", replica=replica)

@@ -27,10 +27,22 @@ _NOT_PRODUCED = -1
 
 
 class Generation:
-    """A model, its cache and its token buffers; every tensor a decode round touches stays where it is."""
+    """A model, its cache and its token buffers; every tensor a decode round touches stays where it is.
 
-    def __init__(self, settings: Generate, model: nn.Module, config: Any, device: torch.device) -> None:  # noqa: ANN401 - the library's config
+    Copy ``replica`` of the model takes its share of every step's sequences.
+    """
+
+    def __init__(
+        self,
+        settings: Generate,
+        model: nn.Module,
+        config: Any,  # noqa: ANN401 - the library's config
+        device: torch.device,
+        replica: int = 0,
+    ) -> None:
         self._settings = settings
+        self._batch_size = settings.batch_size // settings.data_parallel
+        self._replica = replica
         self._model = model
         self._device = device
         self._config = config
@@ -39,10 +51,10 @@ class Generation:
         num_layers: int = self._config.num_hidden_layers
         self._layers: list[Any] = [StaticLayer(self._length) for _ in range(num_layers)]
         self._cache = Cache(layers=self._layers)
-        self._token = torch.zeros((settings.batch_size, 1), dtype=torch.long, device=device)
+        self._token = torch.zeros((self._batch_size, 1), dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._slot = torch.zeros(1, dtype=torch.long, device=device)
-        shape = (settings.batch_size, settings.output_tokens)
+        shape = (self._batch_size, settings.output_tokens)
         self.output = torch.full(shape, _NOT_PRODUCED, dtype=torch.long, device=device)
         self._prompt_positions = torch.arange(settings.prompt_tokens, device=device)[None]
         if settings.prompt_tokens > 1:
@@ -63,18 +75,18 @@ class Generation:
             clock.mark()
         ends_ns = clock.read()
         work = Work(
-            prompt_tokens=settings.batch_size * settings.prompt_tokens,
+            prompt_tokens=self._batch_size * settings.prompt_tokens,
             output_tokens=int((self.output != _NOT_PRODUCED).sum()),
-            samples=settings.batch_size,
+            samples=self._batch_size,
         )
         return StepOutcome(work=work, token_end_ns=ends_ns)
 
     def prompts(self, index: int) -> torch.Tensor:
         """Prompts of step ``index``, on the device."""
         settings = self._settings
-        first = index * settings.batch_size
+        first = index * settings.batch_size + self._replica * self._batch_size
         vocab_size = self._config.vocab_size
-        tokens = sample_tokens(first, settings.batch_size, settings.prompt_tokens, vocab_size, settings.seed)
+        tokens = sample_tokens(first, self._batch_size, settings.prompt_tokens, vocab_size, settings.seed)
         return tokens.to(self._device)
 
     def prefill(self, prompts: torch.Tensor) -> None:
@@ -146,9 +158,9 @@ class Generation:
 def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Generation]:
     """Build the model, split over the ranks, and on a GPU capture its decode round."""
     size = settings.tensor_parallel
-    shard = Shard.over_all_ranks(ranks.device, size) if size > 1 else None
+    shard = Shard.over_all_ranks(ranks.device, size, settings.data_parallel) if size > 1 else None
     model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, shard).eval()
-    work = Generation(settings, model, model.config, ranks.device)
+    work = Generation(settings, model, model.config, ranks.device, ranks.rank // size)
     if ranks.device.type == "cuda":
         work.capture()
     try:

@@ -10,6 +10,7 @@ from datetime import timedelta
 import torch
 from torch import distributed
 
+from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.ranks import rank_numbers
@@ -47,14 +48,16 @@ class TorchRanks:
 
 
 @contextmanager
-def joined(order: WorkOrder) -> Iterator[TorchRanks]:
-    """Meet the other ranks. Raises :class:`UnsupportedError` when ranks or devices don't fit the order."""
+def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRanks]:
+    """Meet the other ranks, on the visible GPU ``local_rank``, which is this rank's own number unless given.
+
+    Raises :class:`UnsupportedError` when ranks or devices don't fit the order.
+    """
     numbers = rank_numbers()
-    if numbers.world_size != order.settings.num_gpus:
-        raise UnsupportedError(
-            f"{order.point_id}: the settings need {order.settings.num_gpus} ranks, started were {numbers.world_size}"
-        )
-    device = _device(order.device, numbers.local_rank)
+    needed = BACKENDS[order.settings.backend].num_processes(order.settings)
+    if numbers.world_size != needed:
+        raise UnsupportedError(f"{order.point_id}: the settings need {needed} ranks, started were {numbers.world_size}")
+    device = _device(order.device, numbers.local_rank if local_rank is None else local_rank)
     on_gpu = device.type == "cuda"
     if numbers.world_size > 1:
         distributed.init_process_group(

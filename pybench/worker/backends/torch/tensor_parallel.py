@@ -24,9 +24,10 @@ class Shard:
     mesh: DeviceMesh
 
     @classmethod
-    def over_all_ranks(cls, device: torch.device, size: int) -> Shard:
-        """Split over all ``size`` ranks; collective."""
-        return cls(init_device_mesh(device.type, (size,), mesh_dim_names=("tensor_parallel",)))
+    def over_all_ranks(cls, device: torch.device, size: int, copies: int = 1) -> Shard:
+        """Split each of so many copies over ``size`` ranks that follow each other; collective over all ranks."""
+        mesh = init_device_mesh(device.type, (copies, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
+        return cls(mesh["tensor_parallel"])
 
     def check(self, config: Any) -> None:  # noqa: ANN401 - the library's config
         """Raise :class:`UnsupportedError` when a split would not come out even."""

@@ -1,0 +1,67 @@
+"""Energy of prefill and of decode, from the power trace of a whole attempt.
+
+The engine's own step times say when each sequence had its first token; the windows between them are cut from the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pybench.compute.energy.attempt import attempt_energy
+from pybench.compute.energy.flags import SAMPLE_PERIOD_S
+from pybench.model.record import PhaseEnergy
+from pybench.model.trace import PowerTrace
+from pybench.model.wire import Step
+
+PhaseName = Literal["prefill", "decode"]
+Window = tuple[int, int]
+"""Start and end, CLOCK_MONOTONIC nanoseconds."""
+
+
+def phase_energies(
+    trace: PowerTrace, steps: Sequence[Sequence[Step]], period_s: float | None
+) -> tuple[PhaseEnergy, ...]:
+    """Prefill and decode of the measured steps, each given as its ranks' accounts; empty where a step has no decode.
+
+    ``period_s`` is that of the decode rounds, which a sensor may alias with. A window shorter than the sensor's
+    sampling period is flagged ``short_window``: what the sensor saw of it is mostly its neighbours.
+    """
+    cuts = [_cut(ranks) for ranks in steps]
+    if not cuts or any(not start < cut < end for start, cut, end in cuts):
+        return ()
+    prefill = [(start, cut) for start, cut, _ in cuts]
+    decode = [(cut, end) for _, cut, end in cuts]
+    return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, period_s)
+
+
+def _cut(ranks: Sequence[Step]) -> tuple[int, int, int]:
+    """Start of a step, the moment when every sequence has its first token, end of the step."""
+    start_ns, end_ns = min(step.start_ns for step in ranks), max(step.end_ns for step in ranks)
+    return start_ns, max((_first_tokens_ns(step) for step in ranks), default=start_ns), end_ns
+
+
+def _first_tokens_ns(step: Step) -> int:
+    if step.requests:
+        return max(request.first_token_ns for request in step.requests)
+    return step.token_end_ns[0] if step.token_end_ns else step.start_ns
+
+
+def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], period_s: float | None) -> PhaseEnergy:
+    gpus = [gpu for start, end in windows for gpu in attempt_energy(trace, start, end, period_s).gpus]
+    flags = {flag for gpu in gpus for flag in gpu.flags}
+    if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows):
+        flags.add("short_window")
+    return PhaseEnergy(
+        name=name,
+        duration_s=sum(end - start for start, end in windows) / 1e9,
+        energy_j=_total([gpu.energy_j for gpu in gpus]),
+        energy_low_j=_total([gpu.energy_low_j for gpu in gpus]),
+        energy_high_j=_total([gpu.energy_high_j for gpu in gpus]),
+        flags=tuple(sorted(flags)),
+    )
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None

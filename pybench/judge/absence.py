@@ -1,0 +1,27 @@
+"""Why a point has no measurement of a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.judge.summary import metric_samples
+from pybench.model.record import Record
+from pybench.model.results import Verdict
+from pybench.model.suite import Plan, Point, Skip
+
+
+def absence(
+    entry: Point | Skip, metric: str, plan: Plan, records: Sequence[Record], of: str = ""
+) -> tuple[Verdict, str] | None:
+    """Verdict and reason, which ``of`` begins; ``None`` when the point has the metric."""
+    if isinstance(entry, Skip):
+        # What the user left out is not missing.
+        return ("missing" if entry in plan.skips else "no_expectation"), of + entry.reason
+    if metric in metric_samples(entry, records):
+        return None
+    own = [record for record in records if record.point_id == entry.id]
+    failure = next((record.failure for record in own if record.failure), None)
+    if own and not any(record.ok for record in own) and failure is not None:
+        return "error", f"{of}{failure.cause}: {failure.message}"
+    why = next((record.energy_reason for record in own if record.energy_reason), "the metric was not measured")
+    return "missing", of + (why if own else "not measured")

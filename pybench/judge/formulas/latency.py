@@ -1,0 +1,73 @@
+"""Latencies of requests, as the field's serving benchmarks define them (vLLM's ``vllm bench serve``).
+
+==== =====================================================================================================
+TTFT first token - arrival: waiting for a place in the batch, and prefill
+TPOT (last token - first token) / (output tokens - 1), of requests with two tokens or more
+E2E  last token - arrival
+ITL  time between two tokens of one request that follow each other
+==== =====================================================================================================
+
+Percentiles are over the requests of a step (ITL: over their gaps), interpolated between the two nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pybench.judge.formulas.joint_step import JointStep
+from pybench.model.metrics.latency import PERCENTILES
+from pybench.model.wire import RequestTimes, Step
+
+
+def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
+    """Every request of every copy. Sequences that went in lockstep have the times of the decode rounds in common."""
+    return tuple(request for copy in step.copies for request in (copy.requests or _in_lockstep(copy)))
+
+
+def latencies(step: JointStep) -> dict[str, float | None]:
+    """Mean and percentiles of TTFT, TPOT and E2E; ITL of sequences in lockstep, an engine tells its own."""
+    requests = requests_of(step)
+    if not requests:
+        return {}
+    kinds: dict[str, Sequence[float]] = {
+        "ttft": [request.first_token_ns - request.arrival_ns for request in requests],
+        "tpot": [tpot for request in requests if (tpot := _tpot_ns(request)) is not None],
+        "e2e": [request.last_token_ns - request.arrival_ns for request in requests],
+        "itl": _gaps_ns(step),
+    }
+    return {name: value for kind, values in kinds.items() if values for name, value in _spread(kind, values).items()}
+
+
+def _spread(kind: str, values_ns: Sequence[float]) -> dict[str, float]:
+    found_s = np.percentile(values_ns, PERCENTILES) / 1e9
+    named = {f"{kind}_p{percent}_s": float(value) for percent, value in zip(PERCENTILES, found_s, strict=True)}
+    return {f"{kind}_s": float(np.mean(values_ns)) / 1e9, **named}
+
+
+def _tpot_ns(request: RequestTimes) -> float | None:
+    gaps = request.output_tokens - 1
+    return (request.last_token_ns - request.first_token_ns) / gaps if gaps > 0 else None
+
+
+def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
+    """The sequences of a batch that all began with the step and got each token together."""
+    ends, work = step.token_end_ns, step.work
+    if not ends or not work.samples:
+        return ()
+    times = RequestTimes(
+        arrival_ns=step.start_ns,
+        first_token_ns=ends[0],
+        last_token_ns=ends[-1],
+        prompt_tokens=work.prompt_tokens // work.samples,
+        output_tokens=len(ends),
+    )
+    return (times,) * work.samples
+
+
+def _gaps_ns(step: JointStep) -> list[int]:
+    if any(copy.requests for copy in step.copies):
+        return []
+    return [later - earlier for copy in step.copies for earlier, later in pairwise(copy.token_end_ns)]

@@ -1,0 +1,32 @@
+"""Whether a point may serve as a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pybench.compute.stats import Samples
+from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
+
+
+def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
+    """How the key-value cache was too small for what the point was asked, ``None`` when it was not.
+
+    Speedup over such a point measures memory, not compute: 8 GPUs look like 15 times one that could hold few sequences.
+    """
+    if not isinstance(point.settings, Generate):
+        return None
+    preemptions = _most(samples, "num_preemptions")
+    if preemptions:
+        return f"{preemptions:.0f} preemptions in a step for want of key-value cache"
+    running, wanted, room = (_most(samples, name) for name in ("num_running", "num_runnable", "kv_cache_tokens"))
+    if running is None or wanted is None or room is None or running >= wanted:
+        return None
+    # Short outputs can end before the last prompt begins: only a cache that lacks the room is to blame.
+    if room >= wanted * point.settings.longest_sequence_tokens:
+        return None
+    return f"{running:.0f} of {wanted:.0f} sequences ran at a time: the key-value cache holds {room:.0f} tokens"
+
+
+def _most(samples: Mapping[str, Samples], name: str) -> float | None:
+    return max((value for attempt in samples.get(name, ()) for value in attempt), default=None)

@@ -1,0 +1,25 @@
+"""Which packages a Python of this machine lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from pybench.machine.command import ask
+
+_CODE = (
+    "import json, sys; from importlib.util import find_spec; "
+    "print(json.dumps([name for name in sys.argv[1:] if find_spec(name) is None]))"
+)
+
+
+def missing_packages(python: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``names`` that ``python`` can't find, without importing any.
+
+    None of them where it can't be asked: starting a worker will tell why.
+    """
+    answer = ask((python, "-I", "-B", "-c", _CODE, *names))
+    try:
+        return tuple(json.loads(answer.out)) if answer.ok else ()
+    except ValueError:
+        return ()

@@ -1,0 +1,25 @@
+"""Latencies of requests: each with its mean and percentiles over the requests of a step."""
+
+from __future__ import annotations
+
+from pybench.model.metrics.traits import MetricTraits, OverRanks, less
+
+PERCENTILES = (50, 90, 95, 99)
+
+_KINDS = {
+    "ttft": "time to first token, from a request's arrival",
+    "tpot": "time per output token of a request after its first",
+    "itl": "time between a request's tokens; of several copies, the slowest",
+    "e2e": "end-to-end latency, from a request's arrival to its last token",
+}
+
+
+def _of_kind(kind: str, description: str) -> dict[str, MetricTraits]:
+    over_ranks: OverRanks | None = "max" if kind == "itl" else None
+    names = {f"{kind}_s": "mean"} | {f"{kind}_p{percent}_s": f"{percent}th percentile" for percent in PERCENTILES}
+    return {name: less("s", f"{description}; {which}", over_ranks) for name, which in names.items()}
+
+
+METRICS: dict[str, MetricTraits] = {
+    name: traits for kind, description in _KINDS.items() for name, traits in _of_kind(kind, description).items()
+}

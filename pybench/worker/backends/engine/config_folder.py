@@ -1,0 +1,37 @@
+"""A model's shape as the folder that engines load: a config without weights or tokenizer."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pybench.worker.backend import UnsupportedError
+
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+}
+
+
+@contextmanager
+def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
+    """A folder with ``config.json``, there as long as the context is open.
+
+    Raises :class:`UnsupportedError` for a family whose class is not known.
+    """
+    family = architecture.get("model_type")
+    if family not in _CLASSES:
+        raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(_CLASSES)}")
+    # Both names of the type: libraries before and after its renaming read it.
+    values = {**architecture, "architectures": [_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
+    with tempfile.TemporaryDirectory(prefix="pybench-model-") as name:
+        folder = Path(name)
+        (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+        yield folder

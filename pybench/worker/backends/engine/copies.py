@@ -1,0 +1,70 @@
+"""Copies of a model that share nothing: one process each, one group of GPUs each, and a barrier between steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from pybench.model.wire import WorkOrder
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.gpus import Gpu, visible_gpus
+from pybench.worker.header import Device
+from pybench.worker.process import end_group_with_me
+from pybench.worker.ranks import RankNumbers, Ranks, SingleRank, rank_numbers
+
+# A copy that waits this long for another has lost it; the host's own limit usually comes first.
+_TIMEOUT = timedelta(minutes=30)
+_OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
+
+
+@contextmanager
+def joined_copy(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
+    """Take this copy's GPUs and meet the other copies. Must come before anything that starts CUDA.
+
+    What the engine starts ends with this process, however that ends. Raises :class:`UnsupportedError` when processes or
+    GPUs don't fit the order.
+    """
+    end_group_with_me()
+    numbers = rank_numbers()
+    gpus = _own_gpus(order, numbers)
+    # By index: vLLM reads this variable as numbers.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in gpus)
+    uuids = tuple(gpu.uuid for gpu in gpus)
+    device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=numbers.rank)
+    ranks = _met(numbers)
+    _forget_torchrun()
+    yield ranks, device
+
+
+def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
+    if order.device != "cuda":
+        raise UnsupportedError(f"{order.point_id}: backend {order.settings.backend} runs on GPUs only")
+    size, rest = divmod(order.settings.num_gpus, numbers.world_size)
+    found = visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    if rest or len(found) < order.settings.num_gpus:
+        raise UnsupportedError(
+            f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
+            f"found {len(found)}"
+        )
+    return found[numbers.rank * size : (numbers.rank + 1) * size]
+
+
+def _met(numbers: RankNumbers) -> Ranks:
+    if numbers.world_size == 1:
+        return SingleRank()
+    # Only several copies need it, and they were started by torchrun.
+    import torch  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415
+
+    from pybench.worker.backends.torch.process_group import TorchRanks  # noqa: PLC0415
+
+    distributed.init_process_group("gloo", timeout=_TIMEOUT)
+    return TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))
+
+
+def _forget_torchrun() -> None:
+    """An engine that finds these variables takes our process group for its own."""
+    for name in [name for name in os.environ if name.startswith(_OF_TORCHRUN)]:
+        del os.environ[name]

@@ -1,0 +1,59 @@
+"""The requests of a step: lengths, tokens and arrivals, the same in every step and for every number of copies."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from pybench.model.workloads.generate import Generate
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: its prompt's token ids, tokens to decode, and when after the step's start it comes, in s."""
+
+    index: int
+    prompt: list[int]
+    output_tokens: int
+    arrival_s: float
+
+
+def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Request, ...]:
+    """The share of copy ``replica`` in the step's requests, every ``data_parallel``-th of them.
+
+    Tokens are evenly distributed; lengths too, within the settings' spread; arrivals are a Poisson process of the
+    settings' rate over all copies together (a share of one is one again), else all at 0.
+    """
+    numbers = random.Random(settings.seed)  # noqa: S311 - no secret
+    drawn = []
+    arrival_s = 0.0
+    for index in range(settings.batch_size):
+        if settings.request_rate_per_s is not None:
+            arrival_s += numbers.expovariate(settings.request_rate_per_s)
+        lengths = [_length(numbers, settings, tokens) for tokens in (settings.prompt_tokens, settings.output_tokens)]
+        if index % settings.data_parallel == replica:
+            drawn.append(Request(index, _tokens(settings.seed, index, vocab_size, lengths[0]), lengths[1], arrival_s))
+    return tuple(drawn)
+
+
+def own_concurrency(settings: Generate) -> int | None:
+    """Requests that one copy keeps in flight, ``None`` where their number is not held."""
+    return None if settings.concurrency is None else settings.concurrency // settings.data_parallel
+
+
+def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
+    """Of a copy's requests, those asked to run at a time; ``None`` where they come at random."""
+    if settings.request_rate_per_s is not None:
+        return None
+    return min(num_requests, own_concurrency(settings) or num_requests)
+
+
+def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:
+    least = max(1, math.ceil(tokens * (1 - settings.length_spread_fraction)))
+    return numbers.randint(least, settings.longest(tokens))
+
+
+def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:
+    """Tokens that belong to a sample, not to a copy."""
+    return random.Random(seed * 1_000_003 + index).choices(range(vocab_size), k=length)  # noqa: S311 - no secret

@@ -1,0 +1,1 @@
+"""TensorRT-LLM 1.x: its LLM API with the PyTorch backend."""

@@ -1,0 +1,101 @@
+"""Requests sent to TensorRT-LLM, all at once or as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+from typing import Any
+
+from tensorrt_llm import LLM, SamplingParams
+from tensorrt_llm.llmapi import KvCacheConfig
+
+from pybench.model.wire import Metric, RequestTimes, Work
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.engine.gaps import gap_values
+from pybench.worker.backends.engine.load import drive
+from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time
+from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments
+from pybench.worker.backends.tensorrt_llm.iterations import Iterations
+
+# How long get_stats may wait for the newest iterations, in s.
+_STATS_LIMIT_S = 2
+
+
+class TensorrtGeneration:
+    """An engine and the requests of every step."""
+
+    def __init__(self, settings: Generate, arguments: dict[str, Any], requests: tuple[Request, ...]) -> None:
+        self._requests = requests
+        self._concurrency = own_concurrency(settings)
+        self._wanted = wanted_at_a_time(settings, len(requests))
+        # A token's own time is known to who streams it alone; an offline batch need not pay for that.
+        self._streaming = not settings.is_batch
+        self._gaps_s: list[float] = []
+        self._iterations = Iterations()
+        self._loop = asyncio.new_event_loop()
+        self._llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
+
+    def step(self, _index: int) -> StepOutcome:
+        """Generate for every request."""
+        self._gaps_s = []
+        times = self._loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
+        work = Work(
+            prompt_tokens=sum(request.prompt_tokens for request in times),
+            output_tokens=sum(request.output_tokens for request in times),
+            samples=len(times),
+        )
+        values = {**gap_values(self._gaps_s), **self._iterations.take(self._llm.get_stats(_STATS_LIMIT_S))}
+        return StepOutcome(work=work, requests=tuple(times), values=values)
+
+    async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
+        params = SamplingParams(
+            max_tokens=request.output_tokens,
+            temperature=1.0,
+            top_p=1.0,
+            ignore_eos=True,
+            detokenize=False,
+            return_perf_metrics=True,
+        )
+        sent_ns = time.monotonic_ns()
+        output = self._llm.generate_async(request.prompt, params, streaming=self._streaming)
+        if self._streaming:
+            stamps_s = [time.monotonic() async for _ in output]
+            self._gaps_s += [later - earlier for earlier, later in pairwise(stamps_s)]
+        else:
+            await output.aresult()
+        return times_of(output, len(request.prompt), arrival_ns, sent_ns)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the engine told of its memory."""
+        return self._iterations.metrics(self._wanted)
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self._llm.shutdown()
+        self._loop.close()
+
+
+def times_of(output: Any, prompt_tokens: int, arrival_ns: int, sent_ns: int) -> RequestTimes:  # noqa: ANN401 - RequestOutput
+    """Times of one finished request, by the engine's stamps, which are counted from when the request reached it.
+
+    Their clock is not ours to know; the way from here to there, well below a millisecond, is left out. Raises
+    :class:`EngineError` when the engine kept no times.
+    """
+    completion = output.outputs[0]
+    metrics = completion.request_perf_metrics
+    if metrics is None:
+        raise EngineError("TensorRT-LLM kept no times of a request: it needs 1.0 or newer with its PyTorch backend")
+    timing = metrics.timing_metrics
+    first, last = (
+        sent_ns + round((stamp - timing.arrival_time).total_seconds() * 1e9)
+        for stamp in (timing.first_token_time, timing.last_token_time)
+    )
+    return RequestTimes(
+        arrival_ns=arrival_ns,
+        first_token_ns=first,
+        last_token_ns=last,
+        prompt_tokens=prompt_tokens,
+        output_tokens=len(completion.token_ids),
+    )

@@ -1,0 +1,41 @@
+"""What TensorRT-LLM's ``get_stats`` tells of its iterations (IterationStats, as JSON objects)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pybench.model.wire import Metric
+
+
+class Iterations:
+    """The most of everything over all iterations so far."""
+
+    def __init__(self) -> None:
+        self.memory_bytes: int | None = None
+        self.cache_tokens: int | None = None
+        self.max_requests: int | None = None
+
+    def take(self, stats: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        """Take the iterations of one step; returns the step's own metrics, by name."""
+        num_running = num_paused = 0
+        for one in stats:
+            batch, cache = one.get("inflightBatchingStats") or {}, one.get("kvCacheStats") or {}
+            num_running = max(num_running, one.get("numActiveRequests", 0))
+            num_paused += batch.get("numPausedRequests", 0)
+            self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
+            self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
+            self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
+        return {"num_running": float(num_running), "num_preemptions": float(num_paused)} if num_running else {}
+
+    def metrics(self, wanted: int | None) -> tuple[Metric, ...]:
+        """What is known of memory; ``wanted`` sequences were asked to run at a time."""
+        runnable = None if wanted is None else min(wanted, self.max_requests or wanted)
+        known = {
+            "peak_memory_bytes": (self.memory_bytes, "bytes"),
+            "kv_cache_tokens": (self.cache_tokens, "tokens"),
+            "num_runnable": (runnable, ""),
+        }
+        return tuple(
+            Metric(name=name, value=value, unit=unit) for name, (value, unit) in known.items() if value is not None
+        )

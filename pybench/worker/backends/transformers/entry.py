@@ -1,0 +1,50 @@
+"""The transformers backend: join the ranks, load a model, generate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from pybench.model.wire import WorkOrder
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backends.torch.entry import describe, replica_of
+from pybench.worker.backends.torch.process_group import TorchRanks, joined
+from pybench.worker.backends.transformers.generate import generation
+from pybench.worker.header import Device
+from pybench.worker.ranks import rank_numbers
+
+
+@contextmanager
+def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
+    """Take this rank's GPU, or its group of GPUs where layers are spread, and meet the other ranks."""
+    stages = getattr(order.settings, "pipeline_parallel", 1)
+    spread = order.device == "cuda" and stages > 1
+    if spread:
+        _keep_own_gpus(stages)
+    with joined(order, local_rank=0 if spread else None) as ranks:
+        device = describe(ranks.device, replica_of(order, ranks.rank))
+        if spread:
+            every = (describe(torch.device("cuda", index), 0).uuid for index in range(stages))
+            device = replace(device, uuids=tuple(uuid for uuid in every if uuid is not None))
+        yield ranks, device
+
+
+@contextmanager
+def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
+    """Load the model."""
+    if not isinstance(order.settings, Generate) or order.architecture is None:
+        raise UnsupportedError(f"{order.point_id}: backend transformers has no {order.settings.workload} workload")
+    with generation(order.settings, order.architecture, ranks) as workload:
+        yield workload
+
+
+def _keep_own_gpus(stages: int) -> None:
+    """Leave only this process's group visible, before CUDA starts: ``device_map`` takes all that it sees."""
+    rank = rank_numbers().local_rank
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(visible[rank * stages : (rank + 1) * stages])

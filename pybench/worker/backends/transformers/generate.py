@@ -1,0 +1,88 @@
+"""Offline batches by the library's own ``generate``, greedily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria
+
+from pybench.model.wire import Metric, Work
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import StepOutcome
+from pybench.worker.backends.torch.memory import memory_metrics
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.round_clock import RoundClock, round_clock
+from pybench.worker.backends.torch.tokens import sample_tokens
+from pybench.worker.backends.transformers.model import build_model
+
+
+class _Rounds(StoppingCriteria):
+    """Asked after each round whether to stop; never does, and marks the round."""
+
+    def __init__(self, clock: RoundClock) -> None:
+        self._clock = clock
+
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:  # noqa: ANN401
+        self._clock.mark()
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+class TransformersGeneration:
+    """One copy of a model and its share of every step's sequences."""
+
+    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:  # noqa: ANN401
+        self._settings = settings
+        self._model = model
+        self._device = device
+        self._batch_size = settings.batch_size // settings.data_parallel
+        self._replica = replica
+        self.output = torch.zeros((self._batch_size, 0), dtype=torch.long)
+        configure: Any = GenerationConfig  # untyped
+        self._config = configure(
+            max_new_tokens=settings.output_tokens,
+            min_new_tokens=settings.output_tokens,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
+
+    @torch.inference_mode()
+    def step(self, index: int) -> StepOutcome:
+        """Generate for the prompts of step ``index``."""
+        prompts = self.prompts(index)
+        clock = round_clock(self._device)
+        found = self._model.generate(
+            input_ids=prompts,
+            attention_mask=torch.ones_like(prompts),
+            generation_config=self._config,
+            stopping_criteria=[_Rounds(clock)],
+        )
+        self.output = found[:, prompts.shape[1] :]
+        work = Work(prompt_tokens=prompts.numel(), output_tokens=self.output.numel(), samples=self._batch_size)
+        return StepOutcome(work=work, token_end_ns=clock.read())
+
+    def prompts(self, index: int) -> torch.Tensor:
+        """Prompts of step ``index``, on the device; the same samples for any number of copies."""
+        settings = self._settings
+        first = index * settings.batch_size + self._replica * self._batch_size
+        vocab_size = self._model.config.vocab_size
+        tokens = sample_tokens(first, self._batch_size, settings.prompt_tokens, vocab_size, settings.seed)
+        return tokens.to(self._device)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory, of the fullest of this process's devices."""
+        if self._device.type == "cpu":
+            return memory_metrics(self._device)
+        every = [memory_metrics(torch.device("cuda", index)) for index in range(torch.cuda.device_count())]
+        return max(every, key=lambda metrics: metrics[0].value)
+
+
+@contextmanager
+def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[TransformersGeneration]:
+    """Load the model over this rank's devices, or this rank's part of every layer."""
+    model = build_model(architecture, settings, ranks.device)
+    yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)

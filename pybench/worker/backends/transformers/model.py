@@ -1,0 +1,49 @@
+"""A model from its shape, spread over GPUs the library's way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+from pybench.model.backend import BACKENDS
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.transformers.weights import state_dict
+
+FAMILIES = BACKENDS["transformers"].model_types
+
+
+def build_model(architecture: dict[str, Any], settings: Generate, device: torch.device) -> Any:  # noqa: ANN401 - the library's
+    """Model with random weights, loaded by the library.
+
+    ``tensor_parallel`` above 1 splits every layer by ``tp_plan="auto"``, ``pipeline_parallel`` spreads the layers by
+    ``device_map``; else all of it is on ``device``. Raises :class:`UnsupportedError` for a family that is not known.
+    """
+    family = architecture.get("model_type")
+    if family not in FAMILIES:
+        raise UnsupportedError(f"model_type {family!r}: the transformers backend knows {', '.join(FAMILIES)}")
+    config = AutoConfig.for_model(family, **{key: v for key, v in architecture.items() if key != "model_type"})
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    dtype = getattr(torch, settings.dtype)
+    weights = state_dict(kind, config, dtype, settings.seed)
+    model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **_placement(settings, device))
+    return model.eval()
+
+
+def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
+    if settings.tensor_parallel > 1:
+        return _tensor_parallel()
+    return {"device_map": settings.device_map if settings.pipeline_parallel > 1 else {"": device}}
+
+
+def _tensor_parallel() -> dict[str, Any]:
+    """The plan by whichever name this version takes it."""
+    try:
+        from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - newer than 5.0
+
+        return {"distributed_config": DistributedConfig(tp_plan="auto")}
+    except (ImportError, TypeError):
+        return {"tp_plan": "auto"}

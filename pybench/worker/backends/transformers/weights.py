@@ -1,0 +1,32 @@
+"""Random weights as a state dict, for the library's own loader to place or split."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+WEIGHT_STD = 0.02
+# A block of this size, repeated: drawing every number of a large model would take minutes on a CPU.
+_BLOCK = 2**20
+
+
+def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[str, torch.Tensor]:  # noqa: ANN401
+    """Every weight of model class ``kind``, on the CPU, seeded by seed and name: the same on every rank."""
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in kind(config).named_parameters()}
+    return {name: _weight(name, shape, dtype, seed) for name, shape in shapes.items()}
+
+
+def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """1 for norms, 0 for biases, else normal with ``WEIGHT_STD``."""
+    if name.endswith("norm.weight"):
+        return torch.ones(shape, dtype=dtype)
+    if name.endswith("bias"):
+        return torch.zeros(shape, dtype=dtype)
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    count = shape.numel()
+    block = torch.empty(min(count, _BLOCK), dtype=dtype).normal_(0.0, WEIGHT_STD, generator=generator)
+    return block.repeat(-(-count // len(block)))[:count].view(shape)

@@ -1,0 +1,44 @@
+"""A work order in vLLM's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pybench.model.workloads.generate import Generate
+
+DEVICE_REPORT = "pybench.worker.backends.vllm.device_report.DeviceReport"
+
+
+def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
+    """Keywords of ``EngineArgs`` for one copy: random weights, no tokenizer, no prefix caching, statistics on.
+
+    The engine makes room for sequences of the settings' own length: a model's longest would claim cache for nothing.
+    """
+    spans_gpus = settings.tensor_parallel * settings.pipeline_parallel > 1
+    optional = {
+        "quantization": settings.quantization,
+        "max_num_seqs": settings.max_num_seqs,
+        "distributed_executor_backend": "mp" if spans_gpus else None,
+    }
+    return {
+        "model": str(folder),
+        "skip_tokenizer_init": True,
+        "load_format": "dummy",
+        "dtype": settings.dtype,
+        "seed": settings.seed,
+        "max_model_len": settings.longest_sequence_tokens,
+        "tensor_parallel_size": settings.tensor_parallel,
+        "pipeline_parallel_size": settings.pipeline_parallel,
+        "enforce_eager": settings.enforce_eager,
+        "gpu_memory_utilization": settings.gpu_memory_utilization,
+        "enable_prefix_caching": False,
+        "disable_log_stats": False,
+        "worker_extension_cls": DEVICE_REPORT,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def prompt_of(tokens: list[int]) -> dict[str, Any]:
+    """A prompt in the form that the engine's own renderer gives it (``vllm.inputs.TokensInput``)."""
+    return {"type": "token", "prompt_token_ids": tokens}

@@ -1,0 +1,68 @@
+"""Offline batches, through the engine that ``vllm.LLM`` and ``vllm bench throughput`` use."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from vllm import SamplingParams
+from vllm.engine.arg_utils import EngineArgs
+from vllm.sampling_params import RequestOutputKind
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.llm_engine import LLMEngine
+
+from pybench.model.wire import RequestTimes
+from pybench.worker.backend import EngineError
+from pybench.worker.backends.engine.requests import Request
+from pybench.worker.backends.vllm.arguments import prompt_of
+from pybench.worker.backends.vllm.iterations import Iterations
+from pybench.worker.backends.vllm.outcome import times_of
+
+
+class BatchEngine:
+    """All requests at once: every one arrives when the step begins."""
+
+    def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
+        # As vllm.LLM does: the context chooses the default sizes of a batch.
+        self.engine: Any = LLMEngine.from_engine_args(
+            EngineArgs(**arguments),
+            usage_context=UsageContext.LLM_CLASS,
+            stat_loggers=[lambda _config, _index: iterations],
+        )
+        self._num_sent = 0
+
+    def generate(self, requests: tuple[Request, ...]) -> list[RequestTimes]:
+        """Send every request, run the engine until all have ended; returns their times."""
+        arrival_ns = time.monotonic_ns()
+        for request in requests:
+            self._num_sent += 1
+            prompt = prompt_of(request.prompt)
+            self.engine.add_request(str(self._num_sent), prompt, sampling(request, RequestOutputKind.FINAL_ONLY))
+        ended = []
+        while self.engine.has_unfinished_requests():
+            ended += [output for output in self.engine.step() if output.finished]
+        if len(ended) != len(requests):
+            raise EngineError(f"vLLM ended {len(ended)} of {len(requests)} requests")
+        return [times_of(output, arrival_ns) for output in ended]
+
+    def device_reports(self) -> list[Any]:
+        """One from each of the engine's workers."""
+        reports: list[Any] = self.engine.collective_rpc("pybench_device_report")
+        return reports
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.engine_core.shutdown()
+
+
+def sampling(request: Request, kind: Any) -> Any:  # noqa: ANN401 - RequestOutputKind, SamplingParams
+    """As ``vllm bench throughput`` samples, without text: exactly so many tokens, whatever they are."""
+    return SamplingParams(
+        n=1,
+        temperature=1.0,
+        top_p=1.0,
+        ignore_eos=True,
+        max_tokens=request.output_tokens,
+        detokenize=False,
+        output_kind=kind,
+    )

@@ -1,0 +1,122 @@
+"""The vllm backend: join the copies, start an engine, generate."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import vllm
+from vllm.engine.arg_utils import EngineArgs
+
+from pybench.model.wire import Metric, WorkOrder
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backend import StepOutcome, UnsupportedError, Workload
+from pybench.worker.backends.engine.arguments import merged
+from pybench.worker.backends.engine.config_folder import config_folder
+from pybench.worker.backends.engine.copies import joined_copy
+from pybench.worker.backends.engine.requests import (
+    Request,
+    draw_requests,
+    own_concurrency,
+    wanted_at_a_time,
+)
+from pybench.worker.backends.vllm.arguments import engine_arguments
+from pybench.worker.backends.vllm.batch import BatchEngine
+from pybench.worker.backends.vllm.failure import engine_told
+from pybench.worker.backends.vllm.iterations import Iterations
+from pybench.worker.backends.vllm.outcome import outcome_of
+from pybench.worker.backends.vllm.serving import ServingEngine
+from pybench.worker.gpus import visible_gpus
+from pybench.worker.ranks import Ranks
+
+join = joined_copy
+
+_ENVIRONMENT = {
+    # The front end must be able to start processes after it looked at GPUs.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    # One machine needs no network, and nobody is told of a benchmark.
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+class VllmGeneration:
+    """An engine and the requests of every step."""
+
+    def __init__(
+        self,
+        engine: BatchEngine | ServingEngine,
+        iterations: Iterations,
+        requests: tuple[Request, ...],
+        wanted: int | None,
+    ) -> None:
+        self._engine = engine
+        self._iterations = iterations
+        self._requests = requests
+        self._wanted = wanted
+
+    def step(self, _index: int) -> StepOutcome:
+        """Generate for every request."""
+        self._iterations.clear()
+        with engine_told():
+            times = self._engine.generate(self._requests)
+        return outcome_of(times, self._iterations)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory of the fullest GPU, room of the key-value cache, and how many sequences could have run."""
+        with engine_told():
+            reports = self._engine.device_reports()
+        limit: int = self._engine.engine.vllm_config.scheduler_config.max_num_seqs
+        told = [
+            Metric(name="peak_memory_bytes", value=max(report[1] for report in reports), unit="bytes"),
+            Metric(name="peak_reserved_memory_bytes", value=max(report[2] for report in reports), unit="bytes"),
+        ]
+        cache_tokens = min(report[3] for report in reports)
+        if cache_tokens:
+            told.append(Metric(name="kv_cache_tokens", value=cache_tokens, unit="tokens"))
+        if self._wanted is not None:
+            told.append(Metric(name="num_runnable", value=min(self._wanted, limit), unit=""))
+        return tuple(told)
+
+    def check_devices(self) -> None:
+        """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
+        with engine_told():
+            found = {report[0] for report in self._engine.device_reports()}
+        asked = {gpu.uuid for gpu in visible_gpus(os.environ["CUDA_VISIBLE_DEVICES"])}
+        if found != asked:
+            raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, asked for {', '.join(sorted(asked))}")
+
+
+@contextmanager
+def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Workload]:
+    """Start an engine with random weights for the order's shape."""
+    settings, architecture = order.settings, order.architecture
+    if not isinstance(settings, Generate) or architecture is None:
+        raise UnsupportedError(f"{order.point_id}: backend vllm has no {settings.workload} workload")
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    iterations = Iterations()
+    requests = draw_requests(settings, architecture["vocab_size"], ranks.rank)
+    with config_folder(architecture, settings.dtype) as folder:
+        with engine_told():
+            engine = _engine(settings, folder, iterations)
+        work = VllmGeneration(engine, iterations, requests, wanted_at_a_time(settings, len(requests)))
+        try:
+            work.check_devices()
+            yield work
+        finally:
+            engine.close()
+
+
+def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEngine | ServingEngine:
+    valid = {field.name for field in dataclasses.fields(EngineArgs)}
+    ours = engine_arguments(settings, folder)
+    arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}")
+    if settings.is_batch:
+        return BatchEngine(arguments, iterations)
+    return ServingEngine(arguments, iterations, own_concurrency(settings))

@@ -1,0 +1,49 @@
+"""What vLLM's scheduler says of each of its iterations."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pybench.worker.backends.engine.gaps import gap_values
+
+
+class Iterations:
+    """A stat logger of vLLM's (``vllm.v1.metrics.loggers.StatLoggerBase``), which calls ``record`` every iteration.
+
+    Its gaps between tokens are the engine's own, one for each request and iteration.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the step before."""
+        self.end_ns: list[int] = []
+        self._gaps_s: list[float] = []
+        self._num_preemptions = 0
+        self._num_running = 0
+
+    def values(self) -> dict[str, float]:
+        """Metrics of the step so far, by name."""
+        counts = {"num_preemptions": float(self._num_preemptions), "num_running": float(self._num_running)}
+        return {**gap_values(self._gaps_s), **counts}
+
+    def record(self, scheduler_stats: Any, iteration_stats: Any, *_more: Any, **_others: Any) -> None:  # noqa: ANN401
+        """Take one iteration's statistics."""
+        if iteration_stats is not None:
+            if iteration_stats.num_generation_tokens:
+                self.end_ns.append(time.monotonic_ns())
+            self._gaps_s += iteration_stats.inter_token_latencies_iter
+            self._num_preemptions += iteration_stats.num_preempted_reqs
+        if scheduler_stats is not None:
+            self._num_running = max(self._num_running, scheduler_stats.num_running_reqs)
+
+    def log_engine_initialized(self) -> None:
+        """Nothing to say."""
+
+    def log(self) -> None:
+        """Nothing to say."""
+
+    def record_sleep_state(self, *_state: int) -> None:
+        """The engine never sleeps here."""

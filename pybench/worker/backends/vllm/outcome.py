@@ -1,0 +1,42 @@
+"""From vLLM's outputs to what a step tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pybench.model.wire import RequestTimes, Work
+from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.vllm.iterations import Iterations
+
+
+def times_of(output: Any, arrival_ns: int) -> RequestTimes:  # noqa: ANN401 - vllm.RequestOutput
+    """Times of one finished request. The engine stamps tokens on CLOCK_MONOTONIC, which is ours too.
+
+    Tokens are counted, not taken from what was asked. Raises :class:`EngineError` when the engine kept no times.
+    """
+    metrics = output.metrics
+    if metrics is None or not metrics.first_token_ts:
+        raise EngineError(f"vLLM kept no times of request {output.request_id}")
+    return RequestTimes(
+        arrival_ns=arrival_ns,
+        first_token_ns=round(metrics.first_token_ts * 1e9),
+        last_token_ns=round(metrics.last_token_ts * 1e9),
+        prompt_tokens=len(output.prompt_token_ids),
+        output_tokens=len(output.outputs[0].token_ids),
+    )
+
+
+def outcome_of(requests: Sequence[RequestTimes], iterations: Iterations) -> StepOutcome:
+    """The whole step."""
+    work = Work(
+        prompt_tokens=sum(request.prompt_tokens for request in requests),
+        output_tokens=sum(request.output_tokens for request in requests),
+        samples=len(requests),
+    )
+    return StepOutcome(
+        work=work,
+        token_end_ns=tuple(iterations.end_ns),
+        requests=tuple(requests),
+        values=iterations.values(),
+    )

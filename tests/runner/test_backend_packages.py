@@ -1,0 +1,57 @@
+"""Backends that this machine lacks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.launch.local import Local
+from pybench.machine.python_packages import missing_packages
+from pybench.model.backend import BACKENDS
+from pybench.model.effort import Effort
+from pybench.model.suite import Plan, Point
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import BackendName
+from pybench.runner.backend_packages import with_packages
+
+
+def _point(backend: BackendName) -> Point:
+    settings = Generate(backend=backend, model="m", batch_size=1, prompt_tokens=1, output_tokens=2)
+    axes: dict[str, Any] = {"backend": backend}
+    return Point(id=backend, benchmark="b", axes=axes, settings=settings, effort=Effort(), architecture=None)
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """One that finds every package but vllm."""
+    script = tmp_path / "python"
+    found = ("torch", "transformers")
+    answer = f"print(json.dumps([name for name in sys.argv[5:] if name not in {found}]))"
+    lines = (f"#!{sys.executable}", "import json, sys", answer)
+    script.write_text("\n".join(lines))
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_a_missing_backend_is_a_skip_with_its_remedy(python: str) -> None:
+    """The others stay."""
+    plan = with_packages(Plan(points=(_point("torch"), _point("vllm")), skips=()), Local(python))
+    assert [point.id for point in plan.points] == ["torch"]
+    (skip,) = plan.skips
+    assert skip.reason == f"backend vllm needs vllm, not found here: {BACKENDS['vllm'].remedy}"
+
+
+def test_an_image_brings_its_own() -> None:
+    """Only this machine's Python is asked."""
+    plan = Plan(points=(_point("vllm"),), skips=())
+    launcher: Any = object()
+    assert with_packages(plan, launcher) is plan
+
+
+def test_packages_are_found_without_importing_them() -> None:
+    """And an interpreter that does not start has nothing to say."""
+    assert missing_packages(sys.executable, ("json", "no_such_package")) == ("no_such_package",)
+    assert missing_packages("/no/such/python", ("json",)) == ()

@@ -1,0 +1,147 @@
+"""An engine that breaks, from suite file to report: the real worker and adapter, a stand-in for vLLM, fake GPUs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.launch.job import Job
+from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.model.results import Results
+from pybench.runner import backend_packages
+from pybench.runner.prepare import prepare_run
+from pybench.runner.process import processes_marked
+from pybench.runner.run import Run
+from tests.runner.test_run import Silent
+
+WORKER_TESTS = Path(__file__).parents[1] / "worker"
+SUITE = """
+schema = 1
+name = "drill"
+description = "a stand-in for vLLM on one and on two fake GPUs"
+
+[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "vllm"
+model = "llama-tiny"
+batch_size = 4
+prompt_tokens = 8
+output_tokens = 40
+attempts = 1
+max_attempts = 1
+steps = 5
+max_warmup_steps = 1
+time_limit_s = {time_limit_s}
+
+[benchmark.axes]
+tensor_parallel = [1, 2]
+"""
+
+Drill = Callable[..., tuple[Run, Results]]
+
+
+class DrillLauncher(Local):
+    """The stand-in misbehaves on two GPUs."""
+
+    behaviour = ""
+    library = ""
+
+    def environment(self, job: Job) -> dict[str, str]:
+        behaviour = self.behaviour if len(job.gpu_uuids) > 1 else ""
+        fake = {"FAKE_ENGINE": behaviour, "FAKE_NVML_DEVICES": "2", "LD_LIBRARY_PATH": self.library}
+        return {**super().environment(job), **fake}
+
+
+@pytest.fixture
+def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
+    """Run the suite with a behaviour: the run and its results."""
+    fake_nvml(devices=2, load="constant:400")
+    monkeypatch.setattr(backend_packages, "missing_packages", lambda _python, _names: ())
+
+    def run(behaviour: str, time_limit_s: int = 250) -> tuple[Run, Results]:
+        suite = tmp_path / "drill.toml"
+        suite.write_text(SUITE.format(time_limit_s=time_limit_s))
+        launcher = DrillLauncher()
+        monkeypatch.setattr(DrillLauncher, "behaviour", behaviour)
+        monkeypatch.setattr(DrillLauncher, "library", str(fake_library.parent))
+        made = prepare_run(suite, tmp_path / "runs", lambda _: launcher, profile=None, keep=None, max_gpus=None)
+        shutil.copy(WORKER_TESTS / "fakes/vllm.py", made.folder.worker)
+        shutil.copy(WORKER_TESTS / "recorded/vllm-0.20.2.json", made.folder.worker)
+        progress: Any = Silent()
+        return made, made.finish(progress)
+
+    return run
+
+
+def engine_pids(run: Run) -> list[int]:
+    logs = [(run.folder.path / record.log).read_text() for record in run.folder.records()]
+    return [int(pid) for log in logs for pid in re.findall(r"engine process (\d+)", log)]
+
+
+def assert_nothing_is_left(run: Run) -> None:
+    assert not list(processes_marked(ATTEMPT_VARIABLE, f"{run.folder.mark}/"))
+    pids = engine_pids(run)
+    assert pids
+    for pid in pids:
+        while Path(f"/proc/{pid}").exists():  # the test's own time limit ends this
+            time.sleep(0.05)
+
+
+def test_a_healthy_engine_shows_everything(drill: Drill) -> None:
+    """Tokens, latencies, key-value cache, joules of each GPU, and those of prefill and decode apart."""
+    run, results = drill("")
+    one, two = results.points
+    assert (one.status, two.status) == ("ok", "ok"), (one.reason, two.reason)
+    expected = {"output_tokens_per_s", "ttft_p99_s", "itl_p50_s", "e2e_s", "kv_cache_tokens", "num_preemptions"}
+    assert expected | {"energy_j_per_output_token", "mfu_fraction", "mbu_fraction"} <= set(one.metrics)
+    assert (len(one.energy_by_gpu_j), len(two.energy_by_gpu_j)) == (1, 2)
+    prefill, decode = two.energy_phases
+    assert (prefill.name, decode.name) == ("prefill", "decode")
+    assert prefill.duration_s < decode.duration_s
+    assert "short_window" in prefill.flags
+    assert decode.low_j <= 2 * 400 * decode.duration_s <= decode.high_j
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "message"),
+    [
+        ("dies-at-start", "engine", "vLLM's engine process did not start: ValueError: the shape makes no sense"),
+        (
+            "out-of-memory",
+            "out_of_memory",
+            "vLLM's engine process did not start: torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB",
+        ),
+        (
+            "dies-at-work",
+            "engine",
+            "vLLM's engine process died at work: RuntimeError: NCCL error: unhandled system error",
+        ),
+    ],
+)
+def test_a_broken_engine_is_a_record_and_the_rest_goes_on(
+    drill: Drill, behaviour: str, cause: str, message: str
+) -> None:
+    """With the engine's own words; the healthy point is measured, and no process is left."""
+    run, results = drill(behaviour)
+    one, two = results.points
+    assert (one.status, two.status, two.reason) == ("ok", "failed", f"{cause}: {message}")
+    assert results.verdict == "error"
+    assert_nothing_is_left(run)
+
+
+def test_an_engine_that_hangs_is_ended(drill: Drill) -> None:
+    """In a collective, say: the time limit is its cause."""
+    run, results = drill("hangs", time_limit_s=20)
+    two = results.points[1]
+    assert two.status == "failed"
+    assert two.reason is not None
+    assert two.reason.startswith("time_limit: no result within 20 s")
+    assert_nothing_is_left(run)

@@ -1,0 +1,42 @@
+"""An engine's own words, found in its log."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.model.wire import Failure
+from pybench.runner.root_cause import root_cause
+
+ENGINE = Failure(cause="engine", message="vLLM's engine process did not start", detail="traceback")
+ECHO = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "message"),
+    [
+        (
+            "(Worker pid=9) ERROR 11-21 [multiproc.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB\n"
+            "(EngineCore pid=7) ERROR RuntimeError: cancelled\n" + ECHO,
+            "out_of_memory",
+            ": torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB",
+        ),
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`\n" + ECHO,
+            "out_of_memory",
+            ": ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        ),
+        ("first\nKeyError: 'x'\nValueError: no such layer\n" + ECHO, "engine", ": ValueError: no such layer"),
+        (ECHO, "engine", ""),
+        ("", "engine", ""),
+    ],
+)
+def test_the_engines_own_error_is_the_cause(log: str, cause: str, message: str) -> None:
+    """Not what its front end heard of it, and memory before whatever followed from it."""
+    found = root_cause(ENGINE, log)
+    assert (found.cause, found.message, found.detail) == (cause, ENGINE.message + message, log)
+
+
+def test_other_failures_keep_their_own() -> None:
+    """The worker itself told of them."""
+    other = Failure(cause="exception", message="ValueError: no")
+    assert root_cause(other, "torch.OutOfMemoryError: CUDA out of memory") is other

@@ -1,0 +1,213 @@
+"""Stands in for vLLM: names and signatures of 0.20.2 as recorded, and an engine that gives every request a token a ms.
+
+``FAKE_ENGINE`` tells it how to misbehave. Like the real one it starts a process of its own, whose id it prints.
+"""
+# ruff: noqa: D101 - its classes are those they stand in for
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from enum import Enum
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+__version__ = "0.20.2"
+RECORDED = json.loads(Path(__file__).with_name("vllm-0.20.2.json").read_text(encoding="utf-8"))
+BEHAVIOUR = os.environ.get("FAKE_ENGINE", "")
+GIB = 2**30
+
+
+def _dataclass(name: str) -> Any:
+    names = RECORDED["fields"][f"vllm/engine/arg_utils.py:{name}"]
+    return dataclasses.make_dataclass(name, [(field, Any, None) for field in names])
+
+
+EngineArgs = _dataclass("EngineArgs")
+AsyncEngineArgs = dataclasses.make_dataclass(
+    "AsyncEngineArgs", [("enable_log_requests", Any, None)], bases=(EngineArgs,)
+)
+
+
+class UsageContext(Enum):
+    LLM_CLASS = "LLM_CLASS"
+    OPENAI_API_SERVER = "OPENAI_API_SERVER"
+
+
+class RequestOutputKind(Enum):
+    FINAL_ONLY = 2
+
+
+class EngineDeadError(Exception):
+    def __init__(self) -> None:
+        super().__init__("EngineCore encountered an issue. See stack trace (above) for the root cause.")
+
+
+class SamplingParams:
+    def __init__(self, **given: Any) -> None:
+        unknown = set(given) - set(RECORDED["fields"]["vllm/sampling_params.py:SamplingParams"])
+        assert not unknown, unknown
+        self.max_tokens = given["max_tokens"]
+
+
+class _Core:
+    """The engine's own process, and the statistics of its iterations."""
+
+    def __init__(self, engine_args: Any, stat_loggers: Any) -> None:
+        assert Path(engine_args.model, "config.json").is_file()
+        self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+        print(f"engine process {self.process.pid}", flush=True)
+        if BEHAVIOUR == "dies-at-start":
+            print("(EngineCore pid=7) ERROR ValueError: the shape makes no sense", flush=True)
+        if BEHAVIOUR == "out-of-memory":
+            print("(EngineCore pid=7) ERROR torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB", flush=True)
+        if BEHAVIOUR in {"dies-at-start", "out-of-memory"}:
+            raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+        self.args = engine_args
+        self.config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=engine_args.max_num_seqs or 256))
+        self.loggers = [factory(self.config, 0) for factory in stat_loggers]
+
+    def iterate(self, running: int, gaps_s: list[float]) -> None:
+        if BEHAVIOUR == "dies-at-work":
+            self.process.kill()
+            print("(Worker_TP1 pid=8) ERROR RuntimeError: NCCL error: unhandled system error", flush=True)
+            raise EngineDeadError
+        if BEHAVIOUR == "hangs":
+            time.sleep(3600)
+        preempted = int(BEHAVIOUR == "preempts")
+        stats = SimpleNamespace(
+            num_generation_tokens=running, inter_token_latencies_iter=gaps_s, num_preempted_reqs=preempted
+        )
+        for logger in self.loggers:
+            logger.record(SimpleNamespace(num_running_reqs=running), stats, mm_cache_stats=None, engine_idx=0)
+
+    def report(self, method: str) -> list[Any]:
+        assert method == "pybench_device_report"
+        visible = [int(index) for index in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
+        indices = [index + (BEHAVIOUR == "other-gpus") for index in visible]
+        return [
+            [
+                f"GPU-{index:08}-fake-4000-8000-{index:012}",
+                5 * GIB + index,
+                6 * GIB,
+                0 if BEHAVIOUR == "preempts" else 100_000,
+            ]
+            for index in indices
+        ]
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        self.process.kill()
+        self.process.wait(timeout)
+
+
+def _output(request_id: str, prompt: dict[str, Any], _params: SamplingParams, stamps: list[float]) -> Any:
+    assert prompt["type"] == "token"
+    metrics = SimpleNamespace(first_token_ts=stamps[0], last_token_ts=stamps[-1])
+    return SimpleNamespace(
+        request_id=request_id,
+        finished=True,
+        prompt_token_ids=prompt["prompt_token_ids"],
+        outputs=[SimpleNamespace(token_ids=list(range(len(stamps))))],
+        metrics=metrics,
+    )
+
+
+class LLMEngine:
+    def __init__(self, core: _Core) -> None:
+        self.engine_core = core
+        self.vllm_config = core.config
+        self._waiting: list[tuple[str, Any, Any, list[float]]] = []
+
+    @classmethod
+    def from_engine_args(
+        cls,
+        engine_args: Any,
+        usage_context: UsageContext = UsageContext.LLM_CLASS,
+        stat_loggers: Any = None,
+        enable_multiprocessing: bool = False,
+    ) -> LLMEngine:
+        assert usage_context is UsageContext.LLM_CLASS
+        assert not enable_multiprocessing
+        return cls(_Core(engine_args, stat_loggers))
+
+    def add_request(self, request_id: str, prompt: Any, params: Any) -> str:
+        self._waiting.append((request_id, prompt, params, []))
+        return request_id
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self._waiting)
+
+    def step(self) -> list[Any]:
+        running = self._waiting[: self.vllm_config.scheduler_config.max_num_seqs]
+        time.sleep(0.001)
+        now = time.monotonic()
+        self.engine_core.iterate(len(running), [now - stamps[-1] for *_, stamps in running if stamps])
+        for *_, stamps in running:
+            stamps.append(now)
+        ended = [entry for entry in running if len(entry[3]) == entry[2].max_tokens]
+        self._waiting = [entry for entry in self._waiting if entry not in ended]
+        return [_output(*entry) for entry in ended]
+
+    def collective_rpc(self, method: str) -> list[Any]:
+        return self.engine_core.report(method)
+
+
+class AsyncLLM:
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self.vllm_config = core.config
+        self._running = 0
+
+    @classmethod
+    def from_engine_args(
+        cls,
+        engine_args: Any,
+        start_engine_loop: bool = True,
+        usage_context: UsageContext = UsageContext.LLM_CLASS,
+        stat_loggers: Any = None,
+    ) -> AsyncLLM:
+        assert usage_context is UsageContext.OPENAI_API_SERVER
+        assert start_engine_loop
+        asyncio.get_running_loop()
+        return cls(_Core(engine_args, stat_loggers))
+
+    async def generate(self, prompt: Any, sampling_params: Any, request_id: str) -> AsyncIterator[Any]:
+        self._running += 1
+        stamps: list[float] = []
+        for _ in range(sampling_params.max_tokens):
+            await asyncio.sleep(0.001)
+            now = time.monotonic()
+            self._core.iterate(self._running, [now - stamps[-1]] if stamps else [])
+            stamps.append(now)
+        self._running -= 1
+        yield _output(request_id, prompt, sampling_params, stamps)
+
+    async def collective_rpc(self, method: str) -> list[Any]:
+        return self._core.report(method)
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        self._core.shutdown(timeout)
+
+
+def _place(name: str, *found: Any) -> None:
+    """Make ``found`` importable from module ``name``, as from the real one's file."""
+    parts = name.split(".")
+    for end in range(2, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:end]), ModuleType(".".join(parts[:end])))
+    for one in found:
+        setattr(sys.modules[name], one.__name__, one)
+
+
+_place("vllm.engine.arg_utils", EngineArgs, AsyncEngineArgs)
+_place("vllm.sampling_params", RequestOutputKind)
+_place("vllm.usage.usage_lib", UsageContext)
+_place("vllm.v1.engine.llm_engine", LLMEngine)
+_place("vllm.v1.engine.async_llm", AsyncLLM)
+_place("vllm.v1.engine.exceptions", EngineDeadError)

@@ -1,0 +1,137 @@
+"""The tensorrt_llm backend against a stand-in with recorded names, through the staged worker."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
+from pybench.worker.backends.tensorrt_llm.iterations import Iterations
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded/tensorrt_llm-1.x.json"
+
+RunTensorrt = Callable[..., tuple[int, list[list[Event]], str]]
+
+
+def settings(**more: Any) -> Generate:
+    sizes = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 5}
+    return Generate(**{"backend": "tensorrt_llm", "model": "tiny", **sizes, **more})
+
+
+@pytest.fixture
+def run_tensorrt(
+    stage: Path, run_worker: Any, architecture: dict[str, Any], fake_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> RunTensorrt:
+    """Run one order with the stand-in on a fake driver's GPUs."""
+    shutil.copy(HERE / "fakes/tensorrt_llm.py", stage)
+    shutil.copy(RECORDED, stage)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
+    monkeypatch.setenv("FAKE_NVML_DEVICES", "4")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+    def run(order: Generate, behaviour: str = "") -> tuple[int, list[list[Event]], str]:
+        monkeypatch.setenv("FAKE_ENGINE", behaviour)
+        found: tuple[int, list[list[Event]], str] = run_worker(order, architecture, order.data_parallel, device="cuda")
+        return found
+
+    return run
+
+
+def steps_of(events: list[Event]) -> list[Step]:
+    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+
+
+def test_a_batch_reports_every_request(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
+    """4 requests of 6 and 5 tokens on two GPUs; the engine's clock is another, its differences are kept."""
+    code, [events], log = run_tensorrt(settings(tensor_parallel=2))
+    assert code == 0, log
+    header = events[0]
+    assert isinstance(header, Header)
+    assert len(header.all_uuids) == 2
+    assert isinstance(events[-1], Result)
+    steps = steps_of(events)
+    assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(24, 20, 4)] * 2
+    for step in steps:
+        assert len(step.requests) == 4
+        for times in step.requests:
+            assert step.start_ns <= times.arrival_ns < times.first_token_ns < times.last_token_ns
+            assert times.last_token_ns - times.arrival_ns < 60e9
+        assert step.values == {"num_running": 4.0, "num_preemptions": 1.0}
+    metrics = {event.name: event.value for event in events if isinstance(event, Metric)}
+    assert metrics == {"peak_memory_bytes": 7 * 2**30, "kv_cache_tokens": 3200, "num_runnable": 3}
+    assert "shut down" in (tmp_path / "stdout").read_text()
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 2}, {"request_rate_per_s": 100.0}], ids=["closed", "open"])
+def test_requests_that_come_one_by_one_are_streamed(run_tensorrt: RunTensorrt, load: dict[str, Any]) -> None:
+    """Only so can the time between tokens be told."""
+    code, [events], log = run_tensorrt(settings(**load))
+    assert code == 0, log
+    for step in steps_of(events):
+        assert len({times.arrival_ns for times in step.requests}) > 1
+        assert step.values["itl_p50_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "behaviour", "cause", "message"),
+    [
+        (
+            {"engine_args": {"max_batch_sise": 1}},
+            "",
+            "unsupported",
+            "engine_args.max_batch_sise: tensorrt_llm 1.2.1 has no such argument; did you mean 'max_batch_size'?",
+        ),
+        ({}, "out-of-memory", "out_of_memory", "RuntimeError: CUDA out of memory. Tried to allocate 8.00 GiB"),
+        ({}, "no-times", "engine", "TensorRT-LLM kept no times of a request: it needs 1.0 or newer"),
+    ],
+)
+def test_what_goes_wrong_has_its_cause(
+    run_tensorrt: RunTensorrt, given: dict[str, Any], behaviour: str, cause: str, message: str
+) -> None:
+    """One failure event."""
+    code, [events], _ = run_tensorrt(settings(**given), behaviour)
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause) == (1, cause)
+    assert failure.message.startswith(message)
+
+
+def test_a_worker_without_the_package_names_the_image(
+    run_worker: Any, architecture: dict[str, Any], stage: Path
+) -> None:
+    """There is no other usual way to get it."""
+    (stage / "tensorrt_llm.py").write_text("raise ModuleNotFoundError('no', name='tensorrt_llm')\n")
+    code, [events], log = run_worker(settings(), architecture, device="cuda")
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause, log) == (1, "missing_package", "")
+    assert "nvcr.io/nvidia/tensorrt-llm/release" in failure.message
+
+
+def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
+    """Every name is a recorded one; CUDA graphs are left to the library unless they are to be off."""
+    recorded = set(json.loads(RECORDED.read_text())["LLM"]["__init__"])
+    order = settings(tensor_parallel=2, pipeline_parallel=3, max_num_seqs=8, enforce_eager=True)
+    arguments = engine_arguments(order, tmp_path)
+    assert arguments.keys() <= recorded
+    assert (arguments["tensor_parallel_size"], arguments["pipeline_parallel_size"]) == (2, 3)
+    assert (arguments["max_batch_size"], arguments["cuda_graph_config"]) == (8, None)
+    assert arguments["load_format"] == "dummy"
+    assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
+    assert cache_arguments(settings(gpu_memory_utilization=0.5))["free_gpu_memory_fraction"] == 0.5
+
+
+def test_an_engine_that_tells_nothing_is_unknown() -> None:
+    """Not zero."""
+    iterations = Iterations()
+    assert iterations.take([]) == {}
+    assert iterations.metrics(None) == ()
+    assert [metric.value for metric in iterations.metrics(4)] == [4]

@@ -1,0 +1,111 @@
+"""The transformers backend, for real on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+import torch
+
+from pybench.model.wire import Failure, Header, Metric, Result, Step
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import BackendName
+from pybench.worker.backends.transformers.generate import TransformersGeneration
+from pybench.worker.backends.transformers.model import _placement, build_model
+from pybench.worker.backends.transformers.weights import state_dict
+
+CPU = torch.device("cpu")
+SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 4}
+
+
+def settings(backend: BackendName = "transformers", **more: Any) -> Generate:
+    return Generate(**{"backend": backend, "model": "tiny", "dtype": "float32", **SIZES, **more})
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_ranks_of_a_tensor_parallel_model_tell_of_the_whole_batch(
+    run_worker: Any, architecture: dict[str, Any], degree: int
+) -> None:
+    """4 sequences of 5 prompt and 4 output tokens, each round's end within the step."""
+    code, streams, log = run_worker(settings(tensor_parallel=degree), architecture, degree)
+    assert (code, len(streams)) == (0, degree), log
+    for events in streams:
+        assert isinstance(events[-1], Result)
+        steps = [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+        assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(20, 16, 4)] * 2
+        for step in steps:
+            ends = (step.start_ns, *step.token_end_ns, step.end_ns)
+            assert len(step.token_end_ns) == 4
+            assert list(ends) == sorted(ends)
+        assert "peak_memory_bytes" in {event.name for event in events if isinstance(event, Metric)}
+
+
+@pytest.mark.parametrize("backend", ["transformers", "torch"])
+def test_copies_share_the_samples(run_worker: Any, architecture: dict[str, Any], backend: BackendName) -> None:
+    """Two copies of two sequences each, told apart in their headers."""
+    code, streams, log = run_worker(settings(backend, data_parallel=2), architecture, 2)
+    assert code == 0, log
+    headers = [event for events in streams for event in events if isinstance(event, Header)]
+    assert [header.replica for header in headers] == [0, 1]
+    steps = [event for events in streams for event in events if isinstance(event, Step) and event.phase == "measure"]
+    assert [(step.work.samples, step.work.output_tokens) for step in steps] == [(2, 8)] * 4
+
+
+def test_copies_of_split_models(run_worker: Any, architecture: dict[str, Any]) -> None:
+    """Ranks 0 and 1 are the first copy, 2 and 3 the second."""
+    code, streams, log = run_worker(settings("torch", data_parallel=2, tensor_parallel=2), architecture, 4)
+    assert code == 0, log
+    headers = [event for events in streams for event in events if isinstance(event, Header)]
+    assert [header.replica for header in headers] == [0, 0, 1, 1]
+
+
+def test_copies_generate_what_one_model_would(architecture: dict[str, Any]) -> None:
+    """The halves of the batch, in order; and greedy decoding is the argmax of a full forward pass."""
+    alone = settings()
+    model = build_model(architecture, alone, CPU)
+    whole = TransformersGeneration(alone, model, CPU, 0)
+    whole.step(1)
+    halves = []
+    for replica in (0, 1):
+        half = TransformersGeneration(settings(data_parallel=2), model, CPU, replica)
+        half.step(1)
+        halves.append(half.output)
+    assert torch.equal(torch.cat(halves), whole.output)
+    tokens = whole.prompts(1)
+    with torch.no_grad():
+        for _ in range(4):
+            tokens = torch.cat([tokens, model(input_ids=tokens).logits[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(tokens[:, 5:], whole.output)
+
+
+def test_weights_belong_to_their_names(architecture: dict[str, Any]) -> None:
+    """The same on every rank, other with another seed; large ones repeat a block, norms are 1."""
+    model = build_model(architecture, settings(), CPU)
+    kind, config = type(model), model.config
+    first, again, other = (state_dict(kind, config, torch.float32, seed) for seed in (0, 0, 1))
+    name = "model.layers.0.self_attn.q_proj.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+    assert not torch.equal(first[name], first[name.replace("layers.0", "layers.1")])
+    assert bool((first["model.norm.weight"] == 1).all())
+    assert float(first["lm_head.weight"].std()) == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("device_map", ["auto", "balanced", "sequential"])
+def test_layers_are_spread_the_way_that_was_asked_for(device_map: Any) -> None:
+    """By the library's own names; one device takes all."""
+    spread = settings(pipeline_parallel=2, device_map=device_map)
+    assert _placement(spread, torch.device("cuda", 0)) == {"device_map": device_map}
+    assert _placement(settings(), CPU) == {"device_map": {"": CPU}}
+
+
+def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:
+    """The failure names the family and the known ones."""
+    code, [events], _ = run_worker(settings(), {**architecture, "model_type": "gpt_oss"})
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause) == (1, "unsupported")
+    assert failure.message == "model_type 'gpt_oss': the transformers backend knows llama, qwen2, qwen3"

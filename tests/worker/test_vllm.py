@@ -1,0 +1,264 @@
+"""The vllm backend against a stand-in with the recorded names of vLLM 0.20.2, through the staged worker."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.vllm.arguments import engine_arguments
+from pybench.worker.backends.vllm.device_report import DeviceReport
+from pybench.worker.backends.vllm.iterations import Iterations
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded/vllm-0.20.2.json"
+SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 5}
+
+RunVllm = Callable[..., tuple[int, list[list[Event]], str]]
+
+
+def settings(**more: Any) -> Generate:
+    return Generate(**{"backend": "vllm", "model": "tiny", **SIZES, **more})
+
+
+@pytest.fixture
+def run_vllm(
+    stage: Path, run_worker: Any, architecture: dict[str, Any], fake_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> RunVllm:
+    """Run one order with the stand-in on a fake driver's GPUs: exit code, events of each rank, standard error."""
+    shutil.copy(HERE / "fakes/vllm.py", stage)
+    shutil.copy(RECORDED, stage)
+
+    def run(order: Generate, behaviour: str = "", devices: int = 4) -> tuple[int, list[list[Event]], str]:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
+        monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
+        monkeypatch.setenv("FAKE_ENGINE", behaviour)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        found: tuple[int, list[list[Event]], str] = run_worker(order, architecture, order.data_parallel, device="cuda")
+        return found
+
+    return run
+
+
+def steps_of(events: list[Event]) -> list[Step]:
+    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+
+
+def metrics_of(events: list[Event]) -> dict[str, float]:
+    return {event.name: event.value for event in events if isinstance(event, Metric)}
+
+
+def wait_until_gone(pid: int) -> None:
+    """The kernel takes its time between a kill and the end."""
+    try:
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.05)
+    except (FileNotFoundError, ProcessLookupError):
+        return
+
+
+def test_a_batch_reports_every_request(run_vllm: RunVllm) -> None:
+    """4 requests of 6 and 5 tokens on two GPUs; each has its own times, in order, on the worker's clock."""
+    code, [events], log = run_vllm(settings(tensor_parallel=2))
+    assert code == 0, log
+    header = events[0]
+    assert isinstance(header, Header)
+    assert (header.device_name, len(header.all_uuids), header.replica) == ("NVIDIA H200", 2, 0)
+    assert header.device_uuid == header.all_uuids[0]
+    assert isinstance(events[-1], Result)
+    steps = steps_of(events)
+    assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(24, 20, 4)] * 2
+    for step in steps:
+        assert len(step.token_end_ns) == 5
+        for times in step.requests:
+            assert times.arrival_ns >= step.start_ns
+            assert times.arrival_ns < times.first_token_ns < times.last_token_ns <= step.end_ns
+            assert (times.prompt_tokens, times.output_tokens) == (6, 5)
+        assert step.values["itl_p50_s"] > 0
+        assert (step.values["num_running"], step.values["num_preemptions"]) == (4.0, 0.0)
+    assert metrics_of(events) == {
+        "peak_memory_bytes": 5 * 2**30 + 1,
+        "peak_reserved_memory_bytes": 6 * 2**30,
+        "kv_cache_tokens": 100_000,
+        "num_runnable": 4,
+    }
+
+
+def test_copies_share_the_samples_and_the_gpus(run_vllm: RunVllm) -> None:
+    """Two copies of one GPU each: two requests each, another GPU each."""
+    code, streams, log = run_vllm(settings(data_parallel=2))
+    assert code == 0, log
+    headers = [events[0] for events in streams]
+    assert [header.replica for header in headers if isinstance(header, Header)] == [0, 1]
+    assert len({header.device_uuid for header in headers if isinstance(header, Header)}) == 2
+    assert [[step.work.samples for step in steps_of(events)] for events in streams] == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("load", "running"), [({"concurrency": 2}, (2, 2)), ({"request_rate_per_s": 100.0}, (1, 4))], ids=["closed", "open"]
+)
+def test_requests_come_one_by_one(run_vllm: RunVllm, load: dict[str, Any], running: tuple[int, int]) -> None:
+    """At most two in flight, or each at its own moment."""
+    code, [events], log = run_vllm(settings(**load))
+    assert code == 0, log
+    for step in steps_of(events):
+        assert len({times.arrival_ns for times in step.requests}) > 1
+        assert running[0] <= step.values["num_running"] <= running[1]
+    assert ("num_runnable" in metrics_of(events)) == ("concurrency" in load)
+
+
+def test_lost_places_in_the_cache_are_counted(run_vllm: RunVllm) -> None:
+    """One in each of five iterations. A cache whose room the engine does not tell is unknown, not empty."""
+    _, [events], _ = run_vllm(settings(), "preempts")
+    assert steps_of(events)[0].values["num_preemptions"] == 5.0
+    assert "kv_cache_tokens" not in metrics_of(events)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "message"),
+    [
+        ("dies-at-start", "engine", "vLLM's engine process did not start"),
+        ("dies-at-work", "engine", "vLLM's engine process died at work"),
+        ("other-gpus", "unsupported", "vLLM runs on "),
+    ],
+)
+def test_a_broken_engine_is_a_result_and_leaves_nothing(
+    run_vllm: RunVllm, behaviour: str, cause: str, message: str, tmp_path: Path
+) -> None:
+    """Its own process ends with the worker, although nobody shut it down."""
+    code, [events], _ = run_vllm(settings(), behaviour)
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause) == (1, cause)
+    assert failure.message.startswith(message)
+    found = re.search(r"engine process (\d+)", (tmp_path / "stdout").read_text())
+    assert found
+    wait_until_gone(int(found[1]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"block_sise": 16}, "engine_args.block_sise: vllm 0.20.2 has no such argument; did you mean 'block_size'?"),
+        ({"seed": 1}, "engine_args.seed: pybench sets it itself; use the benchmark's own settings"),
+    ],
+)
+def test_engine_arguments_are_checked_by_name(run_vllm: RunVllm, given: dict[str, Any], message: str) -> None:
+    """Against the version that is installed."""
+    code, [events], _ = run_vllm(settings(engine_args=given))
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause, failure.message) == (1, "unsupported", message)
+
+
+def test_too_few_gpus(run_vllm: RunVllm) -> None:
+    """Before an engine is started."""
+    code, [events], _ = run_vllm(settings(tensor_parallel=2), devices=1)
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.message) == (1, "tiny: needs 2 GPUs in 1 processes, found 1")
+
+
+def test_a_worker_without_vllm_says_so(run_worker: Any, architecture: dict[str, Any], stage: Path) -> None:
+    """As the test environment is; where it is not, the stage hides it."""
+    (stage / "vllm.py").write_text("raise ModuleNotFoundError(\"No module named 'vllm'\", name='vllm')\n")
+    code, [events], log = run_worker(settings(), architecture, device="cuda")
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause, log) == (1, "missing_package", "")
+    assert "backend 'vllm' needs the package 'vllm'" in failure.message
+    assert "vllm-openai" in failure.message
+
+
+def test_settings_in_the_engines_words(tmp_path: Path) -> None:
+    """Every name is one of EngineArgs' own; CUDA graphs and compilation stay on unless told otherwise."""
+    order = settings(
+        tensor_parallel=2,
+        pipeline_parallel=3,
+        quantization="fp8",
+        max_num_seqs=8,
+        gpu_memory_utilization=0.5,
+        length_spread_fraction=0.5,
+    )
+    arguments = engine_arguments(order, tmp_path)
+    recorded = json.loads(RECORDED.read_text())
+    assert arguments.keys() <= set(recorded["fields"]["vllm/engine/arg_utils.py:EngineArgs"])
+    expected = {
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 3,
+        "quantization": "fp8",
+        "max_num_seqs": 8,
+        "gpu_memory_utilization": 0.5,
+        "max_model_len": 9 + 7,
+        "enforce_eager": False,
+        "load_format": "dummy",
+        "skip_tokenizer_init": True,
+        "enable_prefix_caching": False,
+        "distributed_executor_backend": "mp",
+    }
+    assert {name: arguments[name] for name in expected} == expected
+    alone = engine_arguments(settings(), tmp_path)
+    assert alone.keys().isdisjoint({"quantization", "max_num_seqs", "distributed_executor_backend"})
+
+
+def test_the_stat_logger_is_called_as_recorded() -> None:
+    """Every argument that vLLM hands over fits, and what it reads was there in 0.20.2."""
+    recorded = json.loads(RECORDED.read_text())
+    (_, scheduler, iteration, *others) = recorded["parameters"]["vllm/v1/metrics/loggers.py:StatLoggerBase.record"]
+    assert (scheduler, iteration) == ("scheduler_stats", "iteration_stats")
+    read = {"num_generation_tokens", "inter_token_latencies_iter", "num_preempted_reqs"}
+    assert read <= set(recorded["iteration_stats"])
+    assert "num_running_reqs" in recorded["fields"]["vllm/v1/metrics/stats.py:SchedulerStats"]
+    log = Iterations()
+    stats = SimpleNamespace(num_generation_tokens=2, inter_token_latencies_iter=[0.1, 0.3], num_preempted_reqs=1)
+    inspect.signature(log.record).bind(None, stats, **dict.fromkeys(others))
+    log.record(SimpleNamespace(num_running_reqs=2), stats, mm_cache_stats=None, engine_idx=0)
+    log.record(None, None)
+    assert log.values()["itl_p50_s"] == pytest.approx(0.2)
+    assert (log.values()["num_preemptions"], log.values()["num_running"], len(log.end_ns)) == (1.0, 2.0, 1)
+
+
+def test_the_fakes_signatures_are_the_recorded_ones(tmp_path: Path) -> None:
+    """The stand-in takes no argument that the real one lacks."""
+    shutil.copy(HERE / "fakes/vllm.py", tmp_path)
+    shutil.copy(RECORDED, tmp_path)
+    code = (
+        "import inspect, json, vllm; "
+        "print(json.dumps({f'{k.__name__}.{n}': list(inspect.signature(m).parameters)"
+        " for k in (vllm.LLMEngine, vllm.AsyncLLM)"
+        " for n, m in inspect.getmembers(k, callable) if not n.startswith('_')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    recorded = {
+        key.partition(":")[2]: set(names) for key, names in json.loads(RECORDED.read_text())["parameters"].items()
+    }
+    for name, parameters in json.loads(done.stdout).items():
+        assert set(parameters) <= recorded[name], name
+
+
+def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In NVML's form; a cache of unknown size has none."""
+    torch = pytest.importorskip("torch")
+    cuda = SimpleNamespace(
+        get_device_properties=lambda _device: SimpleNamespace(uuid="12ab"),
+        max_memory_allocated=lambda _device: 3,
+        max_memory_reserved=lambda _device: 4,
+    )
+    monkeypatch.setattr(torch, "cuda", cuda)
+    worker = DeviceReport()
+    worker.device, worker.cache_config = "cuda:0", SimpleNamespace(num_gpu_blocks=10, block_size=16)
+    assert worker.pybench_device_report() == ["GPU-12ab", 3, 4, 160]
+    worker.cache_config = SimpleNamespace(num_gpu_blocks=None, block_size=16)
+    assert worker.pybench_device_report()[3] == 0
