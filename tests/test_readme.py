@@ -131,6 +131,7 @@ CHECKS: dict[str, Check] = {
     "pybench images list": succeeds,
     "pybench images verify": asks_registries,
     "pybench run suites/tp_scaling.toml": measures,
+    "pybench run suites/node_check.toml": measures,
     'pybench run suites/tp_scaling.toml -k "tensor_parallel=1"': would_measure,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
     "pybench run tp_scaling --max-gpus 4": would_measure,

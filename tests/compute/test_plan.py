@@ -109,6 +109,14 @@ def test_impossible(workload: WorkloadName, change: dict[str, Any], reason: str 
     assert found is None if reason is None else found is not None and reason in found
 
 
+@pytest.mark.parametrize("workload", ["collective", "peer_copy"])
+def test_what_needs_others(workload: WorkloadName) -> None:
+    """One GPU has nobody to talk to; two have."""
+    assert _reason(workload, {"backend": "torch", "gpus": 1}) == f"{workload} needs at least 2 gpus, found 1"
+    assert _reason(workload, {"backend": "torch", "gpus": 2}) is None
+    assert _reason("matmul", {"backend": "torch", "gpus": 1}) is None
+
+
 def test_model_family_that_the_backend_cannot_build() -> None:
     """Named before anything starts, with those it can."""
     suite = _suite("generate", GENERATE, tensor_parallel=(1,))

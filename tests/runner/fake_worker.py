@@ -32,6 +32,8 @@ order = WorkOrder.from_json((exchange / "point.json").read_text())
 attempt = int(exchange.parent.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 behaviour = behaviours[min(attempt, len(behaviours)) - 1]
+UUIDS = [uuid for uuid in os.environ.get("FAKE_UUIDS", "").split(",") if uuid]
+VALUES = {"matmul_flops_per_s": 1e12} if order.settings.workload == "matmul" else {}
 STEP_NS = 100_000_000
 STARTED_NS = time.monotonic_ns()
 
@@ -53,8 +55,9 @@ def header(rank: int) -> Header:
         time_offset_ns=offset,
         python="3.11.0",
         packages={},
-        device="cpu",
+        device="cuda" if UUIDS else "cpu",
         device_name="fake",
+        device_uuid=UUIDS[rank] if UUIDS else None,
     )
 
 
@@ -65,7 +68,19 @@ def measure(rank: int) -> None:
     for index in range(num_steps):
         begin = STARTED_NS + index * STEP_NS
         end = begin + STEP_NS // ranks
-        say(rank, Step(index=index, phase="measure", start_ns=begin, end_ns=end, work=work, token_end_ns=(begin, end)))
+        ends = () if VALUES else (begin, end)
+        say(
+            rank,
+            Step(
+                index=index,
+                phase="measure",
+                start_ns=begin,
+                end_ns=end,
+                work=work,
+                token_end_ns=ends,
+                values=VALUES,
+            ),
+        )
 
 
 def fill_disk(num_bytes_left: int = 0) -> None:
@@ -107,6 +122,8 @@ match behaviour:
     case "choke":
         fill_disk()
         sys.exit(9)
+while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
+    time.sleep(0.01)
 for number in range(ranks):
     measure(number)
     say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))

@@ -250,3 +250,14 @@ def test_shipped_suites(path: Path) -> None:
     jsonschema.validate(document, suite_schema())
     for profile in document["profile"]:
         assert read_suite(path, profile=profile, machine_kind="cpu").profile == profile
+
+
+def test_a_table_alone_is_an_absolute_expectation(tmp_path: Path) -> None:
+    """The figure itself is held against it; with limits of the suite's own it would be two."""
+    expect = EXPECT + 'table = "t"\n'
+    (expectation,) = _read(tmp_path, GOOD + expect).benchmarks[0].expectations
+    assert (expectation.table, expectation.along, expectation.minimum) == ("t", None, None)
+    with pytest.raises(FileError, match="or table alone, or minimum or maximum"):
+        _read(tmp_path, GOOD + expect + "minimum = 1\n")
+    with pytest.raises(FileError, match="or table alone"):
+        _read(tmp_path, GOOD + expect + "baseline = 2\n")

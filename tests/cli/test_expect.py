@@ -1,0 +1,60 @@
+"""Tables from good runs, and runs explained by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+from pybench.store.expected_tables import read_table
+
+Drill = Callable[..., tuple[str, ...]]
+
+
+@pytest.fixture
+def folder(here: Path, drill: Drill) -> Path:
+    """A finished run that passes: two ranks are twice as fast as one."""
+    assert CliRunner().invoke(main, drill()).exit_code == 0
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: Drill) -> None:
+    """Written, read back, and put in the place of the old one."""
+    arguments = drill(value=1.0)
+    done = CliRunner().invoke(main, ["expect", "--from", str(folder), "-o", "expected/drill.toml"])
+    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 1 rows\n")
+    (row,) = read_table(here / "expected" / "drill.toml").rows
+    assert (row.machine, row.count) == ("cpu", 2)
+    assert row.value == pytest.approx(2.0, rel=1e-3)
+    assert folder.name in row.source
+    again = CliRunner().invoke(main, arguments)
+    assert again.exit_code == 0, again.output
+
+
+def test_without_a_file_the_table_is_printed(folder: Path, tmp_path: Path) -> None:
+    """The same text, named for the table."""
+    done = CliRunner().invoke(main, ["expect", "--from", str(folder), "--table", "drill"])
+    assert done.exit_code == 0
+    (tmp_path / "drill.toml").write_text(done.stdout)
+    assert read_table(tmp_path / "drill.toml").name == "drill"
+
+
+def test_a_run_that_failed_is_no_example(here: Path, drill: Drill) -> None:
+    """It is refused with its reason, and nothing is written."""
+    assert CliRunner().invoke(main, drill(value=4.0)).exit_code == 1
+    (run,) = (here / "runs").iterdir()
+    done = CliRunner().invoke(main, ["expect", "--from", str(run), "-o", "mine.toml"])
+    assert done.exit_code == 2
+    assert "its verdict is fail" in done.stderr
+    assert not (here / "mine.toml").exists()
+
+
+def test_explaining_needs_a_nodes_run(folder: Path) -> None:
+    """A run that measured no matmul explains nothing."""
+    done = CliRunner().invoke(main, ["explain", str(folder), "--node", str(folder)])
+    assert done.exit_code == 2
+    assert "it measured no matmul in float32; give a run of node_check on this machine" in done.stderr

@@ -1,0 +1,127 @@
+"""Faults of a GPU, from the fake driver through the runner to a named verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pybench.launch.job import Job
+from pybench.launch.local import Local
+from pybench.machine import health_watch
+from pybench.model.results import Results
+from pybench.runner.prepare import prepare_run
+
+HERE = Path(__file__).parent
+SUITE = """
+schema = 1
+name = "node"
+description = "two GPUs that a fake driver makes up"
+
+[[benchmark]]
+name = "matmul"
+workload = "matmul"
+backend = "torch"
+gpus = 2
+attempts = 2
+max_attempts = 2
+steps = 3
+"""
+UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(2))
+Tell = Callable[..., None]
+
+
+class FakeLauncher(Local):
+    """Starts the fake worker, which waits for the file ``seen`` in the current folder before it measures."""
+
+    def argv(self, job: Job) -> tuple[str, ...]:
+        return (*super().argv(job)[:1], str(HERE / "fake_worker.py"), *super().argv(job)[4:])
+
+    def environment(self, job: Job) -> dict[str, str]:
+        return {
+            **super().environment(job),
+            "FAKE_BEHAVIOUR": "ok",
+            "FAKE_UUIDS": ",".join(job.gpu_uuids),
+            "FAKE_WAIT": str(Path("seen").absolute()),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+
+
+class Silent:
+    """A progress that shows nothing; ``between`` is called when an attempt begins."""
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        self._between = between
+
+    def phase(self, _name: str) -> None:
+        """The worker speaks: the attempt is under way."""
+        self._between()
+        Path("seen").touch()
+
+    def __getattr__(self, _name: str) -> object:
+        return lambda *_args, **_kwargs: None
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """NVML's binding keeps the library for the life of the process; no test depends on this machine's own log."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(health_watch, "read_xids", lambda: ())
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    yield
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
+    """Run the suite; ``between`` happens while the worker runs."""
+    monkeypatch.chdir(tmp_path)
+
+    def measure(between: Callable[[], None] = lambda: None) -> Results:
+        (tmp_path / "node.toml").write_text(SUITE)
+        made = prepare_run(
+            tmp_path / "node.toml",
+            tmp_path / "runs",
+            lambda _asked: FakeLauncher(),
+            profile=None,
+            keep=None,
+            max_gpus=None,
+        )
+        return made.finish(Silent(between))  # type: ignore[arg-type]
+
+    return measure
+
+
+def _verdicts(results: Results) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.subject, check.verdict) for check in results.node}
+
+
+def test_a_healthy_node(fake_nvml: Tell, run: Callable[..., Results]) -> None:
+    """Counters do not move, links are as wide as they can be."""
+    fake_nvml(devices=2)
+    results = run()
+    assert results.machine == "h200"
+    found = _verdicts(results)
+    assert found["memory_errors"] == found["pcie"] == found["xid"] == ("all GPUs", "pass")
+    assert found["slowest"][1] == "pass"
+    assert results.verdict == "pass", results.reason
+
+
+def test_an_ecc_error_meanwhile(fake_nvml: Tell, run: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the worker runs, on both fake GPUs alike."""
+    fake_nvml(devices=2)
+    results = run(lambda: monkeypatch.setenv("FAKE_NVML_ECC_UNCORRECTED", "1"))
+    failing = [check for check in results.node if check.name == "memory_errors"]
+    assert [(c.subject, c.verdict) for c in failing] == [(f"GPU {i} ({UUIDS[i]})", "fail") for i in range(2)]
+    assert (results.verdict, results.reason.split(":")[0]) == ("fail", "memory_errors")
+
+
+def test_a_narrow_slot(fake_nvml: Tell, run: Callable[..., Results]) -> None:
+    """Eight lanes of sixteen."""
+    fake_nvml(devices=2, pcie_width=8)
+    assert _verdicts(run())["pcie"] == (f"GPU 1 ({UUIDS[1]})", "fail")
