@@ -31,7 +31,16 @@ FLOORS = {
 # Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
 WORKER, MODEL = "worker", "model"
 WORKER_ROOMS = {WORKER, MODEL}
-FOREIGN = {"pybench.worker.launcher": {"torch"}, "pybench.worker.backends.torch": {"torch", "transformers"}}
+_TRAIN = "pybench.worker.backends.torch.train"
+FOREIGN = {
+    "pybench.worker.launcher": {"torch"},
+    "pybench.worker.backends.torch": {"torch", "transformers"},
+    _TRAIN: {"torch"},
+    f"{_TRAIN}.lora": {"peft"},
+    f"{_TRAIN}.strategies": {"torch", "transformers"},
+    f"{_TRAIN}.strategies.accelerate": {"accelerate"},
+    f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
+}
 """What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")
 

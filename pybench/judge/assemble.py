@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.judge.loss_curve import loss_checks
 from pybench.judge.scaling import absolute_checks, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
@@ -22,7 +23,8 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
     checks = absolute_checks(suite, plan, points)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    verdict, reason = overall(points, scaling, checks, declared=declared)
+    losses = loss_checks(plan, own)
+    verdict, reason = overall(points, scaling, checks, losses, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -37,7 +39,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         reason=reason,
         points=points,
         scaling=scaling,
-        checks=checks,
+        checks=(*checks, *losses),
     )
 
 

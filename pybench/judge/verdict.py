@@ -78,12 +78,24 @@ _ORDER: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
 
 
 def overall(
-    points: Sequence[PointResult], scaling: Sequence[ScalingResult], checks: Sequence[CheckResult], *, declared: bool
+    points: Sequence[PointResult],
+    scaling: Sequence[ScalingResult],
+    checks: Sequence[CheckResult],
+    guards: Sequence[CheckResult] = (),
+    *,
+    declared: bool,
 ) -> tuple[Verdict, str]:
-    """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all."""
-    named: list[tuple[Verdict, str]] = [
+    """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all.
+
+    ``guards`` are checks that no suite asks for: one that fails decides, one that passes shows nothing by itself.
+    """
+    expected: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
         *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
+    ]
+    named = [
+        *expected,
+        *((guard.verdict, f"{guard.point_id}: {guard.metric}: {guard.reason}") for guard in guards),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
     ]
@@ -94,7 +106,7 @@ def overall(
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
         return "missing", "nothing was measured"
-    if any(found == "pass" for found, _ in named):
+    if any(found == "pass" for found, _ in expected):
         return "pass", "every expectation passes"
     if declared:
         return "no_expectation", "nothing could be judged: no table has a row for this machine"

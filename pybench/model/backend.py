@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.workloads.settings import BackendName, WorkloadName
+from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, WorkloadName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class BackendTraits:
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
-        parallel_axes={"generate": ("tensor_parallel",), "train": ("data_parallel",)},
+        parallel_axes={"generate": ("tensor_parallel",), "train": PARALLEL_AXES, "evaluate": ("data_parallel",)},
         rank_per_gpu=True,
-        packages=("torch", "transformers"),
+        packages=("torch", "transformers", "peft", "accelerate", "deepspeed"),
     ),
 }

@@ -12,6 +12,7 @@ from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload
 from pybench.store.toml_lines import KeyPath
+from pybench.store.train_checks import train_checks
 
 MAX_POINTS = 4096
 Found = tuple[KeyPath, str]
@@ -83,16 +84,10 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
     if "max_attempts" in table and table["max_attempts"] < table.get("attempts", 1):
         yield ("max_attempts",), f"{table['max_attempts']} is below attempts = {table['attempts']}"
     if table["workload"] == "train":
-        yield from _batch_sizes(table)
+        yield from train_checks(table)
     for index, expect in enumerate(table.get("expect", [])):
         for key, message in _expectation(expect, table):
             yield ("expect", index, *key), message
-
-
-def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
-    given = [key for key in ("global_batch_size", "batch_size_per_gpu") if key in table or key in table.get("axes", {})]
-    if len(given) != 1:
-        yield (), "needs exactly one of global_batch_size (strong scaling) and batch_size_per_gpu (weak scaling)"
 
 
 def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
@@ -116,3 +111,5 @@ def _scaling(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
     needed = "global_batch_size" if expect["scaling"] == "strong" else "batch_size_per_gpu"
     if table["workload"] == "train" and needed not in table and needed not in table.get("axes", {}):
         yield ("scaling",), f"{expect['scaling']} scaling of training needs {needed}"
+    elif table["workload"] == "train" and expect["scaling"] == "weak" and expect["along"] != "data_parallel":
+        yield ("along",), f"{expect['along']} adds no samples: weak scaling of training runs along data_parallel"

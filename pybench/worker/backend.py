@@ -15,6 +15,10 @@ class UnsupportedError(Exception):
     """The backend can't run this combination; the message says what it can."""
 
 
+class MissingPackageError(Exception):
+    """This point needs a package that the worker's Python lacks; the message names it and the remedy."""
+
+
 @dataclass(frozen=True)
 class StepOutcome:
     """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of all ranks together."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import traceback
 
 from pybench.model.wire import Failure, FailureCause
-from pybench.worker.backend import UnsupportedError
+from pybench.worker.backend import MissingPackageError, UnsupportedError
 
 
 def cause_of(error: BaseException) -> FailureCause:
     """Cause of an error that ended a rank after its backend was imported."""
     if isinstance(error, UnsupportedError):
         return "unsupported"
+    if isinstance(error, MissingPackageError):
+        return "missing_package"
     # torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(str(error))):
         return "out_of_memory"
@@ -27,7 +29,7 @@ def failure_of(error: BaseException) -> Failure:
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     text = str(error).strip()
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if isinstance(error, UnsupportedError):
+    if isinstance(error, (UnsupportedError, MissingPackageError)):
         message = text
     return Failure(cause=cause_of(error), message=message, detail=detail)
 

@@ -10,9 +10,10 @@ from pybench.model.wire import Step
 
 @dataclass(frozen=True)
 class JointStep:
-    """One step as every rank told it, rank 0 first."""
+    """One step as every rank told it, rank 0 first; ``device_name`` is rank 0's."""
 
     ranks: tuple[Step, ...]
+    device_name: str = ""
 
     @property
     def first(self) -> Step:
@@ -27,4 +28,5 @@ class JointStep:
 
 def joint_steps(record: Record) -> tuple[JointStep, ...]:
     """The measured steps of a record, each with all its ranks."""
-    return tuple(JointStep(together) for together in zip(*(rank.steps for rank in record.ranks), strict=True))
+    name = record.ranks[0].header.device_name
+    return tuple(JointStep(together, name) for together in zip(*(rank.steps for rank in record.ranks), strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.judge.formulas import generate, train
+from pybench.judge.formulas import evaluate, generate, train
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.metrics.traits import OverRanks
@@ -17,15 +17,17 @@ from pybench.model.workloads.settings import WorkloadName
 
 @dataclass(frozen=True)
 class Formulas:
-    """One workload's: metrics of a step, and what joules are divided by to become a metric."""
+    """One workload's: metrics of a step and of a whole attempt, and what joules are divided by to become a metric."""
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+    of_attempt: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares),
-    "train": Formulas(train.of_step, train.shares),
+    "train": Formulas(train.of_step, train.shares, train.of_attempt),
+    "evaluate": Formulas(evaluate.of_step, evaluate.shares),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
     "max": max,
@@ -53,7 +55,8 @@ def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 def _of_attempt(point: Point, record: Record) -> dict[str, float]:
     told = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    return {**told, **startup, **_energy(point, record)}
+    own = FORMULAS[point.settings.workload].of_attempt(point, joint_steps(record))
+    return {**told, **own, **startup, **_energy(point, record)}
 
 
 def _over_ranks(point: Point, told: Sequence[dict[str, float]]) -> dict[str, float]:

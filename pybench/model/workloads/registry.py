@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
 
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
 
-AnySettings = Generate | Train
+AnySettings = Generate | Train | Evaluate
 
-WORKLOADS: dict[WorkloadName, type[AnySettings]] = {"generate": Generate, "train": Train}
+WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
+    "generate": Generate,
+    "train": Train,
+    "evaluate": Evaluate,
+}
 
 
 def setting_names(workload: WorkloadName) -> frozenset[str]:

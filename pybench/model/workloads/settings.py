@@ -13,7 +13,7 @@ from pybench.model.limits import Range
 
 BackendName = Literal["torch"]
 Dtype = Literal["float32", "bfloat16", "float16"]
-WorkloadName = Literal["generate", "train"]
+WorkloadName = Literal["generate", "train", "evaluate"]
 
 PARALLEL_AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel")
 
