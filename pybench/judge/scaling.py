@@ -30,7 +30,7 @@ class _Context:
     expectation: Expectation
     plan: Plan
     records: Sequence[Record]
-    table: ExpectedTable
+    table: ExpectedTable | None
     machine: Machine
 
     @property
@@ -50,14 +50,14 @@ def scaling_results(
         row
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.table is not None
+        if expectation.along is not None
         for row in _expectation_rows(
             _Context(
                 benchmark=benchmark,
                 expectation=expectation,
                 plan=plan,
                 records=records,
-                table=tables[expectation.table],
+                table=tables[expectation.table] if expectation.table is not None else None,
                 machine=machine,
             )
         )
@@ -71,7 +71,7 @@ def absolute_checks(suite: Suite, plan: Plan, points: Sequence[PointResult]) -> 
         _check(expectation, point)
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.table is None
+        if expectation.along is None
         for point in points
         if point.benchmark == benchmark.name and point.id not in left_out
     )
@@ -205,6 +205,8 @@ def _absence(context: _Context, entry: Point | Skip, of: str = "") -> tuple[Verd
 
 
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
+    if context.table is None:
+        return None
     settings = {**context.benchmark.settings, **entry.axes}
     architecture = (
         entry.architecture if isinstance(entry, Point) else _architecture(context.plan, settings.get("model"))

@@ -33,7 +33,11 @@ def judge_ratio(
         reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
         return "inconclusive", reason, ("suspect_baseline",)
     if expected is None:
-        return "no_expectation", "no row of the table is for this machine and model", ()
+        return (
+            "no_expectation",
+            "no figure to judge it against: no table, or none of its rows is for this machine and model",
+            (),
+        )
     if low is None or high is None:
         return "inconclusive", "one attempt shows no spread between runs; two are needed", ()
     gate = expected.minimum if more else expected.maximum

@@ -25,8 +25,9 @@ ScalingKind = Literal["strong", "weak"]
 class Expectation:
     """One thing a benchmark must show.
 
-    With ``along`` and ``table`` it is a scaling expectation: the metric's ratio to the baseline point of the same run,
-    judged against an expected table. With ``minimum`` or ``maximum`` (in the metric's own unit) it is an absolute one.
+    With ``along`` it is a scaling expectation: the metric's ratio to the baseline point of the same run, judged against
+    an expected table, or only shown where there is no ``table``. With ``minimum`` or ``maximum`` (in the metric's own
+    unit) it is an absolute one.
     """
 
     metric: Annotated[str, "metric that is judged"]

@@ -9,6 +9,7 @@ from pybench.model.metrics.registry import METRICS
 from pybench.model.results import PointResult, Results, ScalingResult
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
+from pybench.report.training import HEADS, training_rows
 
 # The first of these that a point has is its headline figure.
 _HEADLINES = ("output_tokens_per_s", "tokens_per_s", "step_s")
@@ -25,9 +26,16 @@ class Table:
 
 
 def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, latency, scaling, checks, energy of each GPU."""
+    """Every table that has rows: points, training, scaling, checks, energy of each GPU."""
     names = labels(results.points)
-    everything = (_points(results, names), _scaling(results, names), _checks(results, names), _energy(results, names))
+    trained = Table("Training, the fastest first", HEADS, training_rows(results.points, names))
+    everything = (
+        _points(results, names),
+        trained,
+        _scaling(results, names),
+        _checks(results, names),
+        _energy(results, names),
+    )
     return tuple(table for table in everything if table.rows)
 
 

@@ -93,8 +93,9 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
 def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
     scaling = [key for key in ("scaling", "along", "table") if key in expect]
     limits = [key for key in ("minimum", "maximum") if key in expect]
-    if bool(scaling or "baseline" in expect) == bool(limits) or len(scaling) not in {0, 3}:
-        yield (), "needs either all of scaling, along and table, or minimum or maximum (or both), and not a mix"
+    whole = not scaling or {"scaling", "along"} <= set(scaling)
+    if bool(scaling or "baseline" in expect) == bool(limits) or not whole:
+        yield (), "needs either scaling, along and a table if there is one, or minimum or maximum, and not a mix"
         return
     if len(limits) == 2 and expect["minimum"] > expect["maximum"]:  # noqa: PLR2004 - both limits
         yield ("minimum",), f"{expect['minimum']} is above maximum = {expect['maximum']}"

@@ -40,11 +40,16 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 def metric_values(point: Point, record: Record) -> dict[str, list[float]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
     values: dict[str, list[float]] = {}
-    for step in joint_steps(record):
-        for name, value in _of_step(point, step).items():
+    for step in step_values(point, record):
+        for name, value in step.items():
             if value is not None:
                 values.setdefault(name, []).append(value)
     return {**values, **{name: [value] for name, value in _of_attempt(point, record).items()}}
+
+
+def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:
+    """Metrics of each measured step of a good record."""
+    return tuple(_of_step(point, step) for step in joint_steps(record))
 
 
 def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:

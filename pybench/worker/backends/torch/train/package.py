@@ -9,7 +9,7 @@ from pybench.worker.backend import MissingPackageError
 
 
 @contextmanager
-def needs_package(asked_by: str) -> Iterator[None]:
+def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
     """Turn a failed import into :class:`MissingPackageError`, which says who asked for it and how to get it."""
     try:
         yield
@@ -17,5 +17,5 @@ def needs_package(asked_by: str) -> Iterator[None]:
         name = error.name or str(error)
         raise MissingPackageError(
             f"{asked_by} needs the package {name!r}, which the worker's Python can't import; "
-            "install it there: pip install 'pybench[train]'"
+            f"install it there: pip install 'pybench[{extra}]'"
         ) from error

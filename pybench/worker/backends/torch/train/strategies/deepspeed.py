@@ -16,7 +16,7 @@ from pybench.worker.backends.torch.train.model import compile_layers, trainable_
 from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
 from pybench.worker.backends.torch.train.package import needs_package
 
-with needs_package("strategy 'deepspeed'"):
+with needs_package("strategy 'deepspeed'", "deepspeed"):
     import deepspeed
 
 _DEFAULT_STAGE = 2
