@@ -12,8 +12,8 @@ from pybench.report.numbers import interval, limits, percent, plain, quantity, q
 from pybench.report.training import HEADS, training_rows
 
 # The first of these that a point has is its headline figure.
-_HEADLINES = ("output_tokens_per_s", "tokens_per_s", "step_s")
-_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token")
+_HEADLINES = ("output_tokens_per_s", "tokens_per_s", "samples_per_s", "step_s")
+_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
 
 
 @dataclass(frozen=True)

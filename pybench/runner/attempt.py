@@ -132,7 +132,8 @@ def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Pr
         position = num_measured if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
         tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
-        progress.step(position, total, event.phase, tokens / event.duration_s, "tok/s")
+        done, unit = (tokens, "tok/s") if tokens else (event.work.samples, "samples/s")
+        progress.step(position, total, event.phase, done / event.duration_s, unit)
 
 
 def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:

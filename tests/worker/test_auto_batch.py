@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +89,15 @@ def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
 
     with pytest.raises(type(error), match=str(error)):
         find_batch_size(SETTINGS, {}, ALONE, attempt)
+
+
+def test_the_rank_with_the_least_memory_decides(tmp_path: Path) -> None:
+    """All ranks go on with the same size: they vote after each try."""
+    script = Path(__file__).with_name("votes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [*command, str(tmp_path / "found")], env=environ, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"found.{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
