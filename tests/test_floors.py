@@ -31,6 +31,7 @@ FLOORS = {
 # Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
 WORKER, MODEL = "worker", "model"
 WORKER_ROOMS = {WORKER, MODEL}
+_TRAIN = "pybench.worker.backends.torch.train"
 FOREIGN = {
     "pybench.worker.launcher": {"torch"},
     "pybench.worker.backends.torch": {"torch", "transformers"},
@@ -39,6 +40,11 @@ FOREIGN = {
     "pybench.worker.backends.engine.copies": {"torch"},
     "pybench.worker.backends.vllm": {"torch", "vllm"},
     "pybench.worker.backends.tensorrt_llm": {"tensorrt_llm"},
+    _TRAIN: {"torch"},
+    f"{_TRAIN}.lora": {"peft"},
+    f"{_TRAIN}.strategies": {"torch", "transformers"},
+    f"{_TRAIN}.strategies.accelerate": {"accelerate"},
+    f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
 }
 """What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")

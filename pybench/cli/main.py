@@ -19,7 +19,7 @@ from pybench.cli.power import power
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
-_FORMATS = ("terminal", "json", "junit", "markdown")
+_FORMATS = ("terminal", "json", "junit", "markdown", "tensorboard")
 
 
 class Door(click.Group):
@@ -157,13 +157,22 @@ def schema(results: bool) -> None:
 @main.command()
 @click.argument("run_folder", metavar="RUN", type=_RUN)
 @click.option("--format", "name", type=click.Choice(_FORMATS), default="terminal", show_default=True)
-def report(run_folder: Path, name: str) -> None:
+@click.option("-o", "--output", type=_RUN, metavar="DIR", help="Folder for event files; --format tensorboard only.")
+def report(run_folder: Path, name: str, output: Path | None) -> None:
     """Rebuild a report of RUN from its folder alone."""
     from pybench.judge.assemble import assemble  # noqa: PLC0415
+    from pybench.model.errors import UsageError  # noqa: PLC0415
     from pybench.report.formats import render  # noqa: PLC0415
     from pybench.store.journal import RunFolder  # noqa: PLC0415
 
     folder = RunFolder.open(run_folder)
+    if (name == "tensorboard") != (output is not None):
+        raise UsageError("--format tensorboard and -o DIR go together")
+    if output is not None:
+        from pybench.runner.tensorboard import export  # noqa: PLC0415
+
+        click.echo(f"{export(folder, output)} attempts written; look at them with: tensorboard --logdir {output}")
+        return
     results = assemble(folder.read_manifest(), folder.records())
     click.echo(render(results, name, **(_terminal() if name == "terminal" else {})), nl=False)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pybench.compute.generate_feasibility import generate_reasons
+from pybench.compute.train_feasibility import train_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Architecture, DeviceKind, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
+from pybench.model.workloads.train import Train
 
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
@@ -21,6 +23,8 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None
         reasons += _model_reasons(point.settings, point.architecture)
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
+    if isinstance(point.settings, Train) and point.architecture is not None:
+        reasons += train_reasons(point.settings, point.architecture, device)
     return "; ".join(reasons) or None
 
 

@@ -37,12 +37,21 @@ def forward_flops_per_token(architecture: Architecture, context_tokens: float) -
     2 for each active weight outside the embedding, plus attention's scores and values: 4 · layers · heads · head width
     · context (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
     """
-    hidden = architecture["hidden_size"]
     active = architecture.get("num_experts_per_tok", 1) if _experts(architecture) > 1 else 1
     layer = _attention_weights(architecture) + _mlp_weights(architecture) * active
-    weights = layer * architecture["num_hidden_layers"] + architecture["vocab_size"] * hidden
+    layers = float(2 * layer * architecture["num_hidden_layers"])
+    return layers + head_flops_per_token(architecture) + attention_flops_per_token(architecture, context_tokens)
+
+
+def attention_flops_per_token(architecture: Architecture, context_tokens: float) -> float:
+    """Of one token's forward pass: attention's scores and values, 4 · layers · heads · head width · context."""
     width = architecture["num_attention_heads"] * _head_width(architecture)
-    return float(2 * weights + 4 * architecture["num_hidden_layers"] * width * context_tokens)
+    return float(4 * architecture["num_hidden_layers"] * width * context_tokens)
+
+
+def head_flops_per_token(architecture: Architecture) -> float:
+    """Of one token's forward pass: the projection to the vocabulary."""
+    return float(2 * architecture["vocab_size"] * architecture["hidden_size"])
 
 
 def generate_flops(architecture: Architecture, prompt_tokens: float, output_tokens: float) -> float:

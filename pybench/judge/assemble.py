@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.judge.absolute import absolute_checks
+from pybench.judge.loss_curve import loss_checks
 from pybench.judge.node.checks import node_checks
 from pybench.judge.ordering import order_results
 from pybench.judge.scaling import scaling_results
@@ -27,7 +28,8 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
     orders = order_results(suite, plan, own)
     node = node_checks(plan, own, manifest.machine)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    verdict, reason = overall(points, scaling, checks, orders, node, declared=declared)
+    losses = loss_checks(plan, own)
+    verdict, reason = overall(points, scaling, checks, orders, node, losses, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -42,7 +44,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         reason=reason,
         points=points,
         scaling=scaling,
-        checks=checks,
+        checks=(*checks, *losses),
         orders=orders,
         node=node,
     )

@@ -32,7 +32,7 @@ class _Context:
     expectation: Expectation
     plan: Plan
     records: Sequence[Record]
-    table: ExpectedTable
+    table: ExpectedTable | None
     machine: Machine
 
     @property
@@ -52,14 +52,14 @@ def scaling_results(
         row
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.along is not None and expectation.table is not None
+        if expectation.along is not None
         for row in _expectation_rows(
             _Context(
                 benchmark=benchmark,
                 expectation=expectation,
                 plan=plan,
                 records=records,
-                table=tables[expectation.table],
+                table=tables[expectation.table] if expectation.table is not None else None,
                 machine=machine,
             )
         )
@@ -185,6 +185,8 @@ def _samples(context: _Context, entry: Point | Skip, metric: str) -> Samples:
 
 
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
+    if context.table is None:
+        return None
     settings = {**context.benchmark.settings, **entry.axes}
     architecture = (
         entry.architecture if isinstance(entry, Point) else _architecture(context.plan, settings.get("model"))

@@ -43,7 +43,11 @@ def judge_ratio(
         reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
         return "inconclusive", reason, ("suspect_baseline",)
     if expected is None:
-        return "no_expectation", "no row of the table is for this machine and model", ()
+        return (
+            "no_expectation",
+            "no figure to judge it against: no table, or none of its rows is for this machine and model",
+            (),
+        )
     if low is None or high is None:
         return "inconclusive", "one attempt shows no spread between runs; two are needed", ()
     gate = expected.minimum if more else expected.maximum
@@ -103,15 +107,23 @@ def overall(
     checks: Sequence[CheckResult],
     orders: Sequence[OrderResult] = (),
     node: Sequence[NodeCheck] = (),
+    guards: Sequence[CheckResult] = (),
     *,
     declared: bool,
 ) -> tuple[Verdict, str]:
-    """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all."""
-    named: list[tuple[Verdict, str]] = [
+    """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all.
+
+    ``guards`` are checks that no suite asks for: one that fails decides, one that passes shows nothing by itself.
+    """
+    expected: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
         *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in orders),
         *((check.verdict, f"{check.name}: {check.subject}: {check.reason}") for check in node),
+    ]
+    named = [
+        *expected,
+        *((guard.verdict, f"{guard.point_id}: {guard.metric}: {guard.reason}") for guard in guards),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
     ]
@@ -122,7 +134,7 @@ def overall(
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
         return "missing", "nothing was measured"
-    if any(found == "pass" for found, _ in named):
+    if any(found == "pass" for found, _ in expected):
         return "pass", "every expectation passes"
     if declared:
         return "no_expectation", "nothing could be judged: no table has a row for this machine"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from pybench.machine.environment import snapshot
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
 
 _GIB = 2**30
@@ -57,18 +57,17 @@ def _extension() -> Finding:
 
 
 def _backends(machine: Machine) -> tuple[Finding, ...]:
-    return tuple(_backend(name, traits.packages, machine) for name, traits in BACKENDS.items())
+    return tuple(_backend(name, traits, machine) for name, traits in BACKENDS.items())
 
 
-def _backend(name: str, packages: tuple[str, ...], machine: Machine) -> Finding:
-    versions = {package: _version(package) for package in packages}
+def _backend(name: str, traits: BackendTraits, machine: Machine) -> Finding:
+    versions = {package: _version(package) for package in traits.packages}
     absent = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
     if not absent and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
         remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
         return _finding(f"backend {name}", well=False, found=found, remedy=remedy)
-    remedy = f"pip install 'pybench[{name}]'"
-    return _finding(f"backend {name}", well=not absent, found=found, remedy=remedy, otherwise="missing")
+    return _finding(f"backend {name}", well=not absent, found=found, remedy=traits.remedy, otherwise="missing")
 
 
 def _version(package: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pybench.model.workloads.settings import BackendName, Settings, WorkloadName
+from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,17 +15,23 @@ class BackendTraits:
     ``model_types`` are the model families it can build (``model_type`` of a config); ``parallel_axes`` maps a workload
     to the parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process
     spans, for all others there are as many processes (torchrun). ``options`` are the optional settings that it honours:
-    any other must stay at its default. ``device`` is the only kind it runs on, ``None`` for both; ``remedy`` says how a
-    Python without it gets it.
+    any other must stay at its default. All need ``packages``, some settings one of ``optional_packages``. ``device`` is
+    the only kind it runs on, ``None`` for both; ``remedy`` says how a Python without it gets it.
     """
 
     model_types: tuple[str, ...]
     parallel_axes: dict[WorkloadName, tuple[str, ...]]
     packages: tuple[str, ...]
+    optional_packages: tuple[str, ...] = ()
     remedy: str = "install it there"
     axes_inside: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     device: str | None = None
+
+    @property
+    def all_packages(self) -> tuple[str, ...]:
+        """Packages whose versions shape a measurement."""
+        return (*self.packages, *self.optional_packages)
 
     def num_processes(self, settings: Settings) -> int:
         """Processes of a point: one for each GPU, but for those that one process drives together."""
@@ -50,8 +56,14 @@ _NODE: dict[WorkloadName, tuple[str, ...]] = {
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
-        parallel_axes={"generate": ("tensor_parallel", "data_parallel"), "train": ("data_parallel",), **_NODE},
+        parallel_axes={
+            "generate": ("tensor_parallel", "data_parallel"),
+            "train": PARALLEL_AXES,
+            "evaluate": ("data_parallel",),
+            **_NODE,
+        },
         packages=("torch", "transformers"),
+        optional_packages=("peft", "accelerate", "deepspeed"),
         remedy="install it there: pip install 'pybench[torch]'",
     ),
     "transformers": BackendTraits(

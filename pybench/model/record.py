@@ -70,13 +70,14 @@ class Energy:
 
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """What one rank said: measured steps only, warm-up reduced to its count."""
+    """What one rank said: measured steps only, warm-up reduced to its count, and every step's loss from the first."""
 
     header: Header
     steps: tuple[Step, ...] = ()
     metrics: tuple[Metric, ...] = ()
     warmup_steps: int = 0
     steady: bool | None = None
+    losses: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

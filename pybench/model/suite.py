@@ -25,11 +25,11 @@ ScalingKind = Literal["strong", "weak"]
 class Expectation:
     """One thing a benchmark must show.
 
-    With ``along`` and ``table`` it is a scaling expectation: the metric's ratio to the baseline point of the same run,
-    judged against an expected table. Without ``along`` it is an absolute one: the metric itself, in its own unit,
-    against ``minimum`` and ``maximum``, or against the absolute figures of ``table``. With ``below`` or ``above`` it is
-    an order: each point's metric against that of the other benchmark's point with as many GPUs and the same values of
-    the axes that both have.
+    With ``along`` it is a scaling expectation: the metric's ratio to the baseline point of the same run, judged against
+    an expected table, or only shown where there is no ``table``. Without ``along`` it is an absolute one: the metric
+    itself, in its own unit, against ``minimum`` and ``maximum``, or against the absolute figures of ``table``. With
+    ``below`` or ``above`` it is an order: each point's metric against that of the other benchmark's point with as many
+    GPUs and the same values of the axes that both have.
     """
 
     metric: Annotated[str, "metric that is judged"]

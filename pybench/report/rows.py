@@ -10,11 +10,13 @@ from pybench.model.metrics.registry import METRICS
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
+from pybench.report.training import HEADS, training_rows
 
 # The first of these that a point has is its headline figure.
 _HEADLINES = (
     "output_tokens_per_s",
     "tokens_per_s",
+    "samples_per_s",
     "matmul_flops_per_s",
     "burn_flops_per_s",
     "memory_bytes_per_s",
@@ -24,7 +26,7 @@ _HEADLINES = (
     "launch_s",
     "step_s",
 )
-_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token")
+_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,9 @@ class Table:
 
 
 def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, latency, scaling, orders, checks, the node itself, energy by phase and GPU."""
+    """Every table that has rows: points, latency, training, scaling, orders, limits, node checks, use, energy."""
     names = labels(results.points)
-    draw = (_points, _latency, _scaling, _orders, _checks, _node, _use, _phases, _energy)
+    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _use, _phases, _energy)
     everything = (one(results, names) for one in draw)
     return tuple(table for table in everything if table.rows)
 
@@ -100,6 +102,10 @@ def _latency(results: Results, names: Mapping[str, str]) -> Table:
 def _differ(point: PointResult) -> bool:
     low, high = point.metrics.get("e2e_p50_s"), point.metrics.get("e2e_p99_s")
     return low is not None and high is not None and low.value != high.value
+
+
+def _training(results: Results, names: Mapping[str, str]) -> Table:
+    return Table("Training, the fastest first", HEADS, training_rows(results.points, names))
 
 
 def _scaling(results: Results, names: Mapping[str, str]) -> Table:

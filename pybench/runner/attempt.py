@@ -146,7 +146,8 @@ def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Pr
         position = num_measured if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
         tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
-        progress.step(position, total, event.phase, tokens / event.duration_s, "tok/s")
+        done, unit = (tokens, "tok/s") if tokens else (event.work.samples, "samples/s")
+        progress.step(position, total, event.phase, done / event.duration_s, unit)
 
 
 def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:
@@ -157,13 +158,14 @@ def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:
 
 def _verdict_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
     said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
-    if said:
+    killed = re.search(r"exitcode\s*: -(\d+)", _tail(log)) if code > 0 else None
+    if said and not (killed and said[0].cause == "exception"):
         return root_cause(said[0], _tail(log))
     if code < 0:
         return _failure("signal", f"ended by signal {-code}, {_last_seen(ranks)}", log)
     if code > 0:
-        # torchrun reports a rank's death in its log and exits 1 itself.
-        if killed := re.search(r"exitcode\s*: -(\d+)", _tail(log)):
+        # torchrun reports a rank's death in its log and exits 1 itself; what its siblings say is that a peer is gone.
+        if killed:
             return _failure("signal", f"a rank was ended by signal {killed[1]}, {_last_seen(ranks)}", log)
         return _failure("exit_code", f"exit code {code} without a result, {_last_seen(ranks)}", log)
     if silent := [rank for rank, said_so in enumerate(ranks) if said_so.result is None]:

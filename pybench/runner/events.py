@@ -20,6 +20,7 @@ class RankLog:
     phase: Phase | None = None
     first_warmup_ns: int | None = None
     steps: list[Step] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     result: Result | None = None
     failure: Failure | None = None
@@ -34,6 +35,8 @@ class RankLog:
                 if event.name == "warmup":
                     self.first_warmup_ns = event.start_ns
             case Step():
+                if event.loss is not None:
+                    self.losses.append(event.loss)
                 if event.phase == "measure":
                     self.steps.append(event)
             case Metric():
@@ -53,6 +56,7 @@ class RankLog:
             metrics=tuple(self.metrics),
             warmup_steps=self.result.warmup_steps if self.result else 0,
             steady=self.result.steady if self.result else None,
+            losses=tuple(self.losses),
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.judge.assemble import assemble
 from pybench.launch.job import Job, Launcher, clear_attempt
@@ -120,7 +121,7 @@ class Run:
     def _order(self, point: Point) -> str:
         return WorkOrder(
             point_id=point.id,
-            settings=point.settings,
+            settings=settings_of_next(point, self.folder.records()),
             architecture=point.architecture,
             device=self.manifest.device,
             steps=point.effort.steps,

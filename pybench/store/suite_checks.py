@@ -13,6 +13,7 @@ from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload, is_omitted
 from pybench.store.toml_lines import KeyPath
+from pybench.store.train_checks import train_checks
 
 MAX_POINTS = 4096
 Found = tuple[KeyPath, str]
@@ -83,7 +84,7 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
             yield (field.name,), "missing, and it is required, as a value or an axis"
     yield from _effort(table)
     if table["workload"] == "train":
-        yield from _batch_sizes(table)
+        yield from train_checks(table)
     if table["workload"] == "generate":
         yield from _arrivals(table)
     for index, expect in enumerate(table.get("expect", [])):
@@ -100,12 +101,6 @@ def _effort(table: dict[str, Any]) -> Iterator[Found]:
         yield ("max_attempts",), f"{table['max_attempts']} is below attempts = {table['attempts']}"
 
 
-def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
-    given = [key for key in ("global_batch_size", "batch_size_per_gpu") if key in table or key in table.get("axes", {})]
-    if len(given) != 1:
-        yield (), "needs exactly one of global_batch_size (strong scaling) and batch_size_per_gpu (weak scaling)"
-
-
 def _arrivals(table: dict[str, Any]) -> Iterator[Found]:
     given = [key for key in ("concurrency", "request_rate_per_s") if key in table or key in table.get("axes", {})]
     if len(given) > 1:
@@ -113,7 +108,7 @@ def _arrivals(table: dict[str, Any]) -> Iterator[Found]:
 
 
 _FORMS = (
-    "needs either all of scaling, along and table, or table alone, or minimum or maximum (or both), "
+    "needs either scaling, along and a table if there is one, or table alone, or minimum or maximum (or both), "
     "or one of below and above, and not a mix"
 )
 
@@ -125,7 +120,8 @@ def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Foun
     if scaling == ["table"] and not (limits or orders or "baseline" in expect):
         return
     kinds = [bool(scaling or "baseline" in expect), bool(limits), bool(orders)]
-    if kinds.count(True) != 1 or len(scaling) not in {0, 3} or len(orders) > 1:
+    whole = not scaling or {"scaling", "along"} <= set(scaling)
+    if kinds.count(True) != 1 or not whole or len(orders) > 1:
         yield (), _FORMS
         return
     if len(limits) == 2 and expect["minimum"] > expect["maximum"]:  # noqa: PLR2004 - both limits
@@ -159,3 +155,5 @@ def _scaling(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Found]:
     needed = "global_batch_size" if expect["scaling"] == "strong" else "batch_size_per_gpu"
     if table["workload"] == "train" and needed not in table and needed not in table.get("axes", {}):
         yield ("scaling",), f"{expect['scaling']} scaling of training needs {needed}"
+    elif table["workload"] == "train" and expect["scaling"] == "weak" and expect["along"] != "data_parallel":
+        yield ("along",), f"{expect['along']} adds no samples: weak scaling of training runs along data_parallel"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
@@ -35,15 +36,19 @@ def fields_of(kind: type) -> dict[str, Any]:
 
 def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values here
     base, *notes = get_args(hint)
-    if type(None) in get_args(base) and get_origin(base) is not Literal:
-        base = Union[tuple(arg for arg in get_args(base) if arg is not type(None))]  # noqa: UP007 - built at run time
+    members = get_args(base) if get_origin(base) in {Union, UnionType} else (base,)
     if name == "model":
-        base = Literal[tuple(load_models())]
+        members = (Literal[tuple(load_models())],)
     if get_origin(base) is dict:
-        base = Annotated[dict[str, Any], AfterValidator(_plain_values)]
+        members = (Annotated[dict[str, Any], AfterValidator(_plain_values)],)
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
-    return Annotated[base, Field(ge=limits.minimum, le=limits.maximum, description=description)]
+    # Limits are a number's: beside it a word such as 'auto' may stand.
+    within = Field(ge=limits.minimum, le=limits.maximum)
+    kinds = [
+        kind if get_origin(kind) is Literal else Annotated[kind, within] for kind in members if kind is not NoneType
+    ]
+    return Annotated[Union[tuple(kinds)], Field(description=description)]  # noqa: UP007 - built at run time
 
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:

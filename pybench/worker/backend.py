@@ -19,6 +19,10 @@ class EngineError(Exception):
     """A process that the backend started itself failed; its own words are in the log."""
 
 
+class MissingPackageError(Exception):
+    """This point needs a package that the worker's Python lacks; the message names it and the remedy."""
+
+
 @dataclass(frozen=True)
 class StepOutcome:
     """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy."""

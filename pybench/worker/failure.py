@@ -7,7 +7,7 @@ import traceback
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
-from pybench.worker.backend import EngineError, UnsupportedError
+from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -16,6 +16,8 @@ def cause_of(error: BaseException) -> FailureCause:
         return "unsupported"
     if isinstance(error, EngineError):
         return "engine"
+    if isinstance(error, MissingPackageError):
+        return "missing_package"
     # torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(str(error))):
         return "out_of_memory"
@@ -31,7 +33,7 @@ def failure_of(error: BaseException) -> Failure:
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     text = str(error).strip()
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if isinstance(error, UnsupportedError | EngineError):
+    if isinstance(error, UnsupportedError | EngineError | MissingPackageError):
         message = text
     return Failure(cause=cause_of(error), message=message, detail=detail)
 

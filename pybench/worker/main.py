@@ -56,7 +56,7 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
 def blind_header(order: WorkOrder) -> Header:
     """Header of a rank that could not reach its device."""
     numbers = rank_numbers()
-    packages = TRAITS[order.settings.backend].packages
+    packages = TRAITS[order.settings.backend].all_packages
     return read_header(numbers.rank, numbers.world_size, packages, Device(order.device, "unknown"))
 
 
@@ -64,7 +64,7 @@ def run_order(order: WorkOrder, backend: Backend, events: EventStream) -> None:
     """Join the ranks, prepare, measure."""
     prepare_ns = time.monotonic_ns()
     with backend.join(order) as (ranks, device):
-        packages = TRAITS[order.settings.backend].packages
+        packages = TRAITS[order.settings.backend].all_packages
         events.write(read_header(ranks.rank, ranks.world_size, packages, device))
         events.write(Phase(name="prepare", start_ns=prepare_ns))
         with backend.prepare(order, ranks) as workload:

@@ -31,8 +31,18 @@ def test_degrees_multiply_to_gpus() -> None:
 
 
 def test_a_ranks_samples() -> None:
-    """Strong scaling divides them, weak scaling does not."""
-    assert (STRONG.local_batch_size, WEAK.local_batch_size) == (2, 8)
+    """Strong scaling divides them, weak scaling does not; passes divide the one and multiply the other."""
+    assert (STRONG.micro_batch_size, WEAK.micro_batch_size) == (2, 8)
+    twice = [replace(settings, grad_accum=2) for settings in (STRONG, WEAK)]
+    assert [(s.micro_batch_size, s.num_passes, s.effective_batch_size) for s in twice] == [(1, 2, 8), (8, 2, 64)]
+
+
+def test_auto_passes_hold_the_effective_batch() -> None:
+    """As many as the global batch needs; an auto batch size is a question until a worker answers."""
+    both = replace(STRONG, batch_size_per_gpu=1, grad_accum="auto")
+    assert (both.num_passes, both.effective_batch_size) == (2, 8)
+    assert replace(both, batch_size_per_gpu="auto").finds_batch_size
+    assert not both.finds_batch_size
 
 
 @pytest.mark.parametrize("settings", [STRONG, WEAK])

@@ -19,7 +19,14 @@ def test_config_class_accepts(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "published"),
-    [("llama-3.1-8b", 8.03e9), ("llama-3.1-70b", 70.6e9), ("qwen2.5-7b", 7.62e9), ("qwen3-32b", 32.8e9)],
+    [
+        ("llama-3.1-8b", 8.03e9),
+        ("llama-3.1-70b", 70.6e9),
+        ("llama-3.2-1b", 1.24e9),
+        ("qwen2.5-7b", 7.62e9),
+        ("qwen2.5-14b", 14.77e9),
+        ("qwen3-32b", 32.8e9),
+    ],
 )
 def test_parameter_count(name: str, published: float) -> None:
     """The shape has the published number of parameters, within 2 %."""

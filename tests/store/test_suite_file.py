@@ -108,7 +108,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "two_batches": (TRAIN + "global_batch_size = 2\nbatch_size_per_gpu = 2", "exactly one of global_batch_size"),
     "metric": (GOOD + EXPECT.replace("step_s", "steps_s"), "did you mean 'step_s'?"),
     "metric_of_train": (GOOD + EXPECT.replace("step_s", "samples_per_s"), "found 'samples_per_s', valid:"),
-    "expect_nothing": (GOOD + EXPECT, "needs either all of scaling, along and table"),
+    "expect_nothing": (GOOD + EXPECT, "needs either scaling, along and a table if there is one"),
     "expect_mix": (GOOD + AXIS + SCALING + "minimum = 1", "and not a mix"),
     "expect_limits": (GOOD + EXPECT + "minimum = 2\nmaximum = 1", "2 is above maximum = 1"),
     "along_no_axis": (GOOD + SCALING, "tensor_parallel is no axis of this benchmark"),

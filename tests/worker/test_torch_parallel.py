@@ -14,13 +14,9 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
-from pybench.worker.backends.torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train import Training
 
 CPU = torch.device("cpu")
 TOKENS = torch.arange(12).reshape(2, 6) * 7
@@ -70,18 +66,6 @@ def test_split_model_has_whole_models_logits(two_ranks: dict[str, Any], family: 
     assert not torch.allclose(two_ranks["broken"][family], whole, rtol=1e-2, atol=1e-3)
 
 
-def test_ddp_gradients_are_those_of_the_joint_batch(two_ranks: dict[str, Any]) -> None:
-    """Each rank saw half of the samples; the averaged gradient is the single process's."""
-    settings = Train(backend="torch", model="tiny", dtype="float32", global_batch_size=4, sequence_tokens=8)
-    model: Any = build_model({**TINY, "model_type": "llama"}, torch.float32, CPU, 0).train()
-    alone = Training(settings, model, model.config, TorchRanks(0, 1, CPU))
-    alone.backward(alone.batch(0))
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    assert gradients.keys() == two_ranks["gradients"].keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(two_ranks["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("prompt_tokens", [1, 6])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cached_decode_equals_full_forward(architecture: dict[str, Any], family: str, prompt_tokens: int) -> None:
@@ -104,26 +88,3 @@ def test_cached_decode_equals_full_forward(architecture: dict[str, Any], family:
                 best = model(input_ids=tokens, use_cache=False).logits[:, -1:].argmax(-1)
                 tokens = torch.cat([tokens, best], dim=1)
         assert work.output.tolist() == tokens[:, prompt_tokens:].tolist()
-
-
-def test_two_training_ranks_follow_one(run_worker: Any, architecture: dict[str, Any], tmp_path: Any) -> None:
-    """The ranks' mean loss follows the joint batch's after updates, which needs averaged gradients."""
-    losses = {}
-    for ranks in (1, 2):
-        settings = Train(
-            backend="torch",
-            model="tiny",
-            dtype="float32",
-            data_parallel=ranks,
-            global_batch_size=4,
-            sequence_tokens=8,
-            learning_rate=1e-2,
-        )
-        code, streams, log = run_worker(settings, architecture, ranks)
-        assert code == 0, log
-        (tmp_path / "exchange").rename(tmp_path / f"exchange-{ranks}")
-        rows: list[dict[int, Any]] = [{e.index: e.loss for e in events if isinstance(e, Step)} for events in streams]
-        losses[ranks] = {index: sum(row[index] for row in rows) / ranks for index in rows[0]}
-    shared = losses[1].keys() & losses[2].keys()
-    assert len(shared) >= 4
-    assert [losses[2][i] for i in sorted(shared)] == pytest.approx([losses[1][i] for i in sorted(shared)], rel=1e-3)

@@ -92,6 +92,35 @@ def test_missing_package_names_the_remedy(
     )
 
 
+@pytest.mark.parametrize(
+    ("package", "options", "asked_by", "extra"),
+    [
+        ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed"),
+        ("peft", {"lora_rank": 4}, "lora_rank", "train"),
+    ],
+)
+def test_a_strategys_package_is_missing(
+    stage: Path,
+    run_worker: Any,
+    architecture: dict[str, Any],
+    package: str,
+    options: dict[str, Any],
+    asked_by: str,
+    extra: str,
+) -> None:
+    """The rank says so as its result; other strategies need it not."""
+    (stage / f"{package}.py").write_text(f"raise ModuleNotFoundError('', name={package!r})\n")
+    settings = Train(backend="torch", model="tiny", global_batch_size=2, sequence_tokens=8, **options)
+    code, [events], _ = run_worker(settings, architecture)
+    failure = events[-1]
+    assert isinstance(failure, Failure)
+    assert (code, failure.cause) == (1, "missing_package")
+    assert failure.message == (
+        f"{asked_by} needs the package {package!r}, which the worker's Python can't import; "
+        f"install it there: pip install 'pybench[{extra}]'"
+    )
+
+
 def test_the_stage_is_the_only_source(run_worker: Any, architecture: dict[str, Any], stage: Path) -> None:
     """Every rank runs the staged copy, also where pybench is installed in editable form."""
     (stage / "pybench/worker/main.py").write_text("raise SystemExit('staged')\n")

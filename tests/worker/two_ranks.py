@@ -1,4 +1,4 @@
-"""One of two gloo ranks: saves logits and gradients for test_torch_parallel.py to compare. Started by torchrun."""
+"""One of two gloo ranks: saves logits for test_torch_parallel.py to compare. Started by torchrun."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.architecture import build_model
-from pybench.worker.backends.torch.process_group import TorchRanks
 from pybench.worker.backends.torch.tensor_parallel import Shard
-from pybench.worker.backends.torch.train import STRATEGIES, Training
 
 CPU = torch.device("cpu")
 shapes, tokens, out = json.loads(sys.argv[1]), torch.tensor(json.loads(sys.argv[2])), Path(sys.argv[3])
@@ -36,14 +33,6 @@ saved: dict[str, Any] = {
     "split": {name: logits(shape, 0) for name, shape in shapes.items()},
     "broken": {name: logits(shape, rank) for name, shape in shapes.items()},
 }
-settings = Train(
-    backend="torch", model="tiny", dtype="float32", data_parallel=2, global_batch_size=4, sequence_tokens=8
-)
-plain: Any = build_model(shapes["llama"], torch.float32, CPU, 0).train()
-ranks = TorchRanks(rank, 2, CPU)
-training = Training(settings, STRATEGIES["ddp"](plain, ranks), plain.config, ranks)
-training.backward(training.batch(0))
-saved["gradients"] = {name: parameter.grad for name, parameter in plain.named_parameters()}
 if rank == 0:
     torch.save(saved, out)
 distributed.barrier()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.judge.formulas import generate, reported, train
+from pybench.judge.formulas import evaluate, generate, reported, train
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.metrics.traits import OverRanks
@@ -17,16 +17,22 @@ from pybench.model.workloads.settings import WorkloadName
 
 @dataclass(frozen=True)
 class Formulas:
-    """One workload's: metrics of a step, what joules are divided by to become a metric, others made of joules."""
+    """One workload's formulas.
+
+    ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together, ``of_energy`` those made of
+    joules; ``shares`` says what joules are divided by to become a metric.
+    """
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
+    of_attempt: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
     of_energy: Callable[[Sequence[JointStep], Energy], dict[str, float | None]] = lambda _steps, _energy: {}
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {
-    "generate": Formulas(generate.of_step, generate.shares, generate.of_energy),
-    "train": Formulas(train.of_step, train.shares),
+    "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
+    "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt),
+    "evaluate": Formulas(evaluate.of_step, evaluate.shares),
     "matmul": Formulas(reported.of_step, reported.shares),
     "memory_bandwidth": Formulas(reported.of_step, reported.shares),
     "host_device_copy": Formulas(reported.of_step, reported.shares),
@@ -46,11 +52,16 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 def metric_values(point: Point, record: Record) -> dict[str, list[float]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
     values: dict[str, list[float]] = {}
-    for step in joint_steps(record):
-        for name, value in _of_step(point, step).items():
+    for step in step_values(point, record):
+        for name, value in step.items():
             if value is not None:
                 values.setdefault(name, []).append(value)
     return {**values, **{name: [value] for name, value in _of_attempt(point, record).items()}}
+
+
+def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:
+    """Metrics of each measured step of a good record."""
+    return tuple(_of_step(point, step) for step in joint_steps(record))
 
 
 def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
@@ -61,7 +72,8 @@ def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 def _of_attempt(point: Point, record: Record) -> dict[str, float]:
     told = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    return {**told, **startup, **_energy(point, record)}
+    own = FORMULAS[point.settings.workload].of_attempt(point, joint_steps(record))
+    return {**told, **own, **startup, **_energy(point, record)}
 
 
 def _over_ranks(point: Point, told: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from pybench.compute.gpu_peaks import gpu_peak
+from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 
+_PERCENTILES = (50, 90, 99)
+
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
-    """Rates over the joint length."""
+    """Rates over the joint length; utilisation where the GPU's peak is known."""
     samples = step.first.work.samples
+    tokens_per_s = samples * _settings(point).sequence_tokens / step.length_s
     return {
-        "tokens_per_s": samples * _settings(point).sequence_tokens / step.length_s,
+        "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
+        "loss": step.first.loss,
+        **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
+
+
+def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
+    """Percentiles of the steps' lengths, by nearest rank."""
+    ordered = sorted(step.length_s for step in steps)
+    return {f"step_p{percent}_s": ordered[math.ceil(percent / 100 * len(ordered)) - 1] for percent in _PERCENTILES}
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
     samples = sum(step.first.work.samples for step in steps)
     return {"energy_j_per_token": samples * _settings(point).sequence_tokens}
+
+
+def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:
+    settings = _settings(point)
+    if point.architecture is None:
+        return {}
+    needed = tokens_per_s_per_gpu * model_flops_per_token(point.architecture, settings)
+    done = tokens_per_s_per_gpu * hardware_flops_per_token(point.architecture, settings)
+    board = gpu_peak(device_name)
+    peak = board.flops_per_s(settings.mixed_precision or settings.dtype) if board else None
+    return {
+        "flops_per_s_per_gpu": needed,
+        "mfu_fraction": None if peak is None else needed / peak,
+        "hfu_fraction": None if peak is None else done / peak,
+    }
 
 
 def _settings(point: Point) -> Train:

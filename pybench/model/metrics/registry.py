@@ -5,6 +5,7 @@ from __future__ import annotations
 from pybench.model.metrics import (
     burn,
     collective,
+    evaluate,
     every,
     generate,
     host_device_copy,
@@ -27,5 +28,6 @@ METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {
     "collective": {**collective.METRICS, **every.METRICS},
     "launch_latency": {**launch_latency.METRICS, **every.METRICS},
     "burn": {**burn.METRICS, **every.METRICS},
+    "evaluate": {**evaluate.METRICS, **every.METRICS},
 }
 METRICS: dict[str, MetricTraits] = {name: traits for own in METRICS_OF.values() for name, traits in own.items()}

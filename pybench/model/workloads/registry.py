@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.launch_latency import LaunchLatency
@@ -17,7 +18,7 @@ from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
 
 NodeWorkload = Matmul | MemoryBandwidth | HostDeviceCopy | PeerCopy | Collective | LaunchLatency | Burn
-AnySettings = Generate | Train | NodeWorkload
+AnySettings = Generate | Train | Evaluate | NodeWorkload
 
 WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
     "generate": Generate,
@@ -29,6 +30,7 @@ WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
     "collective": Collective,
     "launch_latency": LaunchLatency,
     "burn": Burn,
+    "evaluate": Evaluate,
 }
 
 

@@ -16,6 +16,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 WorkloadName = Literal[
     "generate",
     "train",
+    "evaluate",
     "matmul",
     "memory_bandwidth",
     "host_device_copy",

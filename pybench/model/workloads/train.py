@@ -7,26 +7,93 @@ from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.train_strategies import StrategyName
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(ModelSettings):
-    """Training: one step is forward, backward and optimizer update. Exactly one of the two batch sizes is given."""
+    """Training: one step is forward, backward and optimizer update over the whole effective batch.
+
+    Either ``global_batch_size`` is given (strong scaling) or ``batch_size_per_gpu`` (weak scaling), or both with
+    ``grad_accum = "auto"``. An option that only some strategies have is ``None`` where it is not given.
+    """
 
     workload: Literal["train"] = "train"
-    strategy: Annotated[Literal["ddp"], "how ranks share the work"] = "ddp"
+    strategy: Annotated[StrategyName, "how ranks share the work"] = "ddp"
     global_batch_size: Annotated[int | None, BatchSize, "samples in a step over all GPUs: strong scaling"] = None
-    batch_size_per_gpu: Annotated[int | None, BatchSize, "samples in a step on each GPU: weak scaling"] = None
+    batch_size_per_gpu: Annotated[
+        int | Literal["auto"] | None,
+        BatchSize,
+        "samples that each data-parallel rank takes at once: weak scaling; auto: the most that fit",
+    ] = None
+    grad_accum: Annotated[
+        int | Literal["auto"],
+        Range(1, 4096),
+        "passes before each update; auto: as many as global_batch_size needs",
+    ] = 1
     sequence_tokens: Annotated[int, Tokens, "sample length, in tokens"]
     learning_rate: Annotated[float, Range(0, 1), "AdamW's learning rate"] = 1e-4
+    fused_adamw: Annotated[bool, "AdamW as one kernel"] = True
+    activation_checkpointing: Annotated[
+        Literal["none", "selective", "full"] | None,
+        "recompute in backward: nothing, all but matrix products and attention, or every layer",
+    ] = None
+    compile: Annotated[bool | None, "torch.compile each layer"] = None
+    control_steps: Annotated[
+        int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
+    ] = None
+    bucket_cap_mb: Annotated[int | None, Range(1, 4096), "ddp: size of a gradient bucket, in MiB"] = None
+    find_unused_parameters: Annotated[bool | None, "ddp: look for parameters without gradient"] = None
+    static_graph: Annotated[bool | None, "ddp: the graph never changes"] = None
+    gradient_as_bucket_view: Annotated[bool | None, "ddp: gradients live in the buckets"] = None
+    reshard_after_forward: Annotated[bool | None, "fsdp: gather weights again for backward"] = None
+    mixed_precision: Annotated[
+        Literal["bfloat16"] | None, "fsdp, accelerate: compute in this type over weights of dtype"
+    ] = None
+    cpu_offload: Annotated[bool | None, "fsdp: weights, gradients and optimizer states in host memory"] = None
+    sequence_parallel: Annotated[bool | None, "tensor parallel: norms split along the sequence"] = None
+    async_tensor_parallel: Annotated[bool | None, "tensor parallel: collectives overlap matrix products"] = None
+    schedule: Annotated[Literal["gpipe", "1f1b", "interleaved_1f1b"] | None, "pipeline: order of passes"] = None
+    microbatches: Annotated[int | None, Range(1, 1024), "pipeline: parts of a rank's batch"] = None
+    stages_per_rank: Annotated[int | None, Range(1, 64), "pipeline: stages of each rank, interleaved_1f1b only"] = None
+    lora_rank: Annotated[int | None, Range(1, 1024), "train LoRA adapters of this rank only"] = None
+    lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
+    lora_targets: Annotated[
+        Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
+    ] = None
+    zero_stage: Annotated[int | None, Range(1, 3), "deepspeed: what ZeRO splits"] = None
+    offload_optimizer: Annotated[bool | None, "deepspeed: optimizer states in host memory"] = None
+    offload_parameters: Annotated[bool | None, "deepspeed: weights in host memory, stage 3 only"] = None
 
     @property
-    def local_batch_size(self) -> int:
-        """Samples in a step on each data-parallel rank."""
-        if self.batch_size_per_gpu is not None:
-            return self.batch_size_per_gpu
+    def finds_batch_size(self) -> bool:
+        """Whether the worker must first find out what fits."""
+        return self.batch_size_per_gpu == AUTO
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Samples that each data-parallel rank takes at once. Not known before an ``auto`` is found."""
+        if self.batch_size_per_gpu is None:
+            assert self.global_batch_size is not None
+            assert self.grad_accum != AUTO
+            return self.global_batch_size // (self.data_parallel * int(self.grad_accum))
+        assert self.batch_size_per_gpu != AUTO
+        return int(self.batch_size_per_gpu)
+
+    @property
+    def num_passes(self) -> int:
+        """Forward and backward passes of a step on each rank."""
+        if self.grad_accum != AUTO:
+            return int(self.grad_accum)
         assert self.global_batch_size is not None
-        return self.global_batch_size // self.data_parallel
+        return self.global_batch_size // (self.data_parallel * self.micro_batch_size)
+
+    @property
+    def effective_batch_size(self) -> int:
+        """Samples of a step over all ranks."""
+        return self.micro_batch_size * self.num_passes * self.data_parallel
 
     @property
     def longest_sequence_tokens(self) -> int:

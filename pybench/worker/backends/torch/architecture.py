@@ -26,6 +26,17 @@ def build_model(
 
     Raises :class:`UnsupportedError` for a family this backend does not know.
     """
+    model = empty_model(architecture, dtype)
+    weights = Weights(model, device, seed)
+    if shard is not None:
+        shard.check(model.config)
+        shard.split(model)
+    weights.fill()
+    return model
+
+
+def empty_model(architecture: dict[str, Any], dtype: torch.dtype) -> nn.Module:
+    """Model without memory. Raises :class:`UnsupportedError` for a family this backend does not know."""
     family = architecture.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedError(f"model_type {family!r}: the torch backend knows {', '.join(FAMILIES)}")
@@ -35,13 +46,40 @@ def build_model(
     with torch.device("meta"):
         build: Any = AutoModelForCausalLM.from_config  # partly untyped
         model: nn.Module = build(config, dtype=dtype, attn_implementation=attention.NAME)
-    tied = _tied_names(model)
-    if shard is not None:
-        shard.check(config)
-        shard.split(model)
-    _fill_parameters(model, device, seed, tied)
-    _fill_buffers(model, device)
     return model
+
+
+class Weights:
+    """Fills an empty model, all at once or part by part, before or after it was split; made before any split."""
+
+    def __init__(self, model: nn.Module, device: torch.device, seed: int) -> None:
+        self._model = model
+        self._device = device
+        self._seed = seed
+        self._tied = _tied_names(model)
+        self._filled: dict[int, nn.Parameter] = {}  # tied weights are one parameter under two names
+
+    @torch.no_grad()
+    def fill_parameters(self, within: str = "") -> None:
+        """Fill those parameters of the module ``within`` that have no memory yet."""
+        for module_name, module in self._model.get_submodule(within).named_modules(prefix=within):
+            for leaf, meta in list(module.named_parameters(recurse=False)):
+                if meta.is_meta:
+                    setattr(module, leaf, self._parameter(f"{module_name}.{leaf}", module, meta))
+
+    def fill(self) -> None:
+        """Fill all parameters and buffers that are left."""
+        self.fill_parameters()
+        _fill_buffers(self._model, self._device)
+
+    def _parameter(self, name: str, module: nn.Module, meta: nn.Parameter) -> nn.Parameter:
+        if id(meta) not in self._filled:
+            # A layer under an adapter has the weights that it has without one.
+            first = self._tied.get(name, name).replace(".base_layer", "")
+            constant = _constant(module, name)
+            weight = full_weight(first, meta, constant, self._device, self._seed)
+            self._filled[id(meta)] = nn.Parameter(like(weight, meta), requires_grad=meta.requires_grad)
+        return self._filled[id(meta)]
 
 
 def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:
@@ -66,21 +104,12 @@ def _tied_names(model: nn.Module) -> dict[str, str]:
     }
 
 
-@torch.no_grad()
-def _fill_parameters(model: nn.Module, device: torch.device, seed: int, tied: dict[str, str]) -> None:
-    filled: dict[int, nn.Parameter] = {}  # tied weights are one parameter under two names
-    for module_name, module in model.named_modules():
-        for leaf, meta in list(module.named_parameters(recurse=False)):
-            name = f"{module_name}.{leaf}"
-            if id(meta) not in filled:
-                weight = full_weight(tied.get(name, name), meta, _constant(module, leaf), device, seed)
-                filled[id(meta)] = nn.Parameter(like(weight, meta))
-            setattr(module, leaf, filled[id(meta)])
+def _constant(module: nn.Module, name: str) -> float | None:
+    """0 for biases and the second half of an adapter, identity for norms, ``None`` for random weights.
 
-
-def _constant(module: nn.Module, leaf: str) -> float | None:
-    """0 for biases, identity for norms (Gemma's multiply by 1 + weight), ``None`` for random weights."""
-    if leaf == "bias":
+    Gemma's norms multiply by 1 + weight.
+    """
+    if name.endswith(".bias") or ".lora_B." in name:
         return 0.0
     kind = type(module).__name__
     if "RMSNorm" in kind:

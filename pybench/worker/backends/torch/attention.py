@@ -55,6 +55,14 @@ def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:  # 
     return _by_type(config, None, _near(positions[:, None], positions[None, :], window)[None, None])
 
 
+def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks:  # noqa: ANN401 - the library's config
+    """Masks for the tokens at positions ``queries`` over those at ``keys``."""
+    query, key = queries[:, None], keys[None, :]
+    window = _window(config)
+    near = None if window is None else _near(query, key, window)[None, None]
+    return _by_type(config, (key <= query)[None, None], near)
+
+
 def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:  # noqa: ANN401 - the library's config
     """Masks for one token at ``position`` (a tensor of one element) over a cache of ``length``."""
     keys = torch.arange(length, device=position.device)

@@ -8,14 +8,16 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backends.torch.evaluate import evaluation
 from pybench.worker.backends.torch.generate import generation
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
-from pybench.worker.backends.torch.train import training
+from pybench.worker.backends.torch.train.training import training
 from pybench.worker.header import Device
 
 
@@ -41,6 +43,8 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         return training(settings, architecture, ranks)
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
+    if isinstance(settings, Evaluate) and architecture is not None:
+        return evaluation(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 

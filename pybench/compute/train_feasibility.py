@@ -1,0 +1,68 @@
+"""What a training point asks that its strategy, its batch or its device can't give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pybench.model.suite import Architecture, DeviceKind
+from pybench.model.workloads.settings import PARALLEL_AXES
+from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.train_strategies import STRATEGIES
+
+# What these take is a GPU's memory, link or limit; on a CPU they would show nothing, or never end.
+_GPU_ONLY = ("cpu_offload", "async_tensor_parallel", "offload_optimizer", "offload_parameters")
+
+
+def train_reasons(settings: Train, architecture: Architecture, device: DeviceKind) -> Iterator[str]:
+    """Every reason why the point can't run."""
+    able = STRATEGIES[settings.strategy].parallel_axes
+    for axis in PARALLEL_AXES:
+        if getattr(settings, axis) > 1 and axis not in able:
+            yield f"strategy {settings.strategy} has no {axis} above 1, only {' and '.join(able)}"
+    if device == "cpu":
+        yield from _on_cpu(settings)
+    yield from _split(settings, architecture)
+    yield from _batch(settings)
+
+
+def _on_cpu(settings: Train) -> Iterator[str]:
+    for option in _GPU_ONLY:
+        if getattr(settings, option):
+            yield f"{option} needs GPUs"
+    if settings.finds_batch_size:
+        yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
+
+
+def _split(settings: Train, architecture: Architecture) -> Iterator[str]:
+    layers, length = architecture["num_hidden_layers"], settings.sequence_tokens
+    stages = settings.pipeline_parallel * (settings.stages_per_rank or 1)
+    if layers < stages and settings.stages_per_rank:
+        yield f"{layers} layers of {settings.model} are fewer than {stages} stages"
+    if length % settings.context_parallel:
+        yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
+    if settings.sequence_parallel and length % settings.tensor_parallel:
+        yield f"{length} tokens in a sequence can't be split over tensor_parallel {settings.tensor_parallel}"
+    splits_ends = stages > 1 or settings.tensor_parallel > 1
+    if splits_ends and architecture.get("tie_word_embeddings", False):
+        yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
+
+
+def _batch(settings: Train) -> Iterator[str]:
+    whole, passes = settings.global_batch_size, settings.grad_accum
+    if whole is not None and whole % settings.data_parallel:
+        return  # the workload's own check says so
+    if whole is not None and settings.batch_size_per_gpu is None:
+        share = whole // settings.data_parallel
+        if share % int(passes):
+            yield f"{share} samples of a rank can't be split over grad_accum {passes}"
+            return
+    if settings.finds_batch_size:
+        return
+    if whole is not None and passes == AUTO:
+        at_once = settings.micro_batch_size * settings.data_parallel
+        if whole % at_once:
+            yield f"{whole} samples in a step are no multiple of the {at_once} that all ranks take at once"
+            return
+    parts = settings.microbatches or (settings.pipeline_parallel if settings.strategy == "pipeline_parallel" else 1)
+    if settings.micro_batch_size % parts:
+        yield f"{settings.micro_batch_size} samples of a rank can't be split over {parts} microbatches"

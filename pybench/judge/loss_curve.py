@@ -1,0 +1,73 @@
+"""Whether points that train the same show the same loss: a wrong but fast strategy must not pass.
+
+Points of a run train the same when model, data, optimizer and effective batch are equal. Each is held against the
+first of them with the fewest GPUs, at every one of the first steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.model.record import Record
+from pybench.model.results import CheckResult, Estimate
+from pybench.model.suite import Plan, Point
+from pybench.model.workloads.train import Train
+
+METRIC = "loss_deviation"
+NUM_STEPS = 5
+# Relative to the baseline's first loss: later ones come near 0. float32: sums in another order, through five updates.
+# The 16-bit types round each update to 3 digits; a copy that learns alone is off by more from the second step on.
+TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
+_SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate")
+_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets")
+
+
+def loss_checks(plan: Plan, records: Sequence[Record]) -> tuple[CheckResult, ...]:
+    """One row for every measured training point that has a baseline."""
+    groups: dict[tuple[object, ...], list[tuple[Point, tuple[float, ...]]]] = {}
+    for point in plan.points:
+        for key, curve in _curves(point, records):
+            groups.setdefault(key, []).append((point, curve))
+    rows: dict[str, CheckResult] = {}
+    for members in groups.values():
+        baseline = min(members, key=lambda member: member[0].num_gpus)
+        for point, curve in members:
+            if point.id != baseline[0].id:
+                row = _check(point, curve, *baseline)
+                rows[point.id] = max((rows.get(point.id, row), row), key=_deviation)
+    return tuple(rows[point.id] for point in plan.points if point.id in rows)
+
+
+def _curves(point: Point, records: Sequence[Record]) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
+    """The first losses of each good attempt, with what they depend on."""
+    settings = point.settings
+    if not isinstance(settings, Train):
+        return []
+    same = tuple(getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS))
+    good = [record for record in records if record.point_id == point.id and record.ok and record.ranks[0].losses]
+    return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
+
+
+def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
+    assert isinstance(point.settings, Train)
+    computed = point.settings.mixed_precision or point.settings.dtype
+    tolerance = TOLERANCES[computed]
+    pairs = zip(curve, expected, strict=False)
+    apart = [(abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs)]
+    deviation, step = max(apart)
+    reason = f"loss {curve[step]:.5g} at step {step}, {expected[step]:.5g} at {baseline.id}"
+    same = deviation <= tolerance
+    return CheckResult(
+        benchmark=point.benchmark,
+        metric=METRIC,
+        point_id=point.id,
+        value=Estimate(value=deviation, low=None, high=None, unit=""),
+        minimum=None,
+        maximum=tolerance,
+        verdict="pass" if same else "fail",
+        reason=reason if same else f"{reason}: it does not compute the same",
+    )
+
+
+def _deviation(row: CheckResult) -> float:
+    return row.value.value if row.value else 0.0

@@ -1,0 +1,1 @@
+"""Training: one step for all strategies, and a module for each strategy."""

@@ -1,0 +1,75 @@
+"""What a strategy offers, and what it is told."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from pybench.model.workloads.train import Train
+from pybench.worker.backends.torch.process_group import TorchRanks
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train, on which ranks. The settings' batch size is a number by now."""
+
+    settings: Train
+    architecture: dict[str, Any]
+    ranks: TorchRanks
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights."""
+        found: torch.dtype = getattr(torch, self.settings.dtype)
+        return found
+
+    @property
+    def num_labels(self) -> int:
+        """Tokens of a whole step that are predicted: all but each sample's first."""
+        return self.settings.effective_batch_size * (self.settings.sequence_tokens - 1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one pass of this rank sees, each of shape (samples, tokens); ``positions`` is the same for all samples.
+
+    ``labels`` are the tokens that follow, -100 where none does.
+    """
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    positions: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Portion:
+    """This rank's part of the work: copy ``copy`` of ``data_parallel``, chunk ``chunk`` of ``num_chunks``."""
+
+    copy: int = 0
+    chunk: int = 0
+    num_chunks: int = 1
+
+
+class Learner(Protocol):
+    """A model that a strategy spread over the ranks, with its optimizer.
+
+    ``averaged_over`` is the number that gradients are divided by on their way: backward gets losses times that.
+    """
+
+    portion: Portion
+    averaged_over: int
+
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
+        """Add the gradients of ``scale`` times the batch's summed loss; ``last`` tells the step's last pass.
+
+        Returns this rank's share of the summed loss; the shares of all ranks add up to the whole.
+        """
+
+    def update(self) -> None:
+        """Let the optimizer use the gradients, and clear them."""
+
+    def silence(self) -> AbstractContextManager[None] | None:
+        """Within it, steps exchange nothing; ``None`` where the strategy can't work so."""

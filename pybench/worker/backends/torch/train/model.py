@@ -1,0 +1,43 @@
+"""The model that a strategy spreads: empty, with adapters and checkpointing in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.torch.architecture import Weights, empty_model
+from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.package import needs_package
+
+
+def trainable_model(task: Task) -> tuple[Any, Weights]:
+    """The empty model in training mode, and what fills it."""
+    settings = task.settings
+    model = empty_model(task.architecture, task.dtype).train()
+    if settings.lora_rank is not None:
+        with needs_package("lora_rank"):
+            from pybench.worker.backends.torch.train.lora import add_adapters  # noqa: PLC0415 - peft may be absent
+        add_adapters(model, settings, task.dtype)
+    checkpoint_layers(model, settings.activation_checkpointing or "none")
+    return model, Weights(model, task.ranks.device, settings.seed)
+
+
+def layers_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The decoder layers by their full names."""
+    return {f"model.layers.{name}": layer for name, layer in model.get_submodule("model.layers").named_children()}
+
+
+def compile_layers(task: Task, model: nn.Module) -> None:
+    """Compile each layer by itself: the layers are alike, so one compilation serves all."""
+    if task.settings.compile:
+        for layer in layers_of(model).values():
+            layer.compile()
+
+
+def refuse_tied(config: Any, strategy: str) -> None:  # noqa: ANN401 - the library's config
+    """Raise :class:`UnsupportedError` where embedding and head are one weight, which a split would make two."""
+    if config.tie_word_embeddings:
+        raise UnsupportedError(f"{strategy} splits embedding and head, which this model ties to each other")

@@ -1,0 +1,52 @@
+"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer; torchrun is the launcher, as for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
+from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+with needs_package("strategy 'accelerate'"):
+    from accelerate import Accelerator
+
+_PRECISION = {"bfloat16": "bf16"}
+
+
+def learner(task: Task) -> Learner:
+    """What Accelerate makes of the model and the ranks it finds in the environment."""
+    settings = task.settings
+    model, weights = trainable_model(task)
+    weights.fill()
+    compile_layers(task, model)
+    precision = _PRECISION[settings.mixed_precision] if settings.mixed_precision else "no"
+    accelerator = Accelerator(cpu=task.ranks.device.type == "cpu", mixed_precision=precision)
+    prepared, optimizer = accelerator.prepare(model, adamw(model.parameters(), settings))
+    return Accelerated(
+        accelerator,
+        prepared,
+        optimizer,
+        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        portion=Portion(copy=task.ranks.rank),
+        averaged_over=task.ranks.world_size,
+        quiet=lambda: accelerator.no_sync(prepared),
+        silent=(lambda: accelerator.no_sync(prepared)) if task.ranks.world_size > 1 else None,
+    )
+
+
+class Accelerated(WholeModel):
+    """Backward goes through the accelerator."""
+
+    def __init__(self, accelerator: Accelerator, *args: Any, **options: Any) -> None:  # noqa: ANN401 - the base's
+        super().__init__(*args, **options)
+        self._accelerator = accelerator
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Backward pass."""
+        self._accelerator.backward(loss)

@@ -1,0 +1,73 @@
+"""Every sequence split over the ranks; attention gathers keys and values (Llama 3, arXiv:2407.21783, 3.3.2).
+
+torch's own ring attention has no kernel for CPUs and is experimental. Here each rank's queries see the gathered keys
+under a mask, so that the upper triangle is computed and thrown away: twice the causal attention's operations.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from pybench.worker.backends.torch.attention import Masks, chunk_masks
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.strategies.ddp import replicated
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+NAME = "pybench_context_parallel"
+_SEQUENCE = 2  # of keys and values: batch, heads, sequence, width
+
+
+def learner(task: Task) -> Learner:
+    """Every rank a whole copy of the model and one chunk of each sequence; gradients are averaged as by DDP."""
+    settings = task.settings
+    mesh = device_mesh(task)["context_parallel"]
+    model, weights = trainable_model(task)
+    AttentionInterface.register(NAME, partial(attend, mesh))
+    model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
+    weights.fill()
+    compile_layers(task, model)
+    chunk = mesh.get_local_rank()
+    return WholeModel(
+        replicated(task, model),
+        adamw(model.parameters(), settings),
+        _masks(task, model.config, chunk),
+        portion=Portion(chunk=chunk, num_chunks=settings.context_parallel),
+        averaged_over=settings.context_parallel,
+    )
+
+
+def attend(
+    mesh: DeviceMesh,
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    **kw: Any,  # noqa: ANN401 - the library's options
+) -> tuple[torch.Tensor, None]:
+    """Attention of this rank's queries to every rank's keys and values."""
+    output, _ = sdpa_attention_forward(module, query, _gathered(key, mesh), _gathered(value, mesh), mask, **kw)
+    return output, None
+
+
+def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
+    """All ranks' parts, in order; backward adds what every rank's queries say of this rank's part."""
+    split: Any = DTensor.from_local(part, mesh, [Shard(_SEQUENCE)], run_check=False)
+    whole: torch.Tensor = split.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+    return whole
+
+
+def _masks(task: Task, config: Any, chunk: int) -> Masks:  # noqa: ANN401 - the library's config
+    positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
+    return chunk_masks(config, positions.chunk(task.settings.context_parallel)[chunk], positions)

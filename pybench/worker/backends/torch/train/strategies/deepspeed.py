@@ -1,0 +1,86 @@
+"""DeepSpeed ZeRO (arXiv:1910.02054): optimizer states, gradients, weights split, or offloaded."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
+from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
+from pybench.worker.backends.torch.train.package import needs_package
+
+with needs_package("strategy 'deepspeed'", "deepspeed"):
+    import deepspeed
+
+_DEFAULT_STAGE = 2
+
+
+def learner(task: Task) -> Learner:
+    """The engine that DeepSpeed makes of the model; it brings its own optimizer."""
+    device_mesh(task)  # DeepSpeed takes the process group that it finds, and wants torchrun's word even for a lone rank
+    os.environ.setdefault("LOCAL_RANK", "0")
+    model, weights = trainable_model(task)
+    weights.fill()
+    compile_layers(task, model)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=configuration(task))
+    return Zero(engine, task, model.config)
+
+
+def configuration(task: Task) -> dict[str, Any]:
+    """DeepSpeed's own config for the settings."""
+    settings = task.settings
+    zero: dict[str, Any] = {"stage": settings.zero_stage or _DEFAULT_STAGE}
+    if settings.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
+    if settings.offload_parameters:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
+    params = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY, "torch_adam": True}
+    return {
+        "train_micro_batch_size_per_gpu": settings.micro_batch_size,
+        "gradient_accumulation_steps": settings.num_passes,
+        # torch's AdamW: DeepSpeed's fused one is compiled on the machine, which containers without a compiler can't.
+        "optimizer": {"type": "AdamW", "params": params},
+        "gradient_clipping": 0.0,  # as everywhere here; its own default clips at 1
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_optimization": zero,
+        "bf16": {"enabled": settings.dtype == "bfloat16"},
+        "fp16": {"enabled": settings.dtype == "float16"},
+    }
+
+
+class Zero:
+    """The engine counts the passes itself, and divides by them and by the ranks."""
+
+    def __init__(self, engine: Any, task: Task, config: Any) -> None:  # noqa: ANN401 - the libraries'
+        self.portion = Portion(copy=task.ranks.rank)
+        self.averaged_over = task.ranks.world_size * task.settings.num_passes
+        self._engine = engine
+        self._masks = sequence_masks(config, task.settings.sequence_tokens, task.ranks.device)
+
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
+        """Forward and backward through the engine."""
+        logits = self._engine(
+            input_ids=batch.tokens, attention_mask=self._masks, position_ids=batch.positions, use_cache=False
+        ).logits
+        loss = summed_loss(logits, batch.labels)
+        self._engine.backward(loss * scale)
+        if not last:
+            self._engine.step()
+        return loss.detach()
+
+    def update(self) -> None:
+        """The engine's step at the last pass is the optimizer's."""
+        self._engine.step()
+
+    def silence(self) -> AbstractContextManager[None] | None:
+        """ZeRO's exchange is its bookkeeping: it can't do without."""
+        return None

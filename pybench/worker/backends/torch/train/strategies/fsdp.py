@@ -1,0 +1,80 @@
+"""Weights, gradients and optimizer states split over the copies (FSDP2), and over tensor-parallel ranks if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+
+def learner(task: Task) -> Learner:
+    """Every layer is gathered before its use and let go after it."""
+    settings = task.settings
+    mesh = device_mesh(task)
+    model, weights = trainable_model(task)
+    if settings.tensor_parallel > 1:
+        split_layers(task, model, mesh["tensor_parallel"])
+    compile_layers(task, model)
+    options = {"mesh": mesh["data_parallel"], **_options(task)}
+    # Layer by layer: no rank ever holds more than its own part and one whole layer.
+    for name, layer in layers_of(model).items():
+        weights.fill_parameters(name)
+        fully_shard(layer, **options)
+    weights.fill()
+    fully_shard(model, **options)
+    return WholeModel(
+        model,
+        adamw(model.parameters(), settings),
+        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        portion=Portion(copy=mesh.get_local_rank("data_parallel")),
+        averaged_over=settings.data_parallel,
+        same_loss_on=settings.tensor_parallel,
+        quiet=lambda: _gradients_held_back(model),
+        # Tensor parallelism exchanges within every layer.
+        silent=(lambda: _everything_gathered(model)) if settings.tensor_parallel == 1 else None,
+    )
+
+
+def _options(task: Task) -> dict[str, Any]:
+    settings = task.settings
+    options: dict[str, Any] = {}
+    if settings.reshard_after_forward is not None:
+        options["reshard_after_forward"] = settings.reshard_after_forward
+    if settings.mixed_precision is not None:
+        computing = getattr(torch, settings.mixed_precision)
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
+    if settings.cpu_offload:
+        options["offload_policy"] = CPUOffloadPolicy(pin_memory=task.ranks.device.type == "cuda")
+    return options
+
+
+@contextmanager
+def _gradients_held_back(model: FSDPModule) -> Iterator[None]:
+    model.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)
+
+
+@contextmanager
+def _everything_gathered(model: Any) -> Iterator[None]:  # noqa: ANN401 - FSDPModule and nn.Module
+    """Gather all weights once and keep them: what steps do from then on is computing alone."""
+    parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.set_reshard_after_backward(False, recurse=False)
+        part.unshard()
+    with _gradients_held_back(model):
+        yield

@@ -1,0 +1,109 @@
+"""Layers in stages, a stage or more for each rank, each copy's batch in microbatches (torch.distributed.pipelining)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.stage import stage_module
+from pybench.worker.backends.torch.train.strategies.ddp import replicated
+
+_SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+def learner(task: Task) -> Learner:
+    """A pipeline in each copy; copies average their stages' gradients as DDP does."""
+    settings = task.settings
+    microbatches = settings.microbatches or settings.pipeline_parallel
+    return Pipeline(task, settings.schedule or "1f1b", microbatches, settings.stages_per_rank or 1)
+
+
+class Pipeline:
+    """This rank's stages and the schedule that walks through them."""
+
+    def __init__(self, task: Task, schedule: str, microbatches: int, stages_per_rank: int) -> None:
+        mesh = device_mesh(task)
+        self.portion = Portion(copy=mesh.get_local_rank("data_parallel"))
+        self.averaged_over = task.settings.data_parallel
+        self._device = task.ranks.device
+        self._scale = 1.0
+        stages = _stages(task, mesh, stages_per_rank, microbatches)
+        self._is_first = stages[0].is_first
+        self._is_last = stages[-1].is_last
+        self._optimizer = adamw((p for stage in stages for p in stage.submod.parameters()), task.settings)
+        options: dict[str, Any] = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
+        self._schedule: Any = (
+            ScheduleInterleaved1F1B(list(stages), **options)
+            if schedule == "interleaved_1f1b"
+            else _SINGLE[schedule](stages[0], **options)
+        )
+
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:  # noqa: ARG002 - copies sync each pass
+        """One walk of all microbatches, forward and backward; the last stage's rank knows their losses."""
+        self._scale = scale
+        losses: list[torch.Tensor] = []
+        inputs = (batch.tokens,) if self._is_first else ()
+        told = {"target": batch.labels, "losses": losses} if self._is_last else {}
+        self._schedule.step(*inputs, **told)
+        return torch.stack(losses).sum().detach() / scale if losses else torch.zeros((), device=self._device)
+
+    def update(self) -> None:
+        """Step and clear."""
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def silence(self) -> AbstractContextManager[None] | None:
+        """Stages can't work without what they hand each other."""
+        return None
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return summed_loss(logits, labels) * self._scale
+
+
+def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int) -> list[PipelineStage]:
+    """This rank's stages, round the pipeline once and again.
+
+    Their shapes are told: to find them out, a stage would run once more, which DDP takes for a step.
+    """
+    ranks = task.settings.pipeline_parallel
+    group = mesh.get_group("pipeline_parallel")
+    mine = [mesh.get_local_rank("pipeline_parallel") + turn * ranks for turn in range(stages_per_rank)]
+    count = ranks * stages_per_rank
+    samples = task.settings.micro_batch_size // microbatches
+    return [
+        PipelineStage(
+            _copies(task, mesh, stage_module(task, index, count)),
+            index,
+            count,
+            task.ranks.device,
+            input_args=_between(task, samples, index),
+            output_args=_between(task, samples, index + 1, count),
+            group=group,
+        )
+        for index in mine
+    ]
+
+
+def _between(task: Task, samples: int, index: int, count: int | None = None) -> torch.Tensor:
+    """Shape and type of what goes into stage ``index``: tokens, hidden states, or behind the last stage logits."""
+    shape = (samples, task.settings.sequence_tokens)
+    if index == 0:
+        return torch.empty(shape, dtype=torch.long, device="meta")
+    width = task.architecture["vocab_size" if index == count else "hidden_size"]
+    return torch.empty((*shape, width), dtype=task.dtype, device="meta", requires_grad=True)
+
+
+def _copies(task: Task, mesh: DeviceMesh, module: nn.Module) -> nn.Module:
+    if task.settings.data_parallel == 1:
+        return module
+    copies: nn.Module = replicated(task, module, mesh.get_group("data_parallel"))
+    return copies

@@ -1,0 +1,98 @@
+"""Every layer split over the ranks (Megatron-LM, arXiv:1909.08053), norms along the sequence (arXiv:2205.05198)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import distributed, nn
+from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from pybench.worker.backends.torch import tensor_parallel as generation
+from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+_COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+_ROWS = ("self_attn.o_proj", "mlp.down_proj")
+
+
+def learner(task: Task) -> Learner:
+    """Every rank sees every sample with its part of each layer."""
+    settings = task.settings
+    model, weights = trainable_model(task)
+    if settings.tensor_parallel > 1:
+        split_layers(task, model, device_mesh(task)["tensor_parallel"])
+    weights.fill()
+    compile_layers(task, model)
+    return WholeModel(
+        model,
+        adamw(model.parameters(), settings),
+        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        same_loss_on=settings.tensor_parallel,
+    )
+
+
+def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
+    """Split an empty model's layers and head over ``mesh``.
+
+    Raises :class:`~pybench.worker.backend.UnsupportedError` when that would not come out even.
+    """
+    config: Any = model.config
+    refuse_tied(config, "tensor_parallel")
+    generation.Shard(mesh).check(config)
+    along = bool(task.settings.sequence_parallel)
+    plan = _ends(along=along)
+    for name, layer in layers_of(model).items():
+        plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
+    parallelize_module(model, mesh, plan)
+    if task.settings.async_tensor_parallel:
+        _overlap(mesh)
+
+
+def _ends(*, along: bool) -> dict[str, ParallelStyle]:
+    if not along:
+        return {"lm_head": ColwiseParallel(output_layouts=Replicate())}
+    return {
+        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "model.norm": SequenceParallel(),
+        "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+
+
+def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
+    outputs = Shard(1) if along else Replicate()
+    plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in _COLUMNS}
+    plan |= {name: RowwiseParallel(output_layouts=outputs) for name in _ROWS}
+    for name, module in layer.named_modules():
+        # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
+        if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
+            plan[name] = SequenceParallel(use_local_output=True)
+    if along:
+        plan["self_attn"] = PrepareModuleInput(
+            input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
+        )
+        plan["mlp"] = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+    return plan
+
+
+def _overlap(mesh: DeviceMesh) -> None:
+    """Let the compiler cut collectives and matrix products into pieces that overlap (async tensor parallelism)."""
+    from torch._inductor import config  # noqa: PLC0415 - heavy, and only this option's
+
+    config._micro_pipeline_tp = True  # noqa: SLF001 - torch has no other switch
+    group = mesh.get_group()
+    enable_symm_mem_for_group(group.group_name)
+    distributed.barrier(group)

@@ -1,0 +1,87 @@
+"""The training workload: one step for every strategy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import distributed
+
+from pybench.model.wire import Metric, Work
+from pybench.model.workloads.train import Train
+from pybench.worker.backend import StepOutcome
+from pybench.worker.backends.torch.memory import memory_metrics
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.auto_batch import find_batch_size
+from pybench.worker.backends.torch.train.control import control_metrics
+from pybench.worker.backends.torch.train.data import batches
+from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.strategies import registry
+
+
+class Training:
+    """A learner and this rank's part of the batch."""
+
+    def __init__(self, task: Task, learner: Learner) -> None:
+        self.learner = learner
+        self._task = task
+        self._batches = batches(task, learner.portion, task.architecture["vocab_size"])
+        self._scale = learner.averaged_over / task.num_labels
+
+    def step(self, index: int) -> StepOutcome:
+        """Train on the batch. The loss is the mean over all ranks' tokens, before the update.
+
+        Raises ``FloatingPointError`` when it is not finite: nothing measured from there on means anything.
+        """
+        loss = self.loss_mean(self.train())
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss} at step {index}: training diverged")
+        return StepOutcome(work=Work(samples=self._task.settings.effective_batch_size), loss=loss)
+
+    def train(self) -> torch.Tensor:
+        """All passes and the update; returns this rank's share of the summed loss."""
+        share = torch.zeros((), device=self._task.ranks.device)
+        for number, batch in enumerate(self._batches, 1):
+            share += self.learner.backward(batch, self._scale, last=number == len(self._batches))
+        self.learner.update()
+        return share
+
+    def loss_mean(self, share: torch.Tensor) -> float:
+        """The ranks' shares over all labels; waits for the device."""
+        if self._task.ranks.world_size > 1:
+            distributed.all_reduce(share)
+        return share.item() / self._task.num_labels
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory, the batch size, and what the control steps tell."""
+        memory = memory_metrics(self._task.ranks.device)
+        size = self._task.settings.micro_batch_size
+        found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
+        return (*memory, found, *self._control())
+
+    def _control(self) -> tuple[Metric, ...]:
+        num_steps = self._task.settings.control_steps
+        silence = self.learner.silence() if num_steps else None
+        if silence is None or not num_steps:
+            return ()
+        return control_metrics(self.train, silence, self._task.ranks, num_steps)
+
+
+@contextmanager
+def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Training]:
+    """Build the model on every rank and share the work by the settings' strategy."""
+    if settings.finds_batch_size:
+        settings = replace(settings, batch_size_per_gpu=find_batch_size(settings, architecture, ranks, _try))
+    task = Task(settings, architecture, ranks)
+    yield Training(task, registry.learner(task))
+
+
+def _try(task: Task) -> None:
+    """Two steps: the first makes the optimizer's states, the second needs room beside them."""
+    attempt = Training(task, registry.learner(task))
+    for index in range(2):
+        attempt.step(index)

@@ -1,0 +1,67 @@
+"""A learner whose ranks each call the whole model, however its weights are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from pybench.worker.backends.torch.attention import Masks
+from pybench.worker.backends.torch.train.learner import Batch, Portion
+from pybench.worker.backends.torch.train.loss import summed_loss
+
+Quiet = Callable[[], AbstractContextManager[Any]]
+
+
+class WholeModel:
+    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange."""
+
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - the library's
+        optimizer: Any,  # noqa: ANN401 - torch's, or a library's around it
+        masks: Masks,
+        *,
+        portion: Portion | None = None,
+        averaged_over: int = 1,
+        same_loss_on: int = 1,
+        quiet: Quiet = nullcontext,
+        silent: Quiet | None = None,
+    ) -> None:
+        self.model = model
+        self.portion = portion or Portion()
+        self.averaged_over = averaged_over
+        self._optimizer = optimizer
+        self._masks = masks
+        self._same_loss_on = same_loss_on
+        self._quiet = quiet
+        self._silent = silent
+
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
+        """As :class:`~pybench.worker.backends.torch.train.learner.Learner` says."""
+        with nullcontext() if last else self._quiet():
+            loss = self.loss(batch)
+            self.differentiate(loss * scale)
+        return loss.detach() / self._same_loss_on
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Summed loss of a forward pass."""
+        logits = self.model(
+            input_ids=batch.tokens, attention_mask=self._masks, position_ids=batch.positions, use_cache=False
+        ).logits
+        return summed_loss(logits, batch.labels)
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Backward pass."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def update(self) -> None:
+        """Step and clear."""
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def silence(self) -> AbstractContextManager[None] | None:
+        """Stop every exchange, where that can be."""
+        return self._silent() if self._silent else None

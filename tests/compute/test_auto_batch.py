@@ -1,0 +1,68 @@
+"""The batch size of later attempts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pybench.compute.auto_batch import settings_of_next
+from pybench.model.effort import Effort
+from pybench.model.record import RankReport, Record
+from pybench.model.suite import Point
+from pybench.model.wire import Failure, Header, Metric
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
+
+SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
+POINT = Point(id="p", benchmark="p", axes={}, settings=SETTINGS, effort=Effort(), architecture={})
+
+
+def record(sizes: tuple[float, ...], **changes: Any) -> Record:
+    header = Header(
+        rank=0,
+        world_size=1,
+        pid=1,
+        boot_id="b",
+        time_offset_ns=0,
+        python="3.11",
+        packages={},
+        device="cuda",
+        device_name="d",
+    )
+    ranks = tuple(
+        RankReport(header=header, metrics=(Metric(name="batch_size_per_gpu", value=size, unit="samples"),))
+        for size in sizes
+    )
+    plain = Record(
+        point_id="p",
+        point_digest="d",
+        attempt=1,
+        started_utc="",
+        duration_s=1.0,
+        startup_s=None,
+        ranks=ranks,
+        failure=None,
+        energy=None,
+        energy_reason=None,
+        log="",
+        trace=None,
+        argv=(),
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def test_the_first_good_attempt_decides() -> None:
+    """Another point's, or a failed attempt's, does not count."""
+    assert settings_of_next(POINT, []) == SETTINGS
+    failed = record((9.0,), failure=Failure(cause="signal", message=""))
+    found = settings_of_next(POINT, [record((7.0,), point_id="q"), failed, record((6.0, 6.0)), record((8.0,))])
+    assert found == dataclasses.replace(SETTINGS, batch_size_per_gpu=6)
+
+
+def test_numbers_and_other_workloads_stay() -> None:
+    """There is nothing to find."""
+    for settings in (
+        dataclasses.replace(SETTINGS, batch_size_per_gpu=2),
+        Generate(backend="torch", model="m", batch_size=1, prompt_tokens=1, output_tokens=2),
+    ):
+        assert settings_of_next(dataclasses.replace(POINT, settings=settings), [record((6.0,))]) == settings

@@ -1,0 +1,94 @@
+"""Training points that can't run, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.compute.train_feasibility import train_reasons
+from pybench.model.suite import DeviceKind
+from pybench.model.workloads.train import Train
+
+SHAPE = {"num_hidden_layers": 4, "tie_word_embeddings": False}
+
+
+def reasons(device: DeviceKind = "cuda", shape: dict[str, Any] = SHAPE, **options: Any) -> str:
+    usual = {"backend": "torch", "model": "m", "sequence_tokens": 16, "global_batch_size": 8}
+    return "; ".join(train_reasons(Train(**{**usual, **options}), shape, device))
+
+
+PIPELINE = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
+SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"tensor_parallel": 2}, "strategy ddp has no tensor_parallel above 1, only data_parallel"),
+        ({**SPLIT, "data_parallel": 2}, "strategy tensor_parallel has no data_parallel above 1"),
+        ({"data_parallel": 2, "grad_accum": 3}, "4 samples of a rank can't be split over grad_accum 3"),
+        (
+            {"data_parallel": 2, "batch_size_per_gpu": 3, "grad_accum": "auto"},
+            "8 samples in a step are no multiple of the 6 that all ranks take at once",
+        ),
+        ({**PIPELINE, "microbatches": 3}, "8 samples of a rank can't be split over 3 microbatches"),
+        ({**PIPELINE, "global_batch_size": 5}, "5 samples of a rank can't be split over 2 microbatches"),
+        (
+            {**PIPELINE, "schedule": "interleaved_1f1b", "stages_per_rank": 3},
+            "4 layers of m are fewer than 6 stages",
+        ),
+        (
+            {"strategy": "context_parallel", "context_parallel": 3},
+            "16 tokens in a sequence can't be split over context_parallel 3",
+        ),
+        (
+            {**SPLIT, "sequence_parallel": True, "sequence_tokens": 15},
+            "15 tokens in a sequence can't be split over tensor_parallel 2",
+        ),
+    ],
+)
+def test_what_does_not_come_out_even(options: dict[str, Any], reason: str) -> None:
+    """Named with both numbers."""
+    assert reason in reasons(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"data_parallel": 2, "grad_accum": 4},
+        {"data_parallel": 2, "batch_size_per_gpu": 2, "grad_accum": "auto"},
+        {"data_parallel": 2, "batch_size_per_gpu": "auto", "grad_accum": "auto"},
+        {"global_batch_size": None, "batch_size_per_gpu": "auto"},
+        {**PIPELINE, "data_parallel": 2},
+        {"strategy": "fsdp", "tensor_parallel": 2, "data_parallel": 2, "cpu_offload": True},
+        # The split itself is the workload's check, which names it.
+        {"data_parallel": 3},
+    ],
+)
+def test_what_can_run(options: dict[str, Any]) -> None:
+    """No reason."""
+    assert reasons(**options) == ""
+
+
+@pytest.mark.parametrize("options", [SPLIT, PIPELINE, {"strategy": "layer_split", "pipeline_parallel": 2}])
+def test_a_tied_head_can_not_be_split(options: dict[str, Any]) -> None:
+    """It would train two weights where the model has one."""
+    tied = {**SHAPE, "tie_word_embeddings": True}
+    assert "m ties its head to its embedding" in reasons(shape=tied, **options)
+    assert reasons(shape=tied) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload needs GPUs"),
+        ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer needs GPUs"),
+        ({"global_batch_size": None, "batch_size_per_gpu": "auto"}, "'auto' needs a GPU's memory limit"),
+    ],
+)
+def test_what_only_a_gpu_has(options: dict[str, Any], reason: str) -> None:
+    """On a CPU it would show nothing."""
+    assert reason in reasons("cpu", **options)
+    assert reasons("cuda", **options) == ""

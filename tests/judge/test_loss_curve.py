@@ -1,0 +1,106 @@
+"""A wrong but fast strategy must not pass."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.judge.loss_curve import NUM_STEPS, loss_checks
+from pybench.judge.verdict import overall
+from pybench.model.suite import Plan
+from pybench.model.wire import Failure, Work
+
+CURVE = (11.8, 9.0, 6.0, 3.0, 1.0, 0.5)
+
+
+def measured(build: Any, point: Any, curve: tuple[float, ...], samples: int = 8, **more: Any) -> Any:
+    steps = build.steps([1.0, 1.0], Work(samples=samples))
+    rank = dataclasses.replace(build.rank(steps), losses=curve)
+    return build.record(point, (rank,), **more)
+
+
+def trained(build: Any, degree: int, **settings: Any) -> Any:
+    point = build.train(degree)
+    values = {"dtype": "float32", "batch_size_per_gpu": None, "global_batch_size": 8, **settings}
+    return dataclasses.replace(point, settings=dataclasses.replace(point.settings, **values))
+
+
+def checks(*pairs: Any) -> Any:
+    return loss_checks(Plan(points=tuple(point for point, _ in pairs), skips=()), [record for _, record in pairs])
+
+
+def test_the_same_loss_passes(build: Any) -> None:
+    """Within a thousandth of the first loss in float32; the baseline has no row of its own."""
+    one, two = trained(build, 1), trained(build, 2)
+    (row,) = checks((two, measured(build, two, (11.81, *CURVE[1:]))), (one, measured(build, one, CURVE)))
+    assert (row.point_id, row.metric, row.verdict, row.maximum) == (two.id, "loss_deviation", "pass", 1e-3)
+    assert row.value.value == pytest.approx(0.01 / 11.8)
+    assert row.reason == "loss 11.81 at step 0, 11.8 at fit[data_parallel=1]"
+
+
+def test_a_strategy_that_computes_something_else_fails(build: Any) -> None:
+    """At the worst of the first steps, and with it the run."""
+    one, two = trained(build, 1), trained(build, 2)
+    (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.8, 9.0, 6.5, 3.1, 1.0, 0.5))))
+    assert row.verdict == "fail"
+    assert row.reason == "loss 6.5 at step 2, 6 at fit[data_parallel=1]: it does not compute the same"
+    verdict, reason = overall([], [], [], [row], declared=True)
+    assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
+
+
+def test_16_bit_types_have_their_own_tolerance(build: Any) -> None:
+    """Also those that only compute in one."""
+    curve = (11.9, *CURVE[1:])
+    for settings in ({"dtype": "bfloat16"}, {"strategy": "fsdp", "mixed_precision": "bfloat16"}):
+        one, two = trained(build, 1, **settings), trained(build, 2, **settings)
+        (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, curve)))
+        assert (row.verdict, row.maximum) == ("pass", 2e-2)
+
+
+def test_later_steps_do_not_count(build: Any) -> None:
+    """Rounding grows with every update."""
+    one, two = trained(build, 1), trained(build, 2)
+    late = (*CURVE[:NUM_STEPS], 99.0)
+    (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, late)))
+    assert row.verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"sequence_tokens": 50}, {"lora_rank": 8}, {"learning_rate": 0.5}, {"model": "n"}]
+)
+def test_another_training_is_another_group(build: Any, change: dict[str, Any]) -> None:
+    """Nothing to hold it against."""
+    one, two = trained(build, 1), trained(build, 2, **change)
+    assert checks((one, measured(build, one, CURVE)), (two, measured(build, two, (1.0,)))) == ()
+
+
+def test_another_effective_batch_is_another_group(build: Any) -> None:
+    """As of weak scaling: the worker says how many samples a step had."""
+    one, two = trained(build, 1), trained(build, 2)
+    assert checks((one, measured(build, one, CURVE)), (two, measured(build, two, (1.0,), samples=16))) == ()
+
+
+def test_the_worst_attempt_decides(build: Any) -> None:
+    """One that failed, or told no loss, says nothing."""
+    one, two = trained(build, 1), trained(build, 2)
+    broken = build.record(two, (), failure=Failure(cause="signal", message=""))
+    plan = Plan(points=(one, two, build.generate()), skips=())
+    records = [
+        measured(build, one, CURVE),
+        broken,
+        measured(build, two, ()),
+        measured(build, two, (12.8,), attempt=2),
+        measured(build, two, CURVE, attempt=3),
+    ]
+    (row,) = loss_checks(plan, records)
+    assert row.verdict == "fail"
+
+
+def test_a_guard_that_passes_shows_nothing_by_itself(build: Any) -> None:
+    """A suite that expects a speedup and could not judge it has not passed."""
+    one, two = trained(build, 1), trained(build, 2)
+    (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE)))
+    assert row.verdict == "pass"
+    assert overall([], [], [], [row], declared=True)[0] != "pass"

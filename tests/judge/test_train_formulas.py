@@ -1,0 +1,70 @@
+"""Training's metrics, by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.compute.train_flops import model_flops_per_token
+from pybench.judge.summary import metric_samples
+from pybench.model.wire import Metric, Work
+
+
+def samples(build: Any, point: Any, seconds: list[float], device_name: str = "NVIDIA H200", told: Any = None) -> Any:
+    """Two ranks, 4 samples of 100 tokens a step; every rank tells ``told`` of itself, the second one more."""
+    steps = build.steps(seconds, Work(samples=4))
+    ranks = []
+    for number in range(2):
+        rank = build.rank(steps, number)
+        header = dataclasses.replace(rank.header, device_name=device_name)
+        extra = tuple(Metric(name=name, value=value + number, unit="") for name, value in (told or {}).items())
+        ranks.append(dataclasses.replace(rank, header=header, metrics=extra))
+    return metric_samples(point, [build.record(point, tuple(ranks))])
+
+
+def test_utilisation_by_hand(build: Any) -> None:
+    """400 tokens in 2 s on two H200: 100 tokens/s each, times the model's operations, over 989.5 TFLOP/s."""
+    point = build.train(2)
+    found = samples(build, point, [2.0])
+    needed = 100 * model_flops_per_token(point.architecture, point.settings)
+    assert found["flops_per_s_per_gpu"] == [[needed]]
+    assert found["mfu_fraction"] == found["hfu_fraction"] == [[needed / 989.5e12]]
+
+
+def test_recomputed_layers_count_as_work_of_the_hardware_only(build: Any) -> None:
+    """HFU above MFU."""
+    point = build.train(2)
+    again = dataclasses.replace(point, settings=dataclasses.replace(point.settings, activation_checkpointing="full"))
+    found, before = samples(build, again, [2.0]), samples(build, point, [2.0])
+    assert found["mfu_fraction"] == before["mfu_fraction"]
+    assert found["hfu_fraction"][0][0] > found["mfu_fraction"][0][0]
+
+
+def test_utilisation_of_an_unknown_device_is_unknown(build: Any) -> None:
+    """No peak, no fraction of it; operations a second are known all the same."""
+    found = samples(build, build.train(2), [2.0], "AVX512")
+    assert "mfu_fraction" not in found
+    assert "hfu_fraction" not in found
+    assert "flops_per_s_per_gpu" in found
+
+
+def test_a_point_without_a_model_has_no_utilisation(build: Any) -> None:
+    """Rates are left."""
+    point = dataclasses.replace(build.train(2), architecture=None)
+    found = samples(build, point, [2.0])
+    assert "flops_per_s_per_gpu" not in found
+    assert found["tokens_per_s"] == [[200.0]]
+
+
+def test_percentiles_are_nearest_ranks(build: Any) -> None:
+    """Of ten steps the fifth, the ninth and the last."""
+    found = samples(build, build.train(2), [float(n) for n in range(10, 0, -1)])
+    assert [found[f"step_p{n}_s"] for n in (50, 90, 99)] == [[[5.0]], [[9.0]], [[10.0]]]
+
+
+@pytest.mark.parametrize("name", ["exposed_communication_fraction", "straggler_gap_fraction", "batch_size_per_gpu"])
+def test_what_ranks_tell_is_the_worst_of_them(build: Any, name: str) -> None:
+    """The point's is the largest."""
+    assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == [[1.5]]

@@ -1,0 +1,57 @@
+"""The ranking of training points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybench.model.results import Estimate, PointResult
+from pybench.report.training import HEADS, training_rows
+
+UNITS = {"tokens_per_s": "tokens/s", "peak_memory_bytes": "bytes", "energy_j_per_token": "J/token"}
+
+
+def point(name: str, **metrics: float) -> PointResult:
+    return PointResult(
+        id=name,
+        benchmark=name,
+        axes={},
+        status="ok",
+        reason=None,
+        num_gpus=2,
+        attempts=1,
+        failed_attempts=0,
+        metrics={
+            metric: Estimate(value=value, low=None, high=None, unit=UNITS.get(metric, ""))
+            for metric, value in metrics.items()
+        },
+        energy_by_gpu_j={},
+    )
+
+
+def rows(*points: PointResult) -> list[dict[str, Any]]:
+    names = {point.id: point.id for point in points}
+    return [dict(zip(HEADS, row, strict=True)) for row in training_rows(points, names)]
+
+
+def test_the_fastest_comes_first_and_every_rank_has_its_own_order() -> None:
+    """Less memory and less energy are better; equal figures share a place."""
+    found = rows(
+        point("a", tokens_per_s=100.0, peak_memory_bytes=2.0**30, energy_j_per_token=0.1),
+        point("b", tokens_per_s=300.0, peak_memory_bytes=2.0**31, energy_j_per_token=0.2),
+        point("c", tokens_per_s=200.0, peak_memory_bytes=2.0**30),
+    )
+    assert [(row["rank"], row["point"]) for row in found] == [("1", "b"), ("2", "c"), ("3", "a")]
+    assert [row["rank by memory"] for row in found] == ["3", "1", "1"]
+    assert [row["rank by energy"] for row in found] == ["2", "-", "1"]
+    assert [row["memory"] for row in found] == ["2 GiB", "1 GiB", "1 GiB"]
+
+
+def test_what_is_unknown_is_a_dash() -> None:
+    """Never a 0."""
+    (row,) = rows(point("a", tokens_per_s=100.0, mfu_fraction=0.5))
+    assert (row["MFU"], row["HFU"], row["energy"], row["loss"], row["exposed comm."]) == ("50.0 %", "-", "-", "-", "-")
+
+
+def test_points_that_do_not_train_are_not_ranked() -> None:
+    """Generation has a table of its own."""
+    assert rows(point("a", output_tokens_per_s=1.0)) == []

@@ -1,0 +1,36 @@
+"""What the next attempt is told once a batch size was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from pybench.launch.local import Local
+from pybench.model.wire import Metric, Work
+from pybench.model.workloads.train import Train
+from pybench.runner.prepare import prepare_run
+from tests.judge.conftest import Build
+from tests.runner.drill import suite_text, table_text
+
+
+def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searched once for each point; the record keeps what was found."""
+    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "drill.toml").write_text(table_text())
+    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=9))
+    run = prepare_run(
+        tmp_path / "drill.toml", tmp_path / "runs", lambda _: Local(), profile=None, keep=None, max_gpus=None
+    )
+    build = Build()
+    plain = build.train()
+    assert isinstance(plain.settings, Train)
+    point = dataclasses.replace(plain, settings=dataclasses.replace(plain.settings, batch_size_per_gpu="auto"))
+    assert json.loads(run._order(point))["settings"]["batch_size_per_gpu"] == "auto"
+    found = (Metric(name="batch_size_per_gpu", value=12, unit="samples"),)
+    rank = dataclasses.replace(build.rank(build.steps([1.0], Work(samples=12))), metrics=found)
+    run.folder.append(build.record(point, (rank,)))
+    assert json.loads(run._order(point))["settings"]["batch_size_per_gpu"] == 12

@@ -1,0 +1,108 @@
+"""Ranks that break in mid-training: each point's cause is recorded, nothing stays behind, the suite goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.model.record import Record
+from pybench.runner.prepare import prepare_run
+from pybench.runner.process import processes_marked
+
+# Four real starts, and one that costs its whole time limit.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+_BENCHMARK = """
+[[benchmark]]
+name = "{name}"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+data_parallel = 2
+global_batch_size = 4
+sequence_tokens = 8
+attempts = 1
+max_attempts = 1
+steps = 3
+max_warmup_steps = 3
+time_limit_s = {limit_s}
+"""
+# Appended to the staged worker: rank 1 breaks before the second step's exchange, while rank 0 waits for it.
+_DRILL = """
+
+import os, signal, time
+
+_train = Training.train
+_steps = []
+
+
+def _break(self):
+    _steps.append(1)
+    drill = _NAMES[self._task.settings.seed]
+    if self._task.ranks.rank == 1 and len(_steps) == 2:
+        if drill == "out_of_memory":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        if drill == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        while drill == "hanging":
+            time.sleep(1)
+    return _train(self)
+
+
+Training.train = _break
+"""
+DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
+
+
+class Silent:
+    """A progress that shows nothing."""
+
+    def __getattr__(self, _name: str) -> object:
+        return lambda *_args, **_kwargs: None
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    """One run of all drills, by their names; afterwards no process of it is left."""
+    folder = tmp_path_factory.mktemp("drills")
+    # Long enough for a slow start, short enough to wait for: a rank that hangs costs all of it.
+    parts = [_BENCHMARK.format(name=name, limit_s=40 if name == "hanging" else 280) for name in DRILLS]
+    seeded = [f"{part}seed = {number}\n" for number, part in enumerate(parts)]
+    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+        run = prepare_run(
+            folder / "drills.toml", folder / "runs", lambda _: Local(), profile=None, keep=None, max_gpus=None
+        )
+        staged = run.folder.worker / "pybench/worker/backends/torch/train/training.py"
+        staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
+        run.finish(Silent())  # type: ignore[arg-type]
+    assert list(processes_marked(ATTEMPT_VARIABLE, f"{run.folder.mark}/")) == []
+    return {record.point_id: record for record in run.folder.records()}
+
+
+@pytest.mark.parametrize(
+    ("drill", "cause", "message"),
+    [
+        ("out_of_memory", "out_of_memory", "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
+        ("killed", "signal", "a rank was ended by signal 9"),
+        ("hanging", "time_limit", "no result within 40 s"),
+    ],
+)
+def test_the_cause_is_the_broken_ranks(records: dict[str, Record], drill: str, cause: str, message: str) -> None:
+    """Not what its siblings noticed: that a peer is gone."""
+    failure = records[drill].failure
+    assert failure is not None
+    assert failure.cause == cause
+    assert failure.message.startswith(message)
+
+
+def test_the_suite_goes_on(records: dict[str, Record]) -> None:
+    """The next point is measured, and its losses kept from the first warm-up step on."""
+    healthy = records["healthy"]
+    assert healthy.ok
+    assert [len(rank.losses) for rank in healthy.ranks] == [healthy.ranks[0].warmup_steps + 3] * 2
+    assert healthy.ranks[0].losses == healthy.ranks[1].losses

@@ -1,0 +1,136 @@
+"""Training benchmarks that make no sense are refused, strategy by strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybench.model.errors import FileError
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES
+from pybench.store.suite_file import read_suite
+
+HEAD = (
+    'schema = 1\nname = "s"\n[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\n'
+    "sequence_tokens = 4\n"
+)
+STRONG = "global_batch_size = 8\n"
+VALUES = {
+    "activation_checkpointing": '"full"',
+    "mixed_precision": '"bfloat16"',
+    "schedule": '"gpipe"',
+    "lora_targets": '"attention"',
+    "bucket_cap_mb": "25",
+    "control_steps": "2",
+    "microbatches": "2",
+    "stages_per_rank": "1",
+    "lora_rank": "8",
+    "lora_alpha": "16",
+    "zero_stage": "3",
+}
+# What an option needs beside it, so that only the strategy can be wrong.
+BESIDE = {
+    "lora_alpha": "lora_rank = 8\n",
+    "lora_targets": "lora_rank = 8\n",
+    "mixed_precision": 'dtype = "float32"\n',
+    "async_tensor_parallel": "sequence_parallel = true\ncompile = true\n",
+    "offload_parameters": "zero_stage = 3\n",
+}
+
+WEAK_ALONG_TENSOR = """
+batch_size_per_gpu = 2
+strategy = "tensor_parallel"
+[benchmark.axes]
+tensor_parallel = [1, 2]
+[[benchmark.expect]]
+metric = "tokens_per_s"
+scaling = "weak"
+along = "tensor_parallel"
+"""
+
+
+def problems(tmp_path: Path, text: str) -> str:
+    """What is wrong with a suite; empty when nothing is."""
+    path = tmp_path / "s.toml"
+    path.write_text(HEAD + text)
+    try:
+        read_suite(path, profile=None, machine_kind="cpu")
+    except FileError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("option", sorted(OPTIONS))
+def test_an_option_belongs_to_its_strategies(tmp_path: Path, option: str, strategy: str) -> None:
+    """Taken by those that have it, refused by the others with a list of those."""
+    text = f'{STRONG}strategy = "{strategy}"\n{option} = {VALUES.get(option, "true")}\n{BESIDE.get(option, "")}'
+    found = problems(tmp_path, text)
+    if option in STRATEGIES[strategy].options:  # type: ignore[index]
+        assert found == ""
+    else:
+        assert f"{option}: strategy {strategy} has no {option}, only " in found
+
+
+def test_every_option_is_a_setting() -> None:
+    """The table can't name what is not there."""
+    assert set(Train.__dataclass_fields__) >= OPTIONS
+
+
+def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
+    """Or two points would differ in name alone."""
+    axes = '[benchmark.axes]\nstrategy = ["ddp", "fsdp"]\nbucket_cap_mb = [5, 25]\n'
+    assert "axes.bucket_cap_mb: strategy fsdp has no bucket_cap_mb, only ddp" in problems(tmp_path, STRONG + axes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("grad_accum = 2\n", "needs exactly one of global_batch_size"),
+        ("global_batch_size = 8\nbatch_size_per_gpu = 2\n", "or both with grad_accum = 'auto'"),
+        ('global_batch_size = 8\ngrad_accum = "auto"\n', "'auto' needs both global_batch_size and batch_size_per_gpu"),
+        (
+            "global_batch_size = 8\nbatch_size_per_gpu = 2\n[benchmark.axes]\ngrad_accum = [1, 'auto']\n",
+            "axes.grad_accum: 'auto' needs both",
+        ),
+        ('batch_size_per_gpu = "most"\n', "batch_size_per_gpu"),
+        ("batch_size_per_gpu = 0\n", "found 0, must be at least 1"),
+        (STRONG + "lora_alpha = 8\n", "lora_alpha: needs lora_rank"),
+        (STRONG + 'strategy = "pipeline_parallel"\nstages_per_rank = 2\n', "needs schedule = 'interleaved_1f1b'"),
+        (
+            STRONG + 'strategy = "pipeline_parallel"\nschedule = "gpipe"\nstages_per_rank = 2\n',
+            "schedule: gpipe has one stage for each rank",
+        ),
+        (
+            STRONG + 'strategy = "tensor_parallel"\nasync_tensor_parallel = true\ncompile = true\n',
+            "needs sequence_parallel = true",
+        ),
+        (STRONG + 'strategy = "deepspeed"\noffload_parameters = true\nzero_stage = 2\n', "needs zero_stage = 3"),
+        (STRONG + "static_graph = true\ngrad_accum = 2\n", "can't hold gradients back"),
+        (STRONG + 'strategy = "fsdp"\nmixed_precision = "bfloat16"\n', "set dtype = 'float32'"),
+        (STRONG + 'strategy = "deepspeed"\nfused_adamw = true\n', "brings its own optimizer"),
+        (
+            WEAK_ALONG_TENSOR,
+            "tensor_parallel adds no samples: weak scaling of training runs along data_parallel",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other(tmp_path: Path, text: str, message: str) -> None:
+    """Each with its own words."""
+    assert message in problems(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'batch_size_per_gpu = "auto"\n',
+        'global_batch_size = 8\nbatch_size_per_gpu = "auto"\ngrad_accum = "auto"\n',
+        'global_batch_size = 8\ngrad_accum = "auto"\n[benchmark.axes]\nbatch_size_per_gpu = [1, 2, "auto"]\n',
+        STRONG + 'strategy = "pipeline_parallel"\nschedule = "interleaved_1f1b"\nstages_per_rank = 2\n',
+        STRONG + "[benchmark.axes]\nstatic_graph = [true, false]\n",
+    ],
+)
+def test_settings_that_go_together(tmp_path: Path, text: str) -> None:
+    """A word beside a number, too."""
+    assert problems(tmp_path, text) == ""

@@ -1,0 +1,91 @@
+"""The shipped training suites: all plan on a CPU, and two are measured there in earnest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.compute.plan import expand
+from pybench.store.expected_tables import load_tables
+from pybench.store.models import load_models
+from pybench.store.suite_file import read_suite
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+pytest.importorskip("accelerate")
+
+SUITES = Path(__file__).parents[1] / "suites"
+TRAINING = (
+    *("ddp_scaling", "fsdp_scaling", "lora_scaling", "pipeline_scaling", "deepspeed_scaling", "train_strategies"),
+    "evaluation_step",
+)
+PROFILES = ("cpu", "rtx4090", "a100", "h100", "h200")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", TRAINING)
+def test_every_profile_plans_on_its_machine(name: str, profile: str) -> None:
+    """Two cores, or eight GPUs: some points run, and only an option that needs a GPU is left out on a CPU."""
+    suite = read_suite(SUITES / f"{name}.toml", profile=profile, machine_kind="cpu")
+    device: Any = "cpu" if profile == "cpu" else "cuda"
+    plan = expand(suite, load_models(), device=device, num_devices=2 if profile == "cpu" else 8)
+    assert plan.points
+    allowed = ("offload_optimizer needs GPUs", "needs 4 CPU cores, found 2") if profile == "cpu" else ()
+    assert {skip.reason for skip in plan.skips} <= set(allowed)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_every_table_is_there(name: str) -> None:
+    """And has rows for the metric that is judged, or says why not in the suite."""
+    suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind="cpu")
+    tables = {e.table for benchmark in suite.benchmarks for e in benchmark.expectations if e.table}
+    loaded = load_tables(SUITES / f"{name}.toml", sorted(tables))
+    for table in tables - {"pipeline_layers"}:
+        assert any((row.workload, row.metric) == ("train", "tokens_per_s") for row in loaded[table].rows)
+
+
+def measured(name: str, folder: Path) -> dict[str, Any]:
+    """Results of a run of the shipped suite by the command."""
+    environ = {**os.environ, "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
+    command = [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", name, "--engine", "none"]
+    done = subprocess.run(
+        [*command, "--profile", "cpu", "--runs", str(folder)], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in {0, 1, 4}, done.stderr
+    (path,) = folder.glob("*/results.json")
+    results: dict[str, Any] = json.loads(path.read_text())
+    assert {point["status"] for point in results["points"]} <= {"ok", "skipped"}
+    return results
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_ddp_scaling_is_measured(tmp_path: Path) -> None:
+    """Speedups of both kinds without a figure to judge them; strong scaling shows one loss."""
+    results = measured("ddp_scaling", tmp_path)
+    assert [(row["scaling"], row["verdict"]) for row in results["scaling"]] == [
+        ("weak", "no_expectation"),
+        ("strong", "no_expectation"),
+    ]
+    assert all(row["speedup"] > 0 for row in results["scaling"])
+    # On the CPU both kinds have one joint batch of four samples at two ranks.
+    assert [(check["metric"], check["verdict"]) for check in results["checks"]] == [("loss_deviation", "pass")] * 2
+    weak = {point["id"]: point["metrics"] for point in results["points"]}["weak[data_parallel=2]"]
+    assert 0 <= weak["exposed_communication_fraction"]["value"] < 1
+    assert weak["loss"]["value"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_train_strategies_are_measured(tmp_path: Path) -> None:
+    """Every way of sharing the same batch shows the same loss: one check for each point but the two baselines."""
+    results = measured("train_strategies", tmp_path)
+    assert len(results["points"]) == 10
+    assert len(results["checks"]) == 8
+    assert {check["verdict"] for check in results["checks"]} == {"pass"}

@@ -1,0 +1,103 @@
+"""The largest batch that fits, with memory that ends where the test says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+import torch
+
+from pybench.model.workloads.train import Train
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.auto_batch import candidates, find_batch_size, largest_fitting
+from pybench.worker.backends.torch.train.learner import Task
+
+ALONE = TorchRanks(0, 1, torch.device("cpu"))
+SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 6, 7, 8, 63, 64, 100])
+def test_doubling_then_bisection(most: int) -> None:
+    """The exact limit, with about twice its logarithm of tries."""
+    tried: list[int] = []
+
+    def fits(size: int) -> bool:
+        tried.append(size)
+        return size <= most
+
+    assert largest_fitting(fits, range(1, 101)) == most
+    assert len(tried) == len(set(tried)) <= 2 * most.bit_length() + 2
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 11, 12, 24])
+def test_only_sizes_that_hold_the_effective_batch(most: int) -> None:
+    """Divisors of a rank's part of 24 samples."""
+    settings = Train(
+        backend="torch",
+        model="m",
+        global_batch_size=48,
+        batch_size_per_gpu="auto",
+        grad_accum="auto",
+        data_parallel=2,
+        sequence_tokens=4,
+    )
+    sizes = candidates(settings)
+    assert sizes == [1, 2, 3, 4, 6, 8, 12, 24]
+    assert largest_fitting(lambda size: size <= most, sizes) == max(size for size in sizes if size <= most)
+
+
+def test_nothing_fits() -> None:
+    """Said in the suite's own words."""
+    with pytest.raises(UnsupportedError, match="batch_size_per_gpu = 'auto': not even 1 fits into memory"):
+        largest_fitting(lambda _: False, [1, 2])
+
+
+def test_running_out_of_memory_is_survived() -> None:
+    """Each try builds anew; the model of one that failed is let go."""
+    alive: list[int] = []
+
+    class Held:
+        def __init__(self, size: int) -> None:
+            self.size = size
+            alive.append(size)
+
+        def __del__(self) -> None:
+            alive.remove(self.size)
+
+    def attempt(task: Task) -> None:
+        held = Held(task.settings.micro_batch_size)
+        if held.size > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
+
+    assert find_batch_size(SETTINGS, {}, ALONE, attempt) == 5
+    assert alive == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shape mismatch"), ValueError("bad")])
+def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
+    """They would come at any size."""
+
+    def attempt(_task: Any) -> None:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        find_batch_size(SETTINGS, {}, ALONE, attempt)
+
+
+def test_the_rank_with_the_least_memory_decides(tmp_path: Path) -> None:
+    """All ranks go on with the same size: they vote after each try."""
+    script = Path(__file__).with_name("votes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [*command, str(tmp_path / "found")], env=environ, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"found.{rank}").read_text() for rank in (0, 1)] == ["5", "5"]

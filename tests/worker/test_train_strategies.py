@@ -1,0 +1,193 @@
+"""However the ranks share the work, the model must learn the same: losses of five steps against a lone rank's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+pytest.importorskip("accelerate")
+import torch
+
+from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.worker.backends.torch.process_group import TorchRanks
+from tests.worker.train_ranks import trained
+
+Spec = dict[str, Any]
+CPU = torch.device("cpu")
+QWEN3 = {"model_type": "qwen3", "head_dim": 16}
+GEMMA3 = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 4, "tie_word_embeddings": True}
+DDP = {"data_parallel": 2}
+FSDP = {"strategy": "fsdp", "data_parallel": 2}
+TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
+PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
+CP = {"strategy": "context_parallel", "context_parallel": 2}
+INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
+ALONE: dict[str, Spec] = {
+    "ddp": {},
+    "passes": {"grad_accum": 4},
+    "plain_adamw": {"fused_adamw": False},
+    "checkpointing": {"activation_checkpointing": "full"},
+    "selective": {"activation_checkpointing": "selective"},
+    **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", "deepspeed"}},
+}
+TWO: dict[str, Spec] = {
+    "ddp": {**DDP, "control_steps": 2},
+    "ddp_passes": {**DDP, "grad_accum": 2, "find_unused_parameters": True},
+    "ddp_buckets": {**DDP, "bucket_cap_mb": 1, "static_graph": True, "gradient_as_bucket_view": True},
+    "fsdp": {**FSDP, "control_steps": 2},
+    "fsdp_passes": {**FSDP, "grad_accum": 2, "reshard_after_forward": False},
+    "fsdp_offload": {**FSDP, "cpu_offload": True, "activation_checkpointing": "selective"},
+    "fsdp_gemma": {**FSDP, "architecture": GEMMA3},
+    "lora_ddp": {**DDP, "lora_rank": 4},
+    "lora_fsdp": {**FSDP, "lora_rank": 4},
+    "lora_accelerate": {"strategy": "accelerate", **DDP, "lora_rank": 4},
+    "accelerate": {"strategy": "accelerate", **DDP, "grad_accum": 2, "control_steps": 2},
+    "tensor": TP,
+    "tensor_qwen": {**TP, "architecture": QWEN3},
+    "sequence": {**TP, "sequence_parallel": True, "activation_checkpointing": "full"},
+    "sequence_qwen": {**TP, "sequence_parallel": True, "architecture": QWEN3},
+    "context": CP,
+    "context_gemma": {**CP, "architecture": GEMMA3},
+    "layer_split": {"strategy": "layer_split", "pipeline_parallel": 2},
+    "gpipe": {**PP, "schedule": "gpipe", "microbatches": 4},
+    "1f1b": {**PP, "schedule": "1f1b", "microbatches": 4, "activation_checkpointing": "full"},
+    "interleaved": {**PP, **INTERLEAVED, "grad_accum": 2},
+    # Last: what is broken stays so.
+    "broken": {**DDP, "broken": True},
+}
+FOUR: dict[str, Spec] = {
+    "ddp": {"data_parallel": 4},
+    "fsdp_tensor": {**FSDP, **TP, "strategy": "fsdp"},
+    "fsdp_sequence": {**FSDP, **TP, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
+    "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},
+    "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
+}
+# What changes the model or its numbers; everything else is only another way to the same.
+SHAPING = ("architecture", "lora_rank")
+
+
+def start(num_ranks: int, specs: list[Spec], out: Path) -> list[list[dict[str, Any]]]:
+    """What each rank found, spec by spec."""
+    script = Path(__file__).with_name("train_ranks.py")
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_ranks}", "--standalone"]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [*command, str(script), json.dumps(specs), str(out)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(num_ranks)]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """By spec: what each of two ranks found."""
+    found = start(2, list(TWO.values()), tmp_path_factory.mktemp("two") / "found")
+    return dict(zip(TWO, map(list, zip(*found, strict=True)), strict=True))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """By spec: what each of four ranks found."""
+    found = start(4, list(FOUR.values()), tmp_path_factory.mktemp("four") / "found")
+    return dict(zip(FOUR, map(list, zip(*found, strict=True)), strict=True))
+
+
+@pytest.fixture(scope="module")
+def alone() -> Any:
+    """Losses of a lone rank, each spec trained once."""
+    known: dict[str, list[float]] = {}
+
+    def losses(spec: Spec) -> list[float]:
+        name = json.dumps(spec, sort_keys=True)
+        if name not in known:
+            known[name] = trained(spec, TorchRanks(0, 1, CPU))["losses"]
+        return known[name]
+
+    return losses
+
+
+def shape(spec: Spec) -> Spec:
+    return {key: value for key, value in spec.items() if key in SHAPING}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_lone_rank_learns_the_same_by_every_strategy(alone: Any, name: str) -> None:
+    """The baseline of each strategy's scaling is the same training."""
+    assert alone(ALONE[name]) == pytest.approx(alone({}), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in TWO if name != "broken"])
+def test_two_ranks_learn_as_one_does(two: Any, alone: Any, name: str) -> None:
+    """Every rank reports the loss of the whole batch, not of its part."""
+    expected = alone(shape(TWO[name]))
+    assert expected[-1] < expected[0] - 0.05, "a loss that does not move shows nothing"
+    for found in two[name]:
+        assert found["losses"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_four_ranks_learn_as_one_does(four: Any, alone: Any, name: str) -> None:
+    """Two kinds of parallelism over one mesh."""
+    for found in four[name]:
+        assert found["losses"] == pytest.approx(alone(shape(FOUR[name])), rel=1e-4)
+
+
+def test_copies_that_learn_alone_are_seen(two: Any, alone: Any) -> None:
+    """Without averaged gradients the joint loss leaves the lone rank's by far more than the judge allows."""
+    found, expected = two["broken"][0]["losses"], alone({})
+    assert found[0] == pytest.approx(expected[0], rel=1e-4)
+    assert max(abs(a / b - 1) for a, b in zip(found, expected, strict=True)) > 2e-2
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "accelerate"])
+def test_control_steps_tell_the_exposed_communication(two: Any, name: str) -> None:
+    """A part of the step, the same on both ranks."""
+    first, second = (found["metrics"] for found in two[name])
+    for metric in ("exposed_communication_fraction", "straggler_gap_fraction"):
+        assert first[metric] >= 0
+    assert first["exposed_communication_fraction"] < 1
+    assert first["straggler_gap_fraction"] == second["straggler_gap_fraction"]
+    assert "exposed_communication_fraction" not in two["tensor"][0]["metrics"]
+
+
+def test_mixed_precision_stays_near(two: Any, alone: Any, tmp_path: Path) -> None:
+    """bfloat16 computing over float32 weights: within the tolerance of its type, and not float32 in disguise."""
+    specs = [{**FSDP, "mixed_precision": "bfloat16"}, {"strategy": "accelerate", **DDP, "mixed_precision": "bfloat16"}]
+    for found in start(2, specs, tmp_path / "found")[0]:
+        assert found["losses"] == pytest.approx(alone({}), rel=2e-2)
+        assert found["losses"] != pytest.approx(two["ddp"][0]["losses"], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_compiled_layers_learn_the_same(alone: Any, tmp_path: Path) -> None:
+    """One compilation serves all layers."""
+    [[found]] = start(1, [{"compile": True}], tmp_path / "found")
+    assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
+    """All stages, passes and offloading; its own defaults (gradients clipped at 1) must not show."""
+    pytest.importorskip("deepspeed")
+    zero: Spec = {"strategy": "deepspeed", **DDP}
+    specs = [
+        {**zero, "zero_stage": 1},
+        {**zero, "zero_stage": 2, "grad_accum": 2, "offload_optimizer": True},
+        {**zero, "zero_stage": 3, "offload_parameters": True},
+        {**zero, "lora_rank": 4},
+    ]
+    for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
+        assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)

@@ -1,0 +1,63 @@
+"""One of several gloo ranks: trains five steps by each asked-for strategy and saves the losses. Started by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from pybench.model.workloads.train import Train
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.strategies import ddp
+from pybench.worker.backends.torch.train.training import training
+
+TINY: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+NUM_STEPS = 5
+
+
+def settings_of(options: dict[str, Any]) -> Train:
+    """Eight samples of 16 tokens, at a rate that shows every mistake at once."""
+    usual = {"dtype": "float32", "global_batch_size": 8, "sequence_tokens": 16, "learning_rate": 1e-2}
+    return Train(backend="torch", model="tiny", **{**usual, **options})
+
+
+def learning_alone(_task: Any, model: Any, _group: Any = None) -> Any:
+    """As if gradients had been averaged."""
+    return model
+
+
+def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
+    """Losses of the first steps, and the metrics after them."""
+    options = dict(spec)
+    architecture = {**TINY, **options.pop("architecture", {})}
+    if options.pop("broken", False):
+        ddp.replicated = learning_alone  # type: ignore[assignment]
+    with training(settings_of(options), architecture, ranks) as work:
+        losses = [work.step(index).loss for index in range(NUM_STEPS)]
+        metrics = {metric.name: metric.value for metric in work.metrics()}
+    return {"losses": losses, "metrics": metrics}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    here = TorchRanks(rank, distributed.get_world_size(), torch.device("cpu"))
+    found = [trained(spec, here) for spec in json.loads(sys.argv[1])]
+    Path(f"{sys.argv[2]}.{rank}").write_text(json.dumps(found))
+    distributed.barrier()
+    os._exit(0)
