@@ -96,7 +96,7 @@ def test_operands_rotate_through_more_than_the_cache() -> None:
     assert num_sets(CPU, 2**40) == 2
 
 
-def test_operands_are_random_and_the_same_everywhere() -> None:
+def test_operands_are_random_and_repeat() -> None:
     """No zeros; the seed alone decides."""
     matrix = random_matrix(16, 16, torch.bfloat16, CPU, 3)
     assert torch.equal(matrix, random_matrix(16, 16, torch.bfloat16, CPU, 3))

@@ -16,6 +16,7 @@ from pybench.worker.backends.torch.process_group import TorchRanks
 _CHUNK_S = 0.1
 # JSON readers keep integers whole up to here.
 _CHECKSUM_MODULUS = 2**53
+_CPU = torch.device("cpu")
 _BITS = {2: torch.int16, 4: torch.int32}
 
 
@@ -29,8 +30,9 @@ class BurnBench(Measured):
         torch.set_float32_matmul_precision("highest")
         dtype = getattr(torch, settings.burn_precision)
         side, seed = settings.side, settings.seed
-        self._left = random_matrix(side, side, dtype, self.device, seed)
-        self._right = random_matrix(side, side, dtype, self.device, seed + 1)
+        # Drawn on the CPU: every device must multiply the same.
+        self._left = random_matrix(side, side, dtype, _CPU, seed).to(self.device)
+        self._right = random_matrix(side, side, dtype, _CPU, seed + 1).to(self.device)
         self._out = torch.empty_like(self._left)
         self._reference = torch.mm(self._left, self._right)
         self._differing = torch.zeros((), dtype=torch.int64, device=self.device)

@@ -30,7 +30,7 @@ def num_sets(device: torch.device, set_bytes: int) -> int:
 def random_matrix(rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int) -> torch.Tensor:
     """Normal values, never zeros: how many bits toggle decides the power, and so the clock.
 
-    Drawn on the CPU, so that every device gets the same.
+    Drawn on ``device``, for which a CPU takes seconds; devices of two kinds draw different values from one seed.
     """
-    values = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
-    return values.to(dtype=dtype, device=device)
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return torch.randn(rows, columns, generator=generator, device=device).to(dtype)
