@@ -10,6 +10,7 @@ from pybench.launch.local import ATTEMPT_VARIABLE, Local
 from pybench.model.record import Record
 from pybench.runner.prepare import prepare_run
 from pybench.runner.process import processes_marked
+from pybench.runner.run import Run
 
 # Four real starts, and one that costs its whole time limit.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -23,6 +24,7 @@ model = "llama-tiny"
 dtype = "float32"
 data_parallel = 2
 global_batch_size = 4
+learning_rate = 0.01
 sequence_tokens = 8
 attempts = 1
 max_attempts = 1
@@ -53,7 +55,20 @@ def _break(self):
 
 
 Training.train = _break
+
+from pybench.worker.backends.torch.train.strategies import ddp
+
+_replicated = ddp.replicated
+
+
+def _alone(task, model, group=None):
+    return model if task.settings.bucket_cap_mb == 1 else _replicated(task, model, group)
+
+
+ddp.replicated = _alone
 """
+# As fast as can be, and wrong: its copies exchange nothing. It trains what the healthy one does.
+_WRONG = _BENCHMARK.format(name="fast_but_wrong", limit_s=280) + "seed = 3\nbucket_cap_mb = 1\n"
 DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
 
 
@@ -65,13 +80,13 @@ class Silent:
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
-    """One run of all drills, by their names; afterwards no process of it is left."""
+def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run of all drills; afterwards no process of it is left."""
     folder = tmp_path_factory.mktemp("drills")
     # Long enough for a slow start, short enough to wait for: a rank that hangs costs all of it.
     parts = [_BENCHMARK.format(name=name, limit_s=40 if name == "hanging" else 280) for name in DRILLS]
     seeded = [f"{part}seed = {number}\n" for number, part in enumerate(parts)]
-    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded))
+    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded) + _WRONG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
         run = prepare_run(
@@ -81,7 +96,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
         staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
         run.finish(Silent())  # type: ignore[arg-type]
     assert list(processes_marked(ATTEMPT_VARIABLE, f"{run.folder.mark}/")) == []
-    return {record.point_id: record for record in run.folder.records()}
+    return run
+
+
+@pytest.fixture
+def records(drilled: Run) -> dict[str, Record]:
+    """By the drill's name."""
+    return {record.point_id: record for record in drilled.folder.records()}
 
 
 @pytest.mark.parametrize(
@@ -106,3 +127,13 @@ def test_the_suite_goes_on(records: dict[str, Record]) -> None:
     assert healthy.ok
     assert [len(rank.losses) for rank in healthy.ranks] == [healthy.ranks[0].warmup_steps + 3] * 2
     assert healthy.ranks[0].losses == healthy.ranks[1].losses
+
+
+def test_a_wrong_but_fast_strategy_fails_the_run(drilled: Run, records: dict[str, Record]) -> None:
+    """It was measured without any complaint; its losses give it away."""
+    assert records["fast_but_wrong"].ok
+    results = drilled.results()
+    (check,) = results.checks
+    assert (check.point_id, check.metric, check.verdict) == ("fast_but_wrong", "loss_deviation", "fail")
+    assert results.verdict == "fail"
+    assert results.reason.startswith("fast_but_wrong: loss_deviation: loss ")

@@ -57,7 +57,8 @@ class Weights:
         self._device = device
         self._seed = seed
         self._tied = _tied_names(model)
-        self._filled: dict[int, nn.Parameter] = {}  # tied weights are one parameter under two names
+        # Tied weights are one parameter under two names. No other is kept: who splits it must be able to let it go.
+        self._filled: dict[int, nn.Parameter] = {}
 
     @torch.no_grad()
     def fill_parameters(self, within: str = "") -> None:
@@ -73,13 +74,16 @@ class Weights:
         _fill_buffers(self._model, self._device)
 
     def _parameter(self, name: str, module: nn.Module, meta: nn.Parameter) -> nn.Parameter:
-        if id(meta) not in self._filled:
-            # A layer under an adapter has the weights that it has without one.
-            first = self._tied.get(name, name).replace(".base_layer", "")
-            constant = _constant(module, name)
-            weight = full_weight(first, meta, constant, self._device, self._seed)
-            self._filled[id(meta)] = nn.Parameter(like(weight, meta), requires_grad=meta.requires_grad)
-        return self._filled[id(meta)]
+        if id(meta) in self._filled:
+            return self._filled[id(meta)]
+        first = self._tied.get(name, name)
+        # A layer under an adapter has the weights that it has without one.
+        plain = first.replace(".base_layer", "")
+        weight = full_weight(plain, meta, _constant(module, name), self._device, self._seed)
+        parameter = nn.Parameter(like(weight, meta), requires_grad=meta.requires_grad)
+        if first in self._tied.values():
+            self._filled[id(meta)] = parameter
+        return parameter
 
 
 def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:
