@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kCollectPeriod(100);
 constexpr int64_t kHangPatience = 300 * kMillisecond;
 constexpr int64_t kStopPatience = 800 * kMillisecond;
 constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
-constexpr int64_t kMeasurePatience = 800 * kMillisecond;
+constexpr int64_t kMeasurePatience = 1500 * kMillisecond;
 constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
 constexpr int64_t kPause = 2 * kMillisecond;
 
@@ -103,8 +103,15 @@ void Session::poll(size_t poller) {
             next_ns = std::min(next_ns, gpu.next_ns());
         });
         over = num_own == 0 || (last && met);
-        if (!over) sleep_until(next_ns);
+        if (!over) sleep_until(next_ns, demand);
     }
+}
+
+// Or until something is asked for that was not when demand was.
+void Session::sleep_until(int64_t deadline_ns, uint64_t demand) {
+    std::unique_lock<std::mutex> lock(bell_mutex_);
+    const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
+    bell_.wait_until(lock, deadline, [&] { return demand_ != demand; });
 }
 
 // ---- The collector's thread: it never calls the driver --------------------------------------------------------------
@@ -132,10 +139,16 @@ void Session::collect() {
     for (const Record& record : records) recording_.add(record);
 }
 
+// Not before each GPU's counter was hunted by a thread of its own, undisturbed by the others' readings.
+bool Session::may_share_out() {
+    if (now_ns() >= blocks_.head().start_ns + kMeasurePatience) return true;
+    const auto hunted = [](const std::unique_ptr<Gpu>& gpu) { return gpu->met() > 0; };
+    return (gpus_.size() < 2 || contention_.done()) && std::all_of(gpus_.begin(), gpus_.end(), hunted);
+}
+
 // Once, when it is known whether several pollers gain anything.
 void Session::share_out() {
-    if (shared_out_) return;
-    if (gpus_.size() > 1 && !contention_.done() && now_ns() < blocks_.head().start_ns + kMeasurePatience) return;
+    if (shared_out_ || !may_share_out()) return;
     shared_out_ = true;
     size_t num_pollers = gpus_.size();
     if (contention_.done() && contention_.one_thread_will_do()) {
@@ -165,17 +178,29 @@ void Session::part_from_hung() {
 
 // ---- The caller's thread --------------------------------------------------------------------------------------------
 
+uint64_t Session::ask() {
+    const uint64_t demand = ++demand_;
+    {
+        const std::lock_guard<std::mutex> lock(bell_mutex_);
+    }
+    bell_.notify_all();
+    return demand;
+}
+
+void Session::anchor() { ask(); }
+
 // A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
 void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
     const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
         return gpu->met() < demand && !gpu->hangs(now_ns(), kHangPatience);
     };
-    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns) sleep_until(now_ns() + kPause);
+    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns)
+        pybench::sleep_until(now_ns() + kPause);
 }
 
 Recording Session::stop() {
-    const uint64_t demand = ++demand_;
-    stopping_ = true;
+    const uint64_t demand = ask();
+    stopping_ = true;  // after the demand: who sees this one meets that one first
     contention_.give_up();
     wait_for(demand, now_ns() + kStopPatience);
     {
@@ -206,7 +231,7 @@ void Session::end_pollers(uint64_t demand) {
 
 Recording Session::snapshot() {
     const int64_t give_up_ns = now_ns() + kSnapshotPatience;
-    wait_for(++demand_, give_up_ns);
+    wait_for(ask(), give_up_ns);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");

@@ -33,6 +33,7 @@ class Session : public std::enable_shared_from_this<Session> {
     void start();
     Recording stop();      // within a second
     Recording snapshot();  // within half a second; throws std::logic_error once stopped
+    void anchor();         // asks for a step of every counter, and does not wait
     std::vector<int64_t> latest_power_mw();
 
   private:
@@ -40,13 +41,16 @@ class Session : public std::enable_shared_from_this<Session> {
     void add_poller();
     void poll(size_t poller);
     void begin(size_t poller);
+    void sleep_until(int64_t deadline_ns, uint64_t demand);
     template <typename Visit>
     size_t each_own(size_t poller, Visit visit);
+    uint64_t ask();
     void wait_for(uint64_t demand, int64_t give_up_ns) const;
     void end_pollers(uint64_t demand);
 
     void collect_and_watch();
     void collect();  // with mutex_ held
+    bool may_share_out();
     void share_out();
     void part_from_hung();
 
@@ -55,8 +59,10 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
     bool shared_out_ = false;
-    std::atomic<uint64_t> demand_{0};
+    std::atomic<uint64_t> demand_{1};  // what is asked for first is the rhythm of every counter
     std::atomic<bool> stopping_{false};
+    std::mutex bell_mutex_;
+    std::condition_variable bell_;      // a demand, for the pollers
     std::vector<std::thread> pollers_;  // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end

@@ -59,7 +59,7 @@ def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board
     load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
     start_s = rng.random() * 0.2
     end_s = start_s + window_s
-    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng)
+    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng, marks_s=(start_s, end_s))
     (found,) = attempt_energy(trace, int(ns(start_s)), int(ns(end_s)), None).gpus
     truth = truth_j(load, start_s, end_s)
     assert found.energy_j is not None
