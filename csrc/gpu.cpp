@@ -13,6 +13,10 @@ constexpr size_t kTellingSamples = 16;
 constexpr int64_t kSlowPeriod = kSecond;
 // A counter that is to be read this seldom is read where it steps.
 constexpr int64_t kSparse = kSecond;
+constexpr int64_t kForesight = kSecond;
+// Hunts that nobody asked for come no more often than this in the long run.
+constexpr int64_t kHuntPeriod = 30 * kSecond;
+constexpr int64_t kSpareHunts = 16;
 // How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
 constexpr int64_t kNextSample = 45 * kMillisecond;
 constexpr int64_t kStall = kSecond;
@@ -40,12 +44,13 @@ void copy_text(char* to, size_t size, const std::string& text) {
 }  // namespace
 
 Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-         int64_t counter_period_ns)
+         int64_t counter_period_ns, Turns& turns)
     : nvml_(std::move(nvml)),
       handle_(nvml_->gpu_by_uuid(uuid)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
+      turns_(turns),
       capabilities_(remembered_missing(uuid, driver_)),
       counter_{counter_period_ns} {
     const GpuInfo info = nvml_->describe(handle_);
@@ -112,7 +117,7 @@ void Gpu::begin() {
 
 void Gpu::schedule() {
     const int64_t now = now_ns();
-    counter_ = on_grid(counter_.period_ns, now);
+    if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
     series_ = on_grid(series_.period_ns, now);
     polled_ = on_grid(kPolledPeriod, now);
     slow_ = on_grid(kSlowPeriod, now);
@@ -230,17 +235,24 @@ void Gpu::visit(uint64_t demand) {
 }
 
 void Gpu::keep_counter() {
-    if (!has_counter()) return;
+    if (!has_counter()) {
+        attuned_ = true;
+        return;
+    }
     if (counter_.period_ns < kSparse) {
         keep(&counter_, bit(kCounter), [this] { read_counter(); });
-    } else if (!hunt_.on() && now_ns() >= counter_due_ns()) {
+    } else if (!hunt_.on() && now_ns() >= counter_due_ns() && (hunt_.known() || turns_.take(number_, now_ns()))) {
         hunt();
+        next_unasked_ns_ = std::max(next_unasked_ns_, now_ns() - kSpareHunts * kHuntPeriod) + kHuntPeriod;
     }
     if (hunt_.on() && now_ns() >= hunt_.next_ns()) read_counter();
+    if (!hunt_.on() || hunt_.known()) turns_.give_back(number_);
+    attuned_ = attuned_ || (hunt_.known() && hunt_.horizon_ns() > now_ns() + kForesight);
 }
 
 int64_t Gpu::counter_due_ns() const {
-    return counter_.period_ns < kSparse ? counter_.next_ns : std::min(counter_.next_ns, hunt_.horizon_ns());
+    if (counter_.period_ns < kSparse) return counter_.next_ns;
+    return std::min(counter_.next_ns, std::max(hunt_.horizon_ns(), next_unasked_ns_));
 }
 
 void Gpu::hunt() {
@@ -276,7 +288,9 @@ void Gpu::keep(Cadence* cadence, uint32_t capabilities, Read read) {
 int64_t Gpu::next_ns() const {
     int64_t next = met_ != wanted_ && settled_ns_ ? *settled_ns_ : INT64_MAX;
     if (wants(kPolledMask)) next = std::min(next, polled_.next_ns);
-    if (has_counter()) next = std::min(next, hunt_.on() ? hunt_.next_ns() : counter_due_ns());
+    if (has_counter() && hunt_.on()) next = std::min(next, hunt_.next_ns());
+    // What is due and was not begun waits for its turn.
+    if (has_counter() && !hunt_.on() && counter_due_ns() > now_ns()) next = std::min(next, counter_due_ns());
     if (wants(bit(kSeries))) next = std::min(next, series_.next_ns);
     if (wants(kSlowMask)) next = std::min(next, slow_.next_ns);
     return next;

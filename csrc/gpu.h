@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "hunt.h"
 #include "nvml_api.h"
+#include "turns.h"
 
 namespace pybench {
 
@@ -24,7 +25,7 @@ constexpr int64_t kCounterPeriod = 60 * kSecond;
 class Gpu {
   public:
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-        int64_t counter_period_ns);  // throws NvmlError
+        int64_t counter_period_ns, Turns& turns);  // throws NvmlError
 
     // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
     void begin();
@@ -37,7 +38,8 @@ class Gpu {
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t met() const { return met_; }  // the newest demand that was met
+    uint64_t met() const { return met_; }      // the newest demand that was met
+    bool attuned() const { return attuned_; }  // steps of its counter can be foretold for a while
     bool hangs(int64_t now, int64_t patience_ns) const;
 
     std::mutex turn;                     // held while the GPU is read, a hung call included
@@ -73,6 +75,7 @@ class Gpu {
     const std::string driver_;
     GpuBlock& block_;
     const uint32_t number_;
+    Turns& turns_;
     Capabilities capabilities_;
     bool begun_ = false;
     bool average_by_usage_ = false;  // the field is missing, the older call answers
@@ -81,9 +84,11 @@ class Gpu {
     uint64_t last_seen_us_ = 0;
     unsigned num_samples_ = 0;  // that the driver keeps, once it has told
     Hunt hunt_;
+    int64_t next_unasked_ns_ = 0;  // before this, some hunts that nobody asked for are to spare
     uint64_t wanted_ = 0;
     std::optional<int64_t> settled_ns_;  // when what is wanted may be read to its end, once its step was seen
     std::atomic<uint64_t> met_{0};
+    std::atomic<bool> attuned_{false};
 };
 
 }  // namespace pybench

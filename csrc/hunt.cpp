@@ -7,86 +7,83 @@ namespace pybench {
 namespace {
 
 // A reading this long before a step is over before it, in the middle case also behind another GPU's.
+// A reading this long before a step is over before it, in the middle case.
 constexpr int64_t kLead = 6 * kMillisecond;
 constexpr int64_t kPast = kMillisecond / 2;
-// A span wider than this is read through, which makes it narrow again.
-constexpr int64_t kNarrow = 12 * kMillisecond;
+// A step told no better than this is read through, which tells it and those to come better again.
+constexpr int64_t kNarrow = 24 * kMillisecond;
 constexpr int64_t kPause = 4 * kMillisecond;
-constexpr int64_t kLearningPause = 8 * kMillisecond;
+constexpr int64_t kLongPause = 8 * kMillisecond;  // for what will be refined
 constexpr int64_t kLongestPeriod = 150 * kMillisecond;
-constexpr int kMostMisses = 3;
-
-// Whether a reading of the old value leaves the step to come.
-bool encloses(const Span& step, const CounterRow& reading, bool begun) {
-    return reading.after_ns <= step.low_ns || (begun && reading.before_ns < step.high_ns + kPast);
-}
+constexpr int kMostDelays = 3;
 
 }  // namespace
+
+int64_t Hunt::horizon_ns() const { return rhythm_.known() ? rhythm_.horizon_ns() - 2 * kLead : INT64_MAX; }
 
 void Hunt::begin(int64_t now) {
     on_ = true;
     found_ = false;
-    misses_ = 0;
+    num_delays_ = 0;
     aim(now);
 }
 
 void Hunt::aim(int64_t now) {
     last_.reset();
-    // A reading that comes too late is aimed earlier the next time: other GPUs of this poller may step at that moment.
-    const int64_t lead_ns = kLead << misses_;
-    const std::optional<Span> step = misses_ < kMostMisses ? rhythm_.next(now + lead_ns) : std::nullopt;
-    if (!step) {
-        rhythm_.forget();
-        read_on(now, now + kLongestPeriod);
-    } else if (step->width_ns() > kNarrow) {
-        read_on(step->low_ns - lead_ns, step->high_ns + kLead);
-    } else {
-        aimed_ = step;
-        next_ns_ = step->low_ns - lead_ns;
-    }
+    // One that came too late comes earlier the next time: other GPUs of this poller may step at that moment.
+    const int64_t lead_ns = kLead << 2 * num_delays_;
+    aimed_ = rhythm_.next(now + lead_ns);
+    if (!aimed_) return learn(now);
+    next_ns_ = aimed_->low_ns - lead_ns;
+    until_ns_ = aimed_->high_ns + kPast;
+    pause_ns_ = kPause;
 }
 
-void Hunt::read_on(int64_t from_ns, int64_t until_ns) {
+void Hunt::learn(int64_t from_ns) {
+    rhythm_.forget();
     aimed_.reset();
     next_ns_ = from_ns;
-    until_ns_ = until_ns;
+    until_ns_ = from_ns + kLongestPeriod;
+    pause_ns_ = kLongPause;
 }
 
 void Hunt::saw(const CounterRow& reading) {
     const std::optional<CounterRow> last = std::exchange(last_, reading);
+    if (!last) in_time_ = !aimed_ || reading.after_ns <= aimed_->low_ns;
     if (last && reading.energy_mj < last->energy_mj) {
         rhythm_.forget();
-        if (on_) read_on(reading.after_ns, reading.after_ns + kLongestPeriod);
+        if (on_) learn(reading.after_ns);
         return;
     }
     const bool changed = last && reading.energy_mj != last->energy_mj;
     if (changed && (on_ || rhythm_.known())) rhythm_.saw({last->before_ns, reading.after_ns});
-    if (!on_) return;
-    if (changed) {
-        stepped(reading);
-    } else if (aimed_ && encloses(*aimed_, reading, last.has_value())) {
-        next_ns_ = aimed_->high_ns + kPast;
-    } else if (aimed_ || reading.after_ns > until_ns_) {
-        missed(reading.after_ns);
+    if (on_) changed ? stepped(reading.after_ns) : go_on(reading.after_ns);
+}
+
+void Hunt::stepped(int64_t now) {
+    if (rhythm_.known()) return end(true);
+    next_ns_ = now + kLongPause;
+    until_ns_ = now + kLongestPeriod;
+    pause_ns_ = kPause;
+}
+
+void Hunt::go_on(int64_t now) {
+    if (now < until_ns_ && in_time_) {
+        const bool read_through = !aimed_ || aimed_->width_ns() > kNarrow;
+        next_ns_ = read_through ? now + pause_ns_ : until_ns_;
+    } else if (!in_time_) {
+        delayed(now);
+    } else if (aimed_) {
+        learn(now);  // what was foretold did not come
     } else {
-        next_ns_ = reading.after_ns + (rhythm_.known() ? kPause : kLearningPause);
+        end(false);  // the counter stands still
     }
 }
 
+void Hunt::delayed(int64_t now) { ++num_delays_ <= kMostDelays ? aim(now) : end(false); }
+
 void Hunt::failed(int64_t now) {
-    if (on_) missed(now);
-}
-
-void Hunt::stepped(const CounterRow& reading) {
-    if (rhythm_.known()) return end(true);
-    read_on(reading.after_ns + kLearningPause, reading.after_ns + kLongestPeriod);
-}
-
-// Without a rhythm there is nothing more to try: the counter stands still.
-void Hunt::missed(int64_t now) {
-    if (!rhythm_.known()) return end(false);
-    ++misses_;
-    aim(now);
+    if (on_) delayed(now);
 }
 
 void Hunt::end(bool found) {

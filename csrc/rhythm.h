@@ -24,12 +24,14 @@ class Rhythm {
 
     // The first step that can't come before after_ns; none where its neighbours could be mistaken for it.
     std::optional<Span> next(int64_t after_ns) const;
-    // Until when steps can be foretold well; INT64_MAX while nothing is known.
+    // The last step that can be foretold well, at the earliest; INT64_MAX while nothing is known.
     int64_t horizon_ns() const;
 
   private:
     Span told(int64_t number) const;
 
+    Span first_{};
+    int64_t since_first_ = 0;     // how many steps the newest came after it
     std::optional<Span> step_;    // the newest
     std::optional<Span> period_;  // the shortest and the longest that it can be
 };

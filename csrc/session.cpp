@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kCollectPeriod(100);
 constexpr int64_t kHangPatience = 300 * kMillisecond;
 constexpr int64_t kStopPatience = 800 * kMillisecond;
 constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
-constexpr int64_t kMeasurePatience = 1500 * kMillisecond;
+constexpr int64_t kMeasurePatience = 2 * kSecond;
 constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
 constexpr int64_t kPause = 2 * kMillisecond;
 
@@ -34,6 +34,7 @@ std::string boot_id() {
 Session::Session(const Settings& settings)
     : nvml_(Nvml::open()),
       blocks_(settings.file, settings.uuids.size()),
+      turns_(settings.uuids.size()),
       contention_(settings.uuids.size()),
       recording_(settings.uuids.size()) {
     std::strncpy(blocks_.head().boot_id, boot_id().c_str(), sizeof FileHead::boot_id - 1);
@@ -48,7 +49,8 @@ Session::Session(const Settings& settings)
 void Session::open_gpus(const Settings& settings) {
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
-        gpus_.push_back(std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns));
+        gpus_.push_back(
+            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns, turns_));
     }
 }
 
@@ -139,11 +141,13 @@ void Session::collect() {
     for (const Record& record : records) recording_.add(record);
 }
 
-// Not before each GPU's counter was hunted by a thread of its own, undisturbed by the others' readings.
+// Where calls run side by side, not before each GPU's rhythm was found by a thread of its own.
 bool Session::may_share_out() {
-    if (now_ns() >= blocks_.head().start_ns + kMeasurePatience) return true;
-    const auto hunted = [](const std::unique_ptr<Gpu>& gpu) { return gpu->met() > 0; };
-    return (gpus_.size() < 2 || contention_.done()) && std::all_of(gpus_.begin(), gpus_.end(), hunted);
+    if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasurePatience) return true;
+    if (!contention_.done()) return false;
+    turns_.allow(contention_.num_side_by_side());
+    const auto attuned = [](const std::unique_ptr<Gpu>& gpu) { return gpu->attuned(); };
+    return contention_.num_side_by_side() == 1 || std::all_of(gpus_.begin(), gpus_.end(), attuned);
 }
 
 // Once, when it is known whether several pollers gain anything.
@@ -154,6 +158,7 @@ void Session::share_out() {
     if (contention_.done() && contention_.one_thread_will_do()) {
         for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
         num_pollers = 1;
+        turns_.allow(1);
     }
     blocks_.head().num_pollers = num_pollers;
 }

@@ -56,10 +56,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
     const std::shared_ptr<Nvml> nvml_;
     Blocks blocks_;
+    Turns turns_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
     bool shared_out_ = false;
-    std::atomic<uint64_t> demand_{1};  // what is asked for first is the rhythm of every counter
+    std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
     std::mutex bell_mutex_;
     std::condition_variable bell_;      // a demand, for the pollers

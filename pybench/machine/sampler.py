@@ -105,10 +105,15 @@ class PowerSampler:
         """
         return trace_from_columns(_answer(self._native, "snapshot"))
 
+    @property
+    def is_running(self) -> bool:
+        """Whether :meth:`start` was called and :meth:`stop` not yet."""
+        return self._native is not None
+
     def anchor(self) -> None:
         """Have every energy counter read where it steps next, and return at once: an end of a window is now.
 
-        Costs two readings a GPU. Raises as :meth:`stop`.
+        Costs two to five readings a GPU. Raises as :meth:`stop`.
         """
         _answer(self._native, "anchor")
 

@@ -108,6 +108,7 @@ def _watch(
         while (code := worker.wait(_POLL_S)) is None:
             for rank, event in reader.poll():
                 _show(point, rank, event, len(reader.ranks[0].steps), progress)
+                _anchor(sampler, rank, event)
             _show_power(sampler, progress)
             if time.monotonic() > deadline:
                 worker.end()
@@ -133,6 +134,12 @@ def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Pr
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
         tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
         progress.step(position, total, event.phase, tokens / event.duration_s, "tok/s")
+
+
+def _anchor(sampler: PowerSampler | None, rank: int, event: Event) -> None:
+    """Have the energy counters read where the window begins and ends."""
+    if sampler and rank == 0 and isinstance(event, Phase) and event.name in {"measure", "finish"}:
+        sampler.anchor()
 
 
 def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:

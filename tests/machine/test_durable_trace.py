@@ -23,7 +23,18 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(4))
 PLANES = ("counter", "series", "polled", "slow", "stalls")
-SOURCES = ("blocks", "capability", "clock", "gpu", "nvml_api", "power_sampler", "recording", "session")
+SOURCES = (
+    "blocks",
+    "capability",
+    "clock",
+    "gpu",
+    "hunt",
+    "nvml_api",
+    "power_sampler",
+    "recording",
+    "rhythm",
+    "session",
+)
 NUM_KILLS = 100
 NUM_COUNTED = 17  # 16 GPUs and none, of calls made and of calls answered
 

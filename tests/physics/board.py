@@ -24,6 +24,7 @@ COUNTER_BASE_MJ = 5_000_000_000
 # Read latency: 2.8 ms in the middle and 16 ms at the 99th percentile, log-normal.
 LATENCY_S = 2.8e-3
 LATENCY_SIGMA = float(np.log(16 / 2.8)) / 2.326
+KEEP_S = 60.0
 BUFFER_DEPTH = 120
 # After a step of the counter the sampler waits for the series' next sample.
 NEXT_SAMPLE_S = 45e-3
@@ -40,7 +41,6 @@ class Board:
     sample_period_s: float = 0.020
     power_step_w: float = 0.323
     missing_fraction: float = 0.01
-    keep_s: float = 60.0
 
     def trace(
         self, load: Load, start_s: float, end_s: float, rng: np.random.Generator, marks_s: Sequence[float] = ()
@@ -76,7 +76,7 @@ class Board:
         hunter = Hunter(read)
         now_s = hunter.learn(start_s)
         for at_s in asked_s:
-            now_s = hunter.keep_until(now_s, at_s, self.keep_s)
+            now_s = hunter.keep(now_s, at_s, KEEP_S)
             now_s = hunter.catch(max(now_s, at_s))
         before_s, after_s, energy_mj = zip(*reads, strict=True)
         return CounterColumns(

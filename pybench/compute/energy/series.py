@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.curve import Curve
+from pybench.compute.energy.curve import GAP_S, Curve
 from pybench.compute.energy.low_pass import fit_low_pass, undo
 from pybench.compute.energy.times import Column, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
@@ -28,6 +28,11 @@ class Samples:
     def near(self, start_s: float, end_s: float) -> Samples:
         """The samples taken between two times."""
         return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
+
+    def have_gap(self, start_s: float, end_s: float) -> bool:
+        """Whether nothing was sampled for ``GAP_S`` somewhere in the window."""
+        inside_s = self.near(start_s, end_s).time_s
+        return bool(np.any(np.diff(np.concatenate(([start_s], inside_s, [end_s]))) > GAP_S))
 
     def _keep(self, which: npt.NDArray[np.bool_]) -> Samples:
         return Samples(self.time_s[which], self.power_w[which], self.num_glitches)
