@@ -38,15 +38,21 @@ class Session : public std::enable_shared_from_this<Session> {
 
   private:
     void open_gpus(const Settings& settings);
+    struct Poller {
+        std::thread thread;
+        std::shared_ptr<std::atomic<bool>> ended;
+    };
+
     void add_poller();
     void poll(size_t poller);
     void begin(size_t poller);
-    void sleep_until(int64_t deadline_ns, uint64_t demand);
+    void sleep_until(int64_t deadline_ns, uint64_t demand, bool last);
     template <typename Visit>
     size_t each_own(size_t poller, Visit visit);
     uint64_t ask();
+    void ring();
     void wait_for(uint64_t demand, int64_t give_up_ns) const;
-    void end_pollers(uint64_t demand);
+    void end_pollers();
 
     void collect_and_watch();
     void collect();  // with mutex_ held
@@ -63,8 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
     std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
     std::mutex bell_mutex_;
-    std::condition_variable bell_;      // a demand, for the pollers
-    std::vector<std::thread> pollers_;  // grows in the collector's thread
+    std::condition_variable bell_;  // a demand, for the pollers
+    std::vector<Poller> pollers_;   // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end
     std::mutex mutex_;              // guards what follows and the takers' side of the rings

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve
-from pybench.compute.energy.low_pass import fit_low_pass, undo
+from pybench.compute.energy.low_pass import POWER_STEP_W, fit_low_pass, undo
+from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
 
 MIN_SAMPLES = 4
+# Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
+RIPPLE_SPAN_S = 3.0
 # A board in use draws some tens of watts: a lone zero among its samples is the driver's slip, not power.
 GLITCH_W = 1.0
 
@@ -53,8 +56,25 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples
     return Samples(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
 
-def series_curve(samples: Samples) -> Curve | None:
-    """Energy by the series, its low-pass undone; ``None`` when there are too few samples."""
+def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None:
+    """Energy by the series, its low-pass undone and ripples around a window's ends resolved.
+
+    ``None`` when there are too few samples.
+    """
     if len(samples.time_s) < MIN_SAMPLES:
         return None
-    return undo(samples.time_s, samples.power_w, fit_low_pass(samples.time_s, samples.power_w))
+    ripples = _ripples(samples, start_s, end_s)
+    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
+    low_pass = fit_low_pass(samples.time_s, smooth_w)
+    seen_through = {"tau_s": low_pass.tau_s, "tau_sigma_s": low_pass.sigma_s}
+    curve = undo(samples.time_s, smooth_w, low_pass)
+    return replace(curve, ripples=tuple(replace(ripple, **seen_through) for ripple in ripples))
+
+
+def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
+    """Around both ends; around a short window at once."""
+    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
+    spans = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+    near = [samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in spans]
+    found = [find_ripple(part.time_s, part.power_w, POWER_STEP_W / np.sqrt(12)) for part in near]
+    return [ripple for ripple in found if ripple is not None]

@@ -68,7 +68,7 @@ def counter_estimate(readings: Readings, samples: Samples, length_s: float) -> E
     ]
     energy_j, sigma_j = beliefs[0].between() if len(beliefs) == 1 else _across(*beliefs)
     if shaped and len(beliefs) == 1:
-        sigma_j = float(np.hypot(sigma_j, shapes[0].shifted_j(0.0, length_s)))
+        sigma_j = float(np.hypot(sigma_j, shapes[0].shared_sigma_j(0.0, length_s)))
     num_inside = int(np.sum((changes_s > 0) & (changes_s <= length_s)))
     method: Method = "counter+series" if shaped else "counter"
     return Estimate(energy_j, sigma_j, method, num_inside, shaped and samples.have_gap(0.0, length_s))
@@ -76,12 +76,12 @@ def counter_estimate(readings: Readings, samples: Samples, length_s: float) -> E
 
 def series_estimate(samples: Samples, length_s: float) -> Estimate | None:
     """By the series alone, whose gain is known less well than its shape; ``None`` unless it spans the window."""
-    curve = series_curve(samples)
+    curve = series_curve(samples, 0.0, length_s)
     if curve is None or not curve.covers(0.0, length_s):
         return None
     energy_j = float(np.diff(curve.at([0.0, length_s]))[0])
     variance_j2 = float(np.diff(curve.variance_at([0.0, length_s]))[0])
-    doubts_j = (np.sqrt(variance_j2), GAIN_SPREAD * energy_j, curve.shifted_j(0.0, length_s))
+    doubts_j = (np.sqrt(variance_j2), GAIN_SPREAD * energy_j, curve.shared_sigma_j(0.0, length_s))
     sigma_j = float(np.linalg.norm(doubts_j))
     return Estimate(energy_j, sigma_j, "series", gap=curve.has_gap(0.0, length_s))
 
@@ -108,7 +108,7 @@ def _near(readings: Readings, samples: Samples, start_s: float, end_s: float) ->
             and changes_s[0] <= start_s + OVERHANG_S
             and changes_s[-1] >= end_s - OVERHANG_S
         ):
-            curve = series_curve(samples.near(start_s - reach_s, end_s + reach_s))
+            curve = series_curve(samples.near(start_s - reach_s, end_s + reach_s), start_s, end_s)
             return near, curve if curve is not None and curve.covers(start_s, end_s) else None
     return None
 
