@@ -8,7 +8,7 @@ It is believed only where it foretells samples that it was not fitted to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,10 @@ class Ripple:
     left_w: float
     tau_s: float = 0.0
     tau_sigma_s: float = 0.0
+
+    def behind(self, tau_s: float, tau_sigma_s: float) -> Ripple:
+        """The same, seen through a low-pass of a time constant known so well."""
+        return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s)
 
     def power_seen_w(self, time_s: Column) -> Column:
         """What it adds to samples at these times."""
@@ -131,14 +135,15 @@ def _vertex(frequency_hz: float, step_hz: float, time_s: Column, power_w: Column
 def _spectrum(step_hz: float, time_s: Column, power_w: Column) -> tuple[Column, Column]:
     """As many coarse steps as fine ones between them: the waves are products, and the sums one matrix product."""
     num = int(np.ceil(np.sqrt((FASTEST_HZ - SLOWEST_HZ) / step_hz)))
-    coarse_hz, fine_hz = SLOWEST_HZ + np.arange(num) * num * step_hz, np.arange(num) * step_hz
+    fine_hz: Column = step_hz * np.arange(num, dtype=np.float64)
+    coarse_hz: Column = SLOWEST_HZ + num * fine_hz
     swing_w = power_w - power_w.mean()
     sums = (_turns(coarse_hz, time_s) * swing_w) @ _turns(fine_hz, time_s).T
     return (coarse_hz[:, None] + fine_hz).ravel(), np.abs(sums).ravel()
 
 
 def _explained(frequency_hz: Column, time_s: Column, power_w: Column) -> Column:
-    return np.abs(_turns(frequency_hz, time_s) @ (power_w - power_w.mean()))
+    return np.asarray(np.abs(_turns(frequency_hz, time_s) @ (power_w - power_w.mean())))
 
 
 def _turns(frequency_hz: Column, time_s: Column) -> npt.NDArray[np.complex128]:

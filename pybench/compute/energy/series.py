@@ -66,9 +66,8 @@ def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None
     ripples = _ripples(samples, start_s, end_s)
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     low_pass = fit_low_pass(samples.time_s, smooth_w)
-    seen_through = {"tau_s": low_pass.tau_s, "tau_sigma_s": low_pass.sigma_s}
     curve = undo(samples.time_s, smooth_w, low_pass)
-    return replace(curve, ripples=tuple(replace(ripple, **seen_through) for ripple in ripples))
+    return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
 
 
 def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
