@@ -46,18 +46,30 @@ void copy_text(char* to, size_t size, const std::string& text) {
 Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
          int64_t counter_period_ns, Turns& turns)
     : nvml_(std::move(nvml)),
-      handle_(nvml_->gpu_by_uuid(uuid)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
       turns_(turns),
       capabilities_(remembered_missing(uuid, driver_)),
       counter_{counter_period_ns} {
+    copy_text(block_.uuid, sizeof block_.uuid, uuid);
+    block_.index = kNoIndex;
+    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
+    try {
+        open(uuid);
+    } catch (const NvmlError& error) {
+        if (means_no_such_gpu(static_cast<nvmlReturn_t>(error.code))) throw;
+        capabilities_.refuse(static_cast<nvmlReturn_t>(error.code));
+        ++block_.failed_calls;
+        publish();
+    }
+}
+
+void Gpu::open(const std::string& uuid) {
+    handle_ = nvml_->gpu_by_uuid(uuid);
     const GpuInfo info = nvml_->describe(handle_);
-    copy_text(block_.uuid, sizeof block_.uuid, info.uuid);
     copy_text(block_.name, sizeof block_.name, info.name);
     block_.index = info.index;
-    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
 }
 
 // Every driver call goes through here, so that another thread sees which one hangs. One that comes back from a hang
@@ -105,13 +117,13 @@ bool Gpu::hangs(int64_t now, int64_t patience_ns) const {
 }
 
 void Gpu::begin() {
-    probe_identity();
+    if (!capabilities_.refused()) probe_identity();
     drain_series();
     poll();
     read_slow();
     read_counter();
     publish();
-    if (!abandoned) remember_missing(block_.uuid, driver_, capabilities_.missing());
+    if (!abandoned && !capabilities_.refused()) remember_missing(block_.uuid, driver_, capabilities_.missing());
     begun_ = true;
 }
 

@@ -24,8 +24,9 @@ constexpr int64_t kCounterPeriod = 60 * kSecond;
 
 class Gpu {
   public:
+    // Throws NvmlError where there is no such GPU. One that can't be opened has the state that says why.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-        int64_t counter_period_ns, Turns& turns);  // throws NvmlError
+        int64_t counter_period_ns, Turns& turns);
 
     // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
     void begin();
@@ -47,6 +48,7 @@ class Gpu {
     std::atomic<bool> abandoned{false};  // nobody collects any more
 
   private:
+    void open(const std::string& uuid);
     template <typename Read>
     nvmlReturn_t call(Read read);
     template <typename Row>
@@ -71,7 +73,7 @@ class Gpu {
     void settle();
 
     const std::shared_ptr<Nvml> nvml_;
-    const nvmlDevice_t handle_;
+    nvmlDevice_t handle_ = nullptr;
     const std::string driver_;
     GpuBlock& block_;
     const uint32_t number_;

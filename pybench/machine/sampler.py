@@ -75,7 +75,10 @@ class PowerSampler:
         self._native: Any = None
 
     def start(self) -> None:
-        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened or the file can't be made."""
+        """Open NVML and begin. A GPU that can't be opened has the state that says why in the trace.
+
+        Raises ``MachineError`` when there is no such GPU or the file can't be made.
+        """
         native = _extension().PowerSampler(
             self._uuids,
             file=self._file,

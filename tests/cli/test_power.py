@@ -25,7 +25,7 @@ def invoke(*arguments: str | Path) -> tuple[int, str]:
 
 
 def test_record_writes_the_joules_of_the_command(
-    fake_nvml: Tell, fake_truth_j: Callable[[int, int], float], tmp_path: Path
+    fake_nvml: Tell, fake_truth_j: Callable[[int | None, int], float], tmp_path: Path
 ) -> None:
     fake_nvml(load="square:120:680:150", sensor="h200")
     files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("json", "csv", "svg")}

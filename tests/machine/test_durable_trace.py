@@ -190,7 +190,7 @@ def lost_records(trace: PowerTrace, counts: Path) -> list[int]:
     slow = answered(counts, "nvmlDeviceGetCurrentClocksEventReasons")  # the last call of a row
     lost = []
     for gpu in trace.gpus:
-        i = gpu.index
+        i = UUIDS.index(gpu.uuid)
         polled = max(fields[i] - module_scope[i], 0)
         lost.append(
             counter[i] - len(gpu.counter.energy_mj) + polled - len(gpu.polled.t_ns) + slow[i] - len(gpu.slow.t_ns)

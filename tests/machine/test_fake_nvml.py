@@ -15,7 +15,7 @@ from pybench.model.trace import PowerTrace
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
-Truth = Callable[[int, int], float]
+Truth = Callable[[int | None, int], float]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(2))
 STEP_NS = 100_000
 TAU_NS = 10_900_000
