@@ -16,6 +16,8 @@ import numpy.typing as npt
 from pybench.compute.energy.times import Column
 
 MIN_SAMPLES = 60
+# It is taken to have begun before the first of them and to go on after the last.
+EXTENSION_S = 0.05
 # Slower loads are resolved by the samples themselves, and must not be taken for the faster ones that they alias with;
 # still faster ones hardly pass the sensor's low-pass.
 SLOWEST_HZ, FASTEST_HZ = 2.0, 100.0
@@ -92,8 +94,8 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
         return None
     phase = 2 * np.pi * best.frequency_hz * np.arange(1, len(best.seen_w) + 1) * middle_s
     return Ripple(
-        start_s=float(time_s[0]),
-        end_s=float(time_s[-1]),
+        start_s=float(time_s[0]) - EXTENSION_S,
+        end_s=float(time_s[-1]) + EXTENSION_S,
         num_samples=len(time_s),
         frequency_hz=best.frequency_hz,
         seen_w=best.seen_w * np.exp(-1j * phase),

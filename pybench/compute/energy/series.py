@@ -15,7 +15,7 @@ from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
 
 MIN_SAMPLES = 4
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
-RIPPLE_SPAN_S = 3.0
+RIPPLE_SPAN_S = 2.0
 # A board in use draws some tens of watts: a lone zero among its samples is the driver's slip, not power.
 GLITCH_W = 1.0
 
