@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from pybench.machine.rapl import SCOPE
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
 from pybench.report.numbers import plain
@@ -59,7 +60,7 @@ def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str 
         "gain_fraction": GAIN_FRACTION,
         "energy_j": energy.energy_j,
         "gpus": [{**{name: getattr(gpu, name) for name in names}, "flags": list(gpu.flags)} for gpu in energy.gpus],
-        "cpu_packages": [{"name": name, "energy_j": joules} for name, joules in package_j.items()],
+        "cpu_packages": [{"name": name, "scope": SCOPE, "energy_j": joules} for name, joules in package_j.items()],
         "cpu_packages_reason": package_reason,
     }
 
