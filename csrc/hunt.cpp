@@ -22,6 +22,7 @@ constexpr int kMostDelays = 3;
 int64_t Hunt::horizon_ns() const { return rhythm_.known() ? rhythm_.horizon_ns() - 2 * kLead : INT64_MAX; }
 
 void Hunt::begin(int64_t now) {
+    if (on_ && !aimed_) return;  // what is being learned ends with a step after now, too
     on_ = true;
     found_ = false;
     num_delays_ = 0;

@@ -12,7 +12,7 @@ namespace pybench {
 // Reads before and after a step that the rhythm foretells; without one, on and on until two steps have been seen.
 class Hunt {
   public:
-    // Looks for the first step after now. One that is under way begins again.
+    // Looks for a step after now. A hunt for one that was foretold begins again.
     void begin(int64_t now);
     bool on() const { return on_; }
     bool found() const { return found_; }         // the last hunt, once it is over

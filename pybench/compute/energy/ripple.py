@@ -26,8 +26,8 @@ STEPS_PER_RESOLUTION = 5
 NUM_PEAKS = 8
 HIGHEST_HARMONIC_HZ = 160.0
 MOST_HARMONICS = 5
-# Of a load's harmonics, as far as samples don't tell: watts behind the low-pass for each watt of noise.
-PRIOR_NOISES = 1e3
+NUM_STEPS = 3
+RIDGE_FRACTION = 1e-6
 # What the fit leaves of samples it was not fitted to, as a part of their deviation.
 BELIEVED_FRACTION = 0.2
 RIPPLE_NOISES = 5.0
@@ -161,19 +161,41 @@ class _Fit:
     left_w: float
 
     @classmethod
-    def of(cls, time_s: Column, power_w: Column, frequency_hz: float) -> _Fit:
-        num = int(np.clip(HIGHEST_HARMONIC_HZ // frequency_hz, 1, MOST_HARMONICS))
-        drift = time_s / max(float(np.max(np.abs(time_s))), 1e-9)
-        columns = np.hstack((_waves(time_s, frequency_hz, num), np.ones((len(time_s), 1)), drift[:, None]))
+    def of(cls, time_s: Column, power_w: Column, near_hz: float) -> _Fit:
+        num = int(np.clip(HIGHEST_HARMONIC_HZ // near_hz, 1, MOST_HARMONICS))
+        frequency_hz = _tuned(time_s, power_w, near_hz, num)
+        columns = _columns(time_s, frequency_hz, num)
         even = np.arange(len(time_s)) // 2 % 2 == 0
         halves = ((even, ~even), (~even, even))
-        off_w = [power_w[other] - columns[other] @ _solve(columns[one], power_w[one], num) for one, other in halves]
-        weight = _solve(columns, power_w, num)
+        off_w = [power_w[other] - columns[other] @ _solve(columns[one], power_w[one]) for one, other in halves]
         left_w = float(np.sqrt(np.mean(np.concatenate(off_w) ** 2)))
-        return cls(frequency_hz, weight[:num] - 1j * weight[num : 2 * num], left_w)
+        return cls(frequency_hz, _amplitude(_solve(columns, power_w), num), left_w)
 
 
-def _solve(columns: Matrix, power_w: Column, num_harmonics: int) -> Column:
-    """Least squares; harmonics that the samples can't tell apart share what they explain."""
-    ridge = np.concatenate((np.full(2 * num_harmonics, 1 / PRIOR_NOISES**2), np.zeros(2)))
-    return np.asarray(np.linalg.solve(columns.T @ columns + np.diag(ridge), columns.T @ power_w))
+def _tuned(time_s: Column, power_w: Column, frequency_hz: float, num_harmonics: int) -> float:
+    """The frequency at which all harmonics together fit best, by Gauss and Newton's steps."""
+    farthest_hz = 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
+    for _ in range(NUM_STEPS):
+        columns = _columns(time_s, frequency_hz, num_harmonics)
+        weight = _solve(columns, power_w)
+        turned_w = _amplitude(weight, num_harmonics) * 2j * np.pi * np.arange(1, num_harmonics + 1)
+        slope = time_s * (columns[:, : 2 * num_harmonics] @ _parts(turned_w))
+        step_hz = _solve(np.hstack((columns, slope[:, None])), power_w)[-1]
+        frequency_hz += float(np.clip(step_hz, -farthest_hz, farthest_hz))
+    return frequency_hz
+
+
+def _columns(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
+    """The waves, a constant, and a drift."""
+    drift = time_s / max(float(np.max(np.abs(time_s))), 1e-9)
+    return np.hstack((_waves(time_s, frequency_hz, num_harmonics), np.ones((len(time_s), 1)), drift[:, None]))
+
+
+def _amplitude(weight: Column, num_harmonics: int) -> npt.NDArray[np.complex128]:
+    return np.asarray(weight[:num_harmonics] - 1j * weight[num_harmonics : 2 * num_harmonics])
+
+
+def _solve(columns: Matrix, power_w: Column) -> Column:
+    """Least squares; columns that the samples can't tell apart share what they explain."""
+    ridge = RIDGE_FRACTION * np.diag(np.mean(columns**2, axis=0))
+    return np.asarray(np.linalg.solve(columns.T @ columns + ridge, columns.T @ power_w))

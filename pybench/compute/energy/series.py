@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve
-from pybench.compute.energy.low_pass import POWER_STEP_W, fit_low_pass, undo
+from pybench.compute.energy.low_pass import POWER_STEP_W, UNTOLD, fit_low_pass, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
@@ -65,7 +65,8 @@ def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None
         return None
     ripples = _ripples(samples, start_s, end_s)
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
-    low_pass = fit_low_pass(samples.time_s, smooth_w)
+    # What a ripple leaves is noise, which fits a sensor without any low-pass.
+    low_pass = UNTOLD if ripples else fit_low_pass(samples.time_s, smooth_w)
     curve = undo(samples.time_s, smooth_w, low_pass)
     return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
 
