@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def found(load: Load, seed: int = 0, missing: float = 0.01) -> Ripple | None:
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("frequency_hz", [23.0, 30.0, 47.0, 70.0])
+@pytest.mark.parametrize("frequency_hz", [23.0, 30.0, 47.0, 71.3])
 def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float) -> None:
     load = square(300, 600, 0.4 / frequency_hz, 0.6 / frequency_hz, -5, 6)
     ripple = found(load, missing=missing)
@@ -78,6 +80,15 @@ def test_an_unknown_low_pass_is_doubt() -> None:
     assert ripple.behind(TAU_S, 0.0).sigma_j == 0.0
     # What a time constant is off by turns into joules at once: 100 W · 1 ms, at a random phase.
     assert ripple.behind(TAU_S, 1e-3).sigma_j == pytest.approx(100 * 1e-3 / np.sqrt(2))
+
+
+def test_frequencies_that_look_alike_are_doubt() -> None:
+    """Samples spaced by 20 ms see 70 Hz as 30 Hz and as 20 Hz, but for what little they come early or late."""
+    ripple = found(square(300, 600, 0.4 / 70, 0.6 / 70, -5, 6), seed=3)
+    assert ripple is not None
+    assert ripple.rivals
+    alone = replace(ripple, rivals=()).behind(TAU_S, 0.0)
+    assert ripple.behind(TAU_S, 0.0).sigma_j > 3 * alone.sigma_j
 
 
 @pytest.mark.parametrize("name", ["decode_47hz", "decode_drifting", "decode_jittered"])

@@ -24,12 +24,15 @@ SLOWEST_HZ, FASTEST_HZ = 2.0, 100.0
 RIPPLE_HZ = 17.0
 STEPS_PER_RESOLUTION = 5
 NUM_PEAKS = 8
-HIGHEST_HARMONIC_HZ = 160.0
+HIGHEST_HARMONIC_HZ = 260.0
 MOST_HARMONICS = 5
 NUM_STEPS = 3
 RIDGE_FRACTION = 1e-6
 # What the fit leaves of samples it was not fitted to, as a part of their deviation.
 BELIEVED_FRACTION = 0.2
+# Another frequency that leaves no more than this many times as much may be the true one.
+RIVAL_TIMES = 2.0
+RIVAL_STEP = 0.0037
 RIPPLE_NOISES = 5.0
 
 Matrix = npt.NDArray[np.float64]
@@ -40,7 +43,8 @@ class Ripple:
     """Power that swings around 0 W from ``start_s`` to ``end_s``.
 
     ``seen_w`` is the complex amplitude of each harmonic in the samples; the load's own lies behind a low-pass of
-    ``tau_s``. ``left_w`` is the deviation of the samples from it.
+    ``tau_s``. ``left_w`` is the deviation of the samples from it. ``rivals`` explain them about as well: loads of 30
+    and of 70 Hz look alike in samples that are spaced evenly.
     """
 
     start_s: float
@@ -51,10 +55,12 @@ class Ripple:
     left_w: float
     tau_s: float = 0.0
     tau_sigma_s: float = 0.0
+    rivals: tuple[Ripple, ...] = ()
 
     def behind(self, tau_s: float, tau_sigma_s: float) -> Ripple:
         """The same, seen through a low-pass of a time constant known so well."""
-        return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s)
+        rivals = tuple(rival.behind(tau_s, tau_sigma_s) for rival in self.rivals)
+        return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s, rivals=rivals)
 
     def power_seen_w(self, time_s: Column) -> Column:
         """What it adds to samples at these times."""
@@ -70,10 +76,13 @@ class Ripple:
 
     @property
     def sigma_j(self) -> float:
-        """Standard deviation of the joules at any time: what noise and an unknown low-pass make of the shape."""
+        """Standard deviation of the joules at any time: what noise, an unknown low-pass and rivals make of the shape."""
         noise_w = np.abs(self._gain(self.tau_s)) * self.left_w / np.sqrt(self.num_samples)
         wrong_w = np.abs(self.seen_w) * self._omega * self.tau_sigma_s
-        return float(np.linalg.norm(np.hypot(noise_w, wrong_w / np.sqrt(2)) / self._omega))
+        time_s = self.start_s + (self.end_s - self.start_s) * np.arange(0, 1, RIVAL_STEP)
+        apart_j = [np.std(self.energy_j(time_s) - rival.energy_j(time_s)) for rival in self.rivals]
+        own_j = np.linalg.norm(np.hypot(noise_w, wrong_w / np.sqrt(2)) / self._omega)
+        return float(np.hypot(own_j, max(apart_j, default=0.0)))
 
     @property
     def _omega(self) -> Column:
@@ -89,18 +98,11 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
         return None
     middle_s = float(time_s.mean())
     fits = [_Fit.of(time_s - middle_s, power_w, frequency_hz) for frequency_hz in _peaks(time_s - middle_s, power_w)]
-    best = min(fits, key=lambda fit: fit.left_w, default=None)
-    if best is None or best.frequency_hz < RIPPLE_HZ or best.left_w > BELIEVED_FRACTION * float(np.std(power_w)):
+    fits.sort(key=lambda fit: fit.left_w)
+    if not fits or fits[0].frequency_hz < RIPPLE_HZ or fits[0].left_w > BELIEVED_FRACTION * float(np.std(power_w)):
         return None
-    phase = 2 * np.pi * best.frequency_hz * np.arange(1, len(best.seen_w) + 1) * middle_s
-    return Ripple(
-        start_s=float(time_s[0]) - EXTENSION_S,
-        end_s=float(time_s[-1]) + EXTENSION_S,
-        num_samples=len(time_s),
-        frequency_hz=best.frequency_hz,
-        seen_w=best.seen_w * np.exp(-1j * phase),
-        left_w=best.left_w,
-    )
+    near = [fit.ripple(time_s, middle_s) for fit in fits if fit.left_w <= RIVAL_TIMES * fits[0].left_w]
+    return replace(near[0], rivals=tuple(near[1:]))
 
 
 def _waves(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
@@ -159,6 +161,18 @@ class _Fit:
     frequency_hz: float
     seen_w: npt.NDArray[np.complex128]
     left_w: float
+
+    def ripple(self, time_s: Column, middle_s: float) -> Ripple:
+        """It on samples that it was found in at times less ``middle_s``."""
+        phase = 2 * np.pi * self.frequency_hz * np.arange(1, len(self.seen_w) + 1) * middle_s
+        return Ripple(
+            start_s=float(time_s[0]) - EXTENSION_S,
+            end_s=float(time_s[-1]) + EXTENSION_S,
+            num_samples=len(time_s),
+            frequency_hz=self.frequency_hz,
+            seen_w=self.seen_w * np.exp(-1j * phase),
+            left_w=self.left_w,
+        )
 
     @classmethod
     def of(cls, time_s: Column, power_w: Column, near_hz: float) -> _Fit:
