@@ -76,7 +76,7 @@ class Ripple:
 
     @property
     def sigma_j(self) -> float:
-        """Standard deviation of the joules at any time: what noise, an unknown low-pass and rivals make of the shape."""
+        """Standard deviation of the joules at any time, by noise, an unknown low-pass and rivals."""
         noise_w = np.abs(self._gain(self.tau_s)) * self.left_w / np.sqrt(self.num_samples)
         wrong_w = np.abs(self.seen_w) * self._omega * self.tau_sigma_s
         time_s = self.start_s + (self.end_s - self.start_s) * np.arange(0, 1, RIVAL_STEP)
