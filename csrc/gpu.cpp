@@ -13,6 +13,7 @@ constexpr size_t kTellingSamples = 16;
 constexpr int64_t kSlowPeriod = kSecond;
 // A counter that is to be read this seldom is read where it steps.
 constexpr int64_t kSparse = kSecond;
+// A GPU whose counter can be foretold for so long hunts so seldom that it is in nobody's way.
 constexpr int64_t kForesight = kSecond;
 // Hunts that nobody asked for come no more often than this in the long run.
 constexpr int64_t kHuntPeriod = 30 * kSecond;
@@ -253,13 +254,13 @@ void Gpu::keep_counter() {
     }
     if (counter_.period_ns < kSparse) {
         keep(&counter_, bit(kCounter), [this] { read_counter(); });
-    } else if (!hunt_.on() && now_ns() >= counter_due_ns() && (hunt_.known() || turns_.take(number_, now_ns()))) {
+    } else if (!hunt_.on() && now_ns() >= counter_due_ns() && (attuned_ || turns_.take(number_, now_ns()))) {
         hunt();
         next_unasked_ns_ = std::max(next_unasked_ns_, now_ns() - kSpareHunts * kHuntPeriod) + kHuntPeriod;
     }
     if (hunt_.on() && now_ns() >= hunt_.next_ns()) read_counter();
-    if (!hunt_.on() || hunt_.known()) turns_.give_back(number_);
-    attuned_ = attuned_ || (hunt_.known() && hunt_.horizon_ns() > now_ns() + kForesight);
+    attuned_ = hunt_.known() && (attuned_ || hunt_.horizon_ns() > now_ns() + kForesight);
+    if (!hunt_.on() && (attuned_ || !hunt_.known())) turns_.give_back(number_);
 }
 
 int64_t Gpu::counter_due_ns() const {

@@ -12,7 +12,7 @@ constexpr int64_t kJitter = kMillisecond / 2;
 constexpr int64_t kShortestPeriod = 5 * kMillisecond;
 // Doubt about when a step comes, in periods: beyond the first it should be brought down, beyond the second the steps
 // next to it can be mistaken for it.
-constexpr double kHorizonPeriods = 0.5;
+constexpr double kHorizonPeriods = 0.65;
 constexpr double kTellablePeriods = 0.8;
 
 int64_t middle_ns(Span span) { return span.low_ns + span.width_ns() / 2; }
@@ -51,6 +51,9 @@ void Rhythm::saw(Span step) {
     period_ = {std::max(period_->low_ns, (seen.low_ns - first_.high_ns) / since_first_),
                std::min(period_->high_ns, (seen.high_ns - first_.low_ns) / since_first_ + 1)};
     step_ = seen;
+    // What the newest step tells, with the period, of the first.
+    first_ = {std::max(first_.low_ns, seen.low_ns - since_first_ * period_->high_ns),
+              std::min(first_.high_ns, seen.high_ns - since_first_ * period_->low_ns)};
 }
 
 std::optional<Span> Rhythm::next(int64_t after_ns) const {

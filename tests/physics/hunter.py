@@ -10,7 +10,7 @@ import numpy as np
 # As in csrc/rhythm.cpp and csrc/hunt.cpp.
 JITTER_S = 0.5e-3
 SHORTEST_PERIOD_S = 5e-3
-HORIZON_PERIODS = 0.5
+HORIZON_PERIODS = 0.65
 TELLABLE_PERIODS = 0.8
 LEAD_S = 6e-3
 NARROW_S = 24e-3
@@ -57,6 +57,10 @@ class Rhythm:
             min(self.period_s[1], (seen[1] - self.first_s[0]) / self.since_first + 1e-9),
         )
         self.step_s = seen
+        self.first_s = (
+            max(self.first_s[0], seen[0] - self.since_first * self.period_s[1]),
+            min(self.first_s[1], seen[1] - self.since_first * self.period_s[0]),
+        )
 
     def next(self, after_s: float) -> Span | None:
         """The first step that can't come before a time; ``None`` where its neighbours could be mistaken for it."""
