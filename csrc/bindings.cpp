@@ -62,6 +62,8 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
         .def(
             "snapshot", [](PowerSampler& sampler) { return columns_of([&] { return sampler.snapshot(); }); },
             "The recording so far, within half a second and without ending it.")
+        .def("anchor", &PowerSampler::anchor, py::call_guard<py::gil_scoped_release>(),
+             "Ask for the next step of every energy counter; returns at once.")
         .def("latest_power_mw", &PowerSampler::latest_power_mw, py::call_guard<py::gil_scoped_release>(),
              "Newest power of each GPU in mW, -1 where unknown.");
 }

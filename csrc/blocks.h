@@ -30,6 +30,8 @@ struct FileHead {
 constexpr size_t kHeadBytes = 4096;
 static_assert(sizeof(FileHead) <= kHeadBytes);
 
+constexpr uint32_t kNoIndex = UINT32_MAX;  // of a GPU that could not be opened
+
 struct alignas(64) GpuBlock {
     char uuid[96];
     char name[96];

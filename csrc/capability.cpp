@@ -41,6 +41,10 @@ bool means_missing(nvmlReturn_t code) {
            code == NVML_ERROR_INVALID_ARGUMENT;
 }
 
+bool means_no_such_gpu(nvmlReturn_t code) {
+    return code == NVML_ERROR_NOT_FOUND || code == NVML_ERROR_INVALID_ARGUMENT || code == NVML_ERROR_UNINITIALIZED;
+}
+
 std::string name_of(State state) {
     constexpr std::array<const char*, 6> names = {"ok", "lost", "no_permission", "not_supported", "error", "stalled"};
     return names.at(static_cast<size_t>(state));
@@ -67,8 +71,14 @@ void Capabilities::watch(nvmlReturn_t code) {
     lost_ = lost_ || code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED;
 }
 
+void Capabilities::refuse(nvmlReturn_t code) {
+    codes_.fill(code);
+    watch(code);
+    refused_ = true;
+}
+
 bool Capabilities::wanted(Capability capability) const {
-    return !lost_ && !means_missing(codes_[capability]) && codes_[capability] != NVML_ERROR_NO_PERMISSION;
+    return !lost_ && !refused_ && !means_missing(codes_[capability]) && codes_[capability] != NVML_ERROR_NO_PERMISSION;
 }
 
 uint32_t Capabilities::working() const {

@@ -28,6 +28,7 @@ enum class State : uint32_t { ok, lost, no_permission, not_supported, error, sta
 
 // The driver lacks what was asked for: no failure, and no use to ask again.
 bool means_missing(nvmlReturn_t code);
+bool means_no_such_gpu(nvmlReturn_t code);
 std::string name_of(State state);
 std::vector<std::string> capability_names(uint32_t mask);
 
@@ -38,7 +39,9 @@ class Capabilities {
     explicit Capabilities(uint32_t refused = 0);
 
     void note(Capability capability, nvmlReturn_t code);
-    void watch(nvmlReturn_t code);  // of any call: does it say that the GPU is lost?
+    void watch(nvmlReturn_t code);   // of any call: does it say that the GPU is lost?
+    void refuse(nvmlReturn_t code);  // every reading, for good
+    bool refused() const { return refused_; }
     bool lost() const { return lost_; }
     bool wanted(Capability capability) const;
     uint32_t working() const;  // bit masks over Capability
@@ -47,7 +50,7 @@ class Capabilities {
 
   private:
     std::array<nvmlReturn_t, kNumCapabilities> codes_;
-    bool lost_ = false;
+    bool lost_ = false, refused_ = false;
 };
 
 // Readings that a GPU lacks under a driver, kept for the process's life, so that a new session does not probe for them.

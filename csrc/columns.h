@@ -49,11 +49,11 @@ inline py::dict to_columns(GpuRecording&& gpu) {
     const RowColumns slow(std::move(gpu.slow));
     const RowColumns stalls(std::move(gpu.stalls));
     return py::dict(
-        "uuid"_a = gpu.uuid, "index"_a = gpu.index, "name"_a = gpu.name, "state"_a = gpu.state,
-        "failed_calls"_a = gpu.failed_calls, "missed_ticks"_a = gpu.missed_ticks,
-        "dropped_records"_a = gpu.dropped_records, "capabilities"_a = py::tuple(py::cast(gpu.capabilities)),
-        "scope"_a = gpu.module_scope ? "module" : "gpu_board", "mig"_a = known(gpu.mig),
-        "shared_board"_a = known(gpu.shared_board),
+        "uuid"_a = gpu.uuid, "index"_a = gpu.index == kNoIndex ? py::object(py::none()) : py::int_(gpu.index),
+        "name"_a = gpu.name, "state"_a = gpu.state, "failed_calls"_a = gpu.failed_calls,
+        "missed_ticks"_a = gpu.missed_ticks, "dropped_records"_a = gpu.dropped_records,
+        "capabilities"_a = py::tuple(py::cast(gpu.capabilities)), "scope"_a = gpu.module_scope ? "module" : "gpu_board",
+        "mig"_a = known(gpu.mig), "shared_board"_a = known(gpu.shared_board),
         "counter"_a =
             py::dict("before_ns"_a = counter(&CounterRow::before_ns), "after_ns"_a = counter(&CounterRow::after_ns),
                      "energy_mj"_a = counter(&CounterRow::energy_mj)),

@@ -1,6 +1,7 @@
 // Do driver calls about different GPUs run side by side, or one after the other? Then threads gain nothing.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +39,12 @@ class Contention {
 
     // True also where one thread reads every GPU well within the shortest period: each thread costs its wake-ups.
     bool one_thread_will_do() const {
-        if (alone_ns_ < kShort * kReads) return true;
-        const double slowdown = static_cast<double>(beside_ns_) / static_cast<double>(alone_ns_);
-        return slowdown > (1.0 + static_cast<double>(num_threads_)) / 2;
+        return alone_ns_ < kShort * kReads || slowdown() > (1.0 + static_cast<double>(num_threads_)) / 2;
+    }
+
+    // How many threads can read at once without being held up, at least one.
+    size_t num_side_by_side() const {
+        return std::max<size_t>(static_cast<size_t>(static_cast<double>(num_threads_) / slowdown()), 1);
     }
 
   private:
@@ -48,6 +52,10 @@ class Contention {
     static constexpr int64_t kShort = 25 * kMillisecond;  // for one read of every GPU
     static constexpr int64_t kPatience = 600 * kMillisecond;
     static constexpr int64_t kPause = kMillisecond / 5;
+
+    double slowdown() const {
+        return std::max(static_cast<double>(beside_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)), 1.0);
+    }
 
     template <typename Condition>
     bool wait_until(Condition met) const {

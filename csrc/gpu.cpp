@@ -8,12 +8,16 @@ namespace pybench {
 namespace {
 
 constexpr int64_t kPolledPeriod = 50 * kMillisecond;
-// The driver keeps 2.4 s of samples.
-constexpr int64_t kSeriesPeriod = kSecond;
+constexpr int64_t kLongestSeriesPeriod = 2 * kSecond;
+constexpr size_t kTellingSamples = 16;
 constexpr int64_t kSlowPeriod = kSecond;
-// The counter is read until it steps, so that a publication lies on both sides of a window.
-constexpr int64_t kHuntSpan = 150 * kMillisecond;
-constexpr int64_t kHuntPause = 4 * kMillisecond;
+// A counter that is to be read this seldom is read where it steps.
+constexpr int64_t kSparse = kSecond;
+// A GPU whose counter can be foretold for so long hunts so seldom that it is in nobody's way.
+constexpr int64_t kForesight = kSecond;
+// Hunts that nobody asked for come no more often than this in the long run.
+constexpr int64_t kHuntPeriod = 30 * kSecond;
+constexpr int64_t kSpareHunts = 16;
 // How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
 constexpr int64_t kNextSample = 45 * kMillisecond;
 constexpr int64_t kStall = kSecond;
@@ -26,6 +30,14 @@ constexpr uint32_t kSlowMask =
 // On the clock's own grid, so that one wake-up serves every GPU.
 Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / period_ns + 1) * period_ns}; }
 
+// Three quarters of how long the driver keeps a sample, 2.4 s on H200: what comes later than the rest loses samples.
+int64_t series_period_ns(const std::vector<PowerSample>& samples, unsigned num_kept) {
+    const int64_t spacing_us =
+        (samples.back().realtime_us - samples.front().realtime_us) / static_cast<int64_t>(samples.size() - 1);
+    const int64_t longest_ns = std::min(num_kept * spacing_us * 1000 * 3 / 4, kLongestSeriesPeriod);
+    return std::max(longest_ns / kPolledPeriod, int64_t{1}) * kPolledPeriod;  // woken for polls anyway
+}
+
 void copy_text(char* to, size_t size, const std::string& text) {
     std::strncpy(to, text.c_str(), size - 1);  // the block is zeroed, so the last byte ends the text
 }
@@ -33,19 +45,32 @@ void copy_text(char* to, size_t size, const std::string& text) {
 }  // namespace
 
 Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-         int64_t counter_period_ns)
+         int64_t counter_period_ns, Turns& turns)
     : nvml_(std::move(nvml)),
-      handle_(nvml_->gpu_by_uuid(uuid)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
+      turns_(turns),
       capabilities_(remembered_missing(uuid, driver_)),
       counter_{counter_period_ns} {
+    copy_text(block_.uuid, sizeof block_.uuid, uuid);
+    block_.index = kNoIndex;
+    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
+    try {
+        open(uuid);
+    } catch (const NvmlError& error) {
+        if (means_no_such_gpu(static_cast<nvmlReturn_t>(error.code))) throw;
+        capabilities_.refuse(static_cast<nvmlReturn_t>(error.code));
+        ++block_.failed_calls;
+        publish();
+    }
+}
+
+void Gpu::open(const std::string& uuid) {
+    handle_ = nvml_->gpu_by_uuid(uuid);
     const GpuInfo info = nvml_->describe(handle_);
-    copy_text(block_.uuid, sizeof block_.uuid, info.uuid);
     copy_text(block_.name, sizeof block_.name, info.name);
     block_.index = info.index;
-    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
 }
 
 // Every driver call goes through here, so that another thread sees which one hangs. One that comes back from a hang
@@ -93,24 +118,23 @@ bool Gpu::hangs(int64_t now, int64_t patience_ns) const {
 }
 
 void Gpu::begin() {
-    probe_identity();
+    if (!capabilities_.refused()) probe_identity();
     drain_series();
     poll();
     read_slow();
     read_counter();
     publish();
-    if (!abandoned) remember_missing(block_.uuid, driver_, capabilities_.missing());
+    if (!abandoned && !capabilities_.refused()) remember_missing(block_.uuid, driver_, capabilities_.missing());
     begun_ = true;
 }
 
 void Gpu::schedule() {
     const int64_t now = now_ns();
-    counter_ = on_grid(counter_.period_ns, now);
-    series_ = on_grid(kSeriesPeriod, now);
+    if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
+    series_ = on_grid(series_.period_ns, now);
     polled_ = on_grid(kPolledPeriod, now);
     slow_ = on_grid(kSlowPeriod, now);
     scheduled_ = true;
-    hunt();
 }
 
 void Gpu::probe_identity() {
@@ -129,13 +153,10 @@ void Gpu::read_counter() {
     const nvmlReturn_t code = call([&] { return nvml_->energy_mj(handle_, &energy_mj); });
     const int64_t after_ns = now_ns();
     note(kCounter, code);
-    if (code != NVML_SUCCESS) return;
-    push(CounterRow{before_ns, after_ns, energy_mj});
-    if (hunting_ && !stepped_ && last_energy_mj_ && energy_mj != *last_energy_mj_) {
-        stepped_ = true;
-        next_hunt_ns_ = hunt_end_ns_ = after_ns + kNextSample;
-    }
-    last_energy_mj_ = energy_mj;
+    if (code != NVML_SUCCESS) return hunt_.failed(after_ns);
+    const CounterRow reading{before_ns, after_ns, energy_mj};
+    push(reading);
+    hunt_.saw(reading);
 }
 
 void Gpu::drain_series() {
@@ -147,6 +168,7 @@ void Gpu::drain_series() {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
         last_seen_us_ = std::max(last_seen_us_, static_cast<uint64_t>(sample.realtime_us));
     }
+    if (!scheduled_ && samples.size() >= kTellingSamples) series_.period_ns = series_period_ns(samples, num_samples_);
 }
 
 void Gpu::poll() {
@@ -215,37 +237,58 @@ void Gpu::read_slow() {
     publish();
 }
 
-void Gpu::hunt() {
-    hunting_ = true;
-    stepped_ = false;
-    last_energy_mj_.reset();  // a step since the last reading may lie before what the hunt is for
-    next_hunt_ns_ = now_ns();
-    hunt_end_ns_ = next_hunt_ns_ + kHuntSpan;
+void Gpu::visit(uint64_t demand) {
+    if (!scheduled_) schedule();
+    if (demand != wanted_) meet(demand);
+    keep_counter();
+    keep(&polled_, kPolledMask, [this] { poll(); });
+    keep(&series_, bit(kSeries), [this] { drain_series(); });
+    keep(&slow_, kSlowMask, [this] { read_slow(); });
+    if (met_ != wanted_) settle();
 }
 
-void Gpu::end_hunt() {
-    hunting_ = false;
-    if (met_ == wanted_) return;
+void Gpu::keep_counter() {
+    if (!has_counter()) {
+        attuned_ = true;
+        return;
+    }
+    if (counter_.period_ns < kSparse) {
+        keep(&counter_, bit(kCounter), [this] { read_counter(); });
+    } else if (!hunt_.on() && now_ns() >= counter_due_ns() && (attuned_ || turns_.take(number_, now_ns()))) {
+        hunt();
+        next_unasked_ns_ = std::max(next_unasked_ns_, now_ns() - kSpareHunts * kHuntPeriod) + kHuntPeriod;
+    }
+    if (hunt_.on() && now_ns() >= hunt_.next_ns()) read_counter();
+    attuned_ = hunt_.known() && (attuned_ || hunt_.horizon_ns() > now_ns() + kForesight);
+    if (!hunt_.on() && (attuned_ || !hunt_.known())) turns_.give_back(number_);
+}
+
+int64_t Gpu::counter_due_ns() const {
+    if (counter_.period_ns < kSparse) return counter_.next_ns;
+    return std::min(counter_.next_ns, std::max(hunt_.horizon_ns(), next_unasked_ns_));
+}
+
+void Gpu::hunt() {
+    const int64_t now = now_ns();
+    if (counter_.period_ns >= kSparse) counter_.next_ns = now + counter_.period_ns;
+    hunt_.begin(now);
+}
+
+void Gpu::meet(uint64_t demand) {
+    wanted_ = demand;
+    settled_ns_.reset();
+    hunt();
+}
+
+// Once the step was seen, waits for the series' next sample.
+void Gpu::settle() {
+    if (!has_counter()) hunt_.give_up();
+    if (hunt_.on()) return;
+    if (!settled_ns_) settled_ns_ = now_ns() + (hunt_.found() ? kNextSample : 0);
+    if (now_ns() < *settled_ns_) return;
     poll();
     drain_series();
     met_ = wanted_;
-}
-
-void Gpu::visit(uint64_t demand) {
-    if (!scheduled_) schedule();
-    if (demand != wanted_) {
-        wanted_ = demand;
-        hunt();
-    }
-    if (hunting_ && !stepped_ && now_ns() >= next_hunt_ns_) {
-        next_hunt_ns_ = now_ns() + kHuntPause;
-        read_counter();
-    }
-    keep(&polled_, kPolledMask, [this] { poll(); });
-    keep(&counter_, bit(kCounter), [this] { read_counter(); });
-    keep(&series_, bit(kSeries), [this] { drain_series(); });
-    keep(&slow_, kSlowMask, [this] { read_slow(); });
-    if (hunting_ && (now_ns() >= hunt_end_ns_ || !has_counter())) end_hunt();
 }
 
 template <typename Read>
@@ -256,9 +299,11 @@ void Gpu::keep(Cadence* cadence, uint32_t capabilities, Read read) {
 }
 
 int64_t Gpu::next_ns() const {
-    int64_t next = hunting_ ? next_hunt_ns_ : INT64_MAX;
+    int64_t next = met_ != wanted_ && settled_ns_ ? *settled_ns_ : INT64_MAX;
     if (wants(kPolledMask)) next = std::min(next, polled_.next_ns);
-    if (has_counter()) next = std::min(next, counter_.next_ns);
+    if (has_counter() && hunt_.on()) next = std::min(next, hunt_.next_ns());
+    // What is due and was not begun waits for its turn.
+    if (has_counter() && !hunt_.on() && counter_due_ns() > now_ns()) next = std::min(next, counter_due_ns());
     if (wants(bit(kSeries))) next = std::min(next, series_.next_ns);
     if (wants(kSlowMask)) next = std::min(next, slow_.next_ns);
     return next;

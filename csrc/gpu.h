@@ -12,23 +12,26 @@
 #include "blocks.h"
 #include "capability.h"
 #include "clock.h"
+#include "hunt.h"
 #include "nvml_api.h"
+#include "turns.h"
 
 namespace pybench {
 
-// The counter publishes every 100 ms on H200. Reading it a little faster walks the reading over its phase, so that some
-// reads see the same value twice, and each such pair pins the moment of publication to a few milliseconds.
-constexpr int64_t kCounterPeriod = 97 * kMillisecond;
+// A reading costs 2.3 ms of CPU time on H200: at the ends that matter it is worth that, between them it only keeps the
+// rhythm and sees a reset.
+constexpr int64_t kCounterPeriod = 60 * kSecond;
 
 class Gpu {
   public:
+    // Throws NvmlError where there is no such GPU. One that can't be opened has the state that says why.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-        int64_t counter_period_ns);  // throws NvmlError
+        int64_t counter_period_ns, Turns& turns);
 
     // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
     void begin();
-    // Reads what is due. A demand is a number: when it has grown, the counter is read until it steps, then all the
-    // rest.
+    // Reads what is due. A demand is a number: when it has grown, the counter's next step is hunted, then all the rest
+    // is read.
     void visit(uint64_t demand);
     void read_counter();
     int64_t next_ns() const;  // when something is due again
@@ -36,7 +39,8 @@ class Gpu {
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t met() const { return met_; }  // the newest demand that was met
+    uint64_t met() const { return met_; }      // the newest demand that was met
+    bool attuned() const { return attuned_; }  // steps of its counter can be foretold for a while
     bool hangs(int64_t now, int64_t patience_ns) const;
 
     std::mutex turn;                     // held while the GPU is read, a hung call included
@@ -44,6 +48,7 @@ class Gpu {
     std::atomic<bool> abandoned{false};  // nobody collects any more
 
   private:
+    void open(const std::string& uuid);
     template <typename Read>
     nvmlReturn_t call(Read read);
     template <typename Row>
@@ -59,16 +64,20 @@ class Gpu {
     template <typename Read>
     int64_t reading(Capability capability, Read read);
     void schedule();
+    void keep_counter();
+    int64_t counter_due_ns() const;
     void hunt();
     template <typename Read>
     void keep(Cadence* cadence, uint32_t capabilities, Read read);
-    void end_hunt();
+    void meet(uint64_t demand);
+    void settle();
 
     const std::shared_ptr<Nvml> nvml_;
-    const nvmlDevice_t handle_;
+    nvmlDevice_t handle_ = nullptr;
     const std::string driver_;
     GpuBlock& block_;
     const uint32_t number_;
+    Turns& turns_;
     Capabilities capabilities_;
     bool begun_ = false;
     bool average_by_usage_ = false;  // the field is missing, the older call answers
@@ -76,11 +85,12 @@ class Gpu {
     Cadence counter_, series_, polled_, slow_;
     uint64_t last_seen_us_ = 0;
     unsigned num_samples_ = 0;  // that the driver keeps, once it has told
-    std::optional<uint64_t> last_energy_mj_;
-    bool hunting_ = false, stepped_ = false;
-    int64_t hunt_end_ns_ = 0, next_hunt_ns_ = 0;
+    Hunt hunt_;
+    int64_t next_unasked_ns_ = 0;  // before this, some hunts that nobody asked for are to spare
     uint64_t wanted_ = 0;
+    std::optional<int64_t> settled_ns_;  // when what is wanted may be read to its end, once its step was seen
     std::atomic<uint64_t> met_{0};
+    std::atomic<bool> attuned_{false};
 };
 
 }  // namespace pybench

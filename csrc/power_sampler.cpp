@@ -94,6 +94,12 @@ Recording PowerSampler::snapshot() {
     return session->snapshot();
 }
 
+void PowerSampler::anchor() {
+    const std::shared_ptr<Session> session = running();
+    if (!session) throw std::logic_error("the sampler is not running");
+    session->anchor();
+}
+
 std::vector<int64_t> PowerSampler::latest_power_mw() {
     const std::shared_ptr<Session> session = running();
     return session ? session->latest_power_mw() : std::vector<int64_t>(settings_.uuids.size(), kMissing);

@@ -27,6 +27,8 @@ class PowerSampler {
     Recording stop();
     // What was recorded so far, the counter's next step included. Throws as stop().
     Recording snapshot();
+    // Asks for the next step of every counter, as an end of a window, without waiting. Throws as stop().
+    void anchor();
     // Newest power of each GPU in mW, kMissing where unknown.
     std::vector<int64_t> latest_power_mw();
 

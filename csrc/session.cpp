@@ -17,8 +17,9 @@ constexpr std::chrono::milliseconds kCollectPeriod(100);
 // A call that takes longer than this no longer holds up the GPUs that were to be read after it.
 constexpr int64_t kHangPatience = 300 * kMillisecond;
 constexpr int64_t kStopPatience = 800 * kMillisecond;
+constexpr int64_t kEndPatience = 100 * kMillisecond;
 constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
-constexpr int64_t kMeasurePatience = 800 * kMillisecond;
+constexpr int64_t kMeasurePatience = 2 * kSecond;
 constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
 constexpr int64_t kPause = 2 * kMillisecond;
 
@@ -34,6 +35,7 @@ std::string boot_id() {
 Session::Session(const Settings& settings)
     : nvml_(Nvml::open()),
       blocks_(settings.file, settings.uuids.size()),
+      turns_(settings.uuids.size()),
       contention_(settings.uuids.size()),
       recording_(settings.uuids.size()) {
     std::strncpy(blocks_.head().boot_id, boot_id().c_str(), sizeof FileHead::boot_id - 1);
@@ -48,7 +50,8 @@ Session::Session(const Settings& settings)
 void Session::open_gpus(const Settings& settings) {
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
-        gpus_.push_back(std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns));
+        gpus_.push_back(
+            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns, turns_));
     }
 }
 
@@ -65,7 +68,13 @@ void Session::start() {
 
 void Session::add_poller() {
     const size_t number = pollers_.size();
-    pollers_.emplace_back([self = shared_from_this(), number] { self->poll(number); });
+    auto ended = std::make_shared<std::atomic<bool>>(false);
+    std::thread thread([self = shared_from_this(), number, ended] {
+        self->poll(number);
+        *ended = true;
+    });
+    pollers_.push_back({std::move(thread), ended});
+    ++blocks_.head().num_pollers;
 }
 
 // ---- A poller's thread ----------------------------------------------------------------------------------------------
@@ -103,8 +112,15 @@ void Session::poll(size_t poller) {
             next_ns = std::min(next_ns, gpu.next_ns());
         });
         over = num_own == 0 || (last && met);
-        if (!over) sleep_until(next_ns);
+        if (!over) sleep_until(next_ns, demand, last);
     }
+}
+
+// Or until something is asked for that was not when demand was, or the end that was not.
+void Session::sleep_until(int64_t deadline_ns, uint64_t demand, bool last) {
+    std::unique_lock<std::mutex> lock(bell_mutex_);
+    const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
+    bell_.wait_until(lock, deadline, [&] { return demand_ != demand || stopping_ != last; });
 }
 
 // ---- The collector's thread: it never calls the driver --------------------------------------------------------------
@@ -132,17 +148,23 @@ void Session::collect() {
     for (const Record& record : records) recording_.add(record);
 }
 
+// Where calls run side by side, not before each GPU's rhythm was found by a thread of its own.
+bool Session::may_share_out() {
+    if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasurePatience) return true;
+    if (!contention_.done()) return false;
+    turns_.allow(contention_.num_side_by_side());
+    const auto attuned = [](const std::unique_ptr<Gpu>& gpu) { return gpu->attuned(); };
+    return contention_.num_side_by_side() == 1 || std::all_of(gpus_.begin(), gpus_.end(), attuned);
+}
+
 // Once, when it is known whether several pollers gain anything.
 void Session::share_out() {
-    if (shared_out_) return;
-    if (gpus_.size() > 1 && !contention_.done() && now_ns() < blocks_.head().start_ns + kMeasurePatience) return;
+    if (shared_out_ || !may_share_out()) return;
     shared_out_ = true;
-    size_t num_pollers = gpus_.size();
-    if (contention_.done() && contention_.one_thread_will_do()) {
-        for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
-        num_pollers = 1;
-    }
-    blocks_.head().num_pollers = num_pollers;
+    if (!contention_.done() || !contention_.one_thread_will_do()) return;
+    for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
+    turns_.allow(1);
+    blocks_.head().num_pollers = 1;
 }
 
 // The other GPUs of a poller that hangs in a call are given to a new one.
@@ -157,25 +179,39 @@ void Session::part_from_hung() {
             gpu->poller = number;
             ++num_freed;
         }
-        if (num_freed == 0) continue;
-        add_poller();
-        ++blocks_.head().num_pollers;
+        if (num_freed > 0) add_poller();
     }
 }
 
 // ---- The caller's thread --------------------------------------------------------------------------------------------
+
+uint64_t Session::ask() {
+    const uint64_t demand = ++demand_;
+    ring();
+    return demand;
+}
+
+void Session::ring() {
+    bell_mutex_.lock();  // so that no poller is between its look and its sleep
+    bell_mutex_.unlock();
+    bell_.notify_all();
+}
+
+void Session::anchor() { ask(); }
 
 // A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
 void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
     const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
         return gpu->met() < demand && !gpu->hangs(now_ns(), kHangPatience);
     };
-    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns) sleep_until(now_ns() + kPause);
+    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns)
+        pybench::sleep_until(now_ns() + kPause);
 }
 
 Recording Session::stop() {
-    const uint64_t demand = ++demand_;
-    stopping_ = true;
+    const uint64_t demand = ask();
+    stopping_ = true;  // after the demand: who sees this one meets that one first
+    ring();
     contention_.give_up();
     wait_for(demand, now_ns() + kStopPatience);
     {
@@ -184,7 +220,7 @@ Recording Session::stop() {
     }
     wake_.notify_one();
     collector_.join();
-    end_pollers(demand);
+    end_pollers();
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
@@ -194,19 +230,19 @@ Recording Session::stop() {
     return std::move(recording_);
 }
 
-// Those that hang are left to end by themselves.
-void Session::end_pollers(uint64_t demand) {
-    std::vector<bool> hangs(pollers_.size());
-    for (const std::unique_ptr<Gpu>& gpu : gpus_) {
-        gpu->abandoned = true;
-        if (gpu->met() < demand) hangs[gpu->poller] = true;
+// Those that hang in a call, or wait for one that does, are left to end by themselves.
+void Session::end_pollers() {
+    for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->abandoned = true;
+    const int64_t give_up_ns = now_ns() + kEndPatience;
+    for (Poller& poller : pollers_) {
+        while (!*poller.ended && now_ns() < give_up_ns) pybench::sleep_until(now_ns() + kPause / 10);
+        *poller.ended ? poller.thread.join() : poller.thread.detach();
     }
-    for (size_t i = 0; i < pollers_.size(); ++i) hangs[i] ? pollers_[i].detach() : pollers_[i].join();
 }
 
 Recording Session::snapshot() {
     const int64_t give_up_ns = now_ns() + kSnapshotPatience;
-    wait_for(++demand_, give_up_ns);
+    wait_for(ask(), give_up_ns);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");

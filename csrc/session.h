@@ -33,31 +33,44 @@ class Session : public std::enable_shared_from_this<Session> {
     void start();
     Recording stop();      // within a second
     Recording snapshot();  // within half a second; throws std::logic_error once stopped
+    void anchor();         // asks for a step of every counter, and does not wait
     std::vector<int64_t> latest_power_mw();
 
   private:
     void open_gpus(const Settings& settings);
+    struct Poller {
+        std::thread thread;
+        std::shared_ptr<std::atomic<bool>> ended;
+    };
+
     void add_poller();
     void poll(size_t poller);
     void begin(size_t poller);
+    void sleep_until(int64_t deadline_ns, uint64_t demand, bool last);
     template <typename Visit>
     size_t each_own(size_t poller, Visit visit);
+    uint64_t ask();
+    void ring();
     void wait_for(uint64_t demand, int64_t give_up_ns) const;
-    void end_pollers(uint64_t demand);
+    void end_pollers();
 
     void collect_and_watch();
     void collect();  // with mutex_ held
+    bool may_share_out();
     void share_out();
     void part_from_hung();
 
     const std::shared_ptr<Nvml> nvml_;
     Blocks blocks_;
+    Turns turns_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
     bool shared_out_ = false;
     std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
-    std::vector<std::thread> pollers_;  // grows in the collector's thread
+    std::mutex bell_mutex_;
+    std::condition_variable bell_;  // a demand, for the pollers
+    std::vector<Poller> pollers_;   // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end
     std::mutex mutex_;              // guards what follows and the takers' side of the rings

@@ -106,7 +106,7 @@ def fake_epoch_ns(fake_library: Path) -> int:
 
 
 @pytest.fixture
-def fake_truth_j(fake_library: Path) -> Callable[[int, int], float]:
+def fake_truth_j(fake_library: Path) -> Callable[[int | None, int], float]:
     """The joules a GPU used, by its index, from the start of the fake's load to a CLOCK_MONOTONIC time."""
     energy = ctypes.CDLL(str(fake_library)).fake_nvml_energy_j
     energy.restype, energy.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_int64)

@@ -19,8 +19,8 @@ except ImportError as error:
     _nvml = None
     _import_problem = str(error)
 
-COUNTER_PERIOD_S = 0.097
-"""A little less than the counter's own 100 ms, so that readings walk over its phase."""
+COUNTER_PERIOD_S = 60.0
+"""A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's rhythm."""
 
 MIN_COUNTER_PERIOD_S = 0.001
 
@@ -53,8 +53,9 @@ class PowerSampler:
     """Samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
     ``file``, which must not exist, is written as readings are made and survives a killed process;
-    :func:`read_durable_trace` reads it. The energy counter is read every ``counter_period_s``. ``start`` gives up on a
-    driver that does not answer after ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
+    :func:`read_durable_trace` reads it. The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
+    where it steps, and besides every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
+    ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class PowerSampler:
         self._native: Any = None
 
     def start(self) -> None:
-        """Open NVML and begin. Raises ``MachineError`` when a GPU can't be opened or the file can't be made."""
+        """Open NVML and begin. A GPU that can't be opened has the state that says why in the trace.
+
+        Raises ``MachineError`` when there is no such GPU or the file can't be made.
+        """
         native = _extension().PowerSampler(
             self._uuids,
             file=self._file,
@@ -103,6 +107,18 @@ class PowerSampler:
         Raises as :meth:`stop`.
         """
         return trace_from_columns(_answer(self._native, "snapshot"))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether :meth:`start` was called and :meth:`stop` not yet."""
+        return self._native is not None
+
+    def anchor(self) -> None:
+        """Have every energy counter read where it steps next, and return at once: an end of a window is now.
+
+        Costs two to five readings a GPU. Raises as :meth:`stop`.
+        """
+        _answer(self._native, "anchor")
 
     def latest_power_w(self) -> dict[str, float | None]:
         """Newest power of each GPU in W, ``None`` where unknown. Raises ``MachineError`` in a forked process."""

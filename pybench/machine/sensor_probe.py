@@ -37,7 +37,7 @@ class SensorProbe:
     """One GPU's sensors. Unknown is ``None``."""
 
     uuid: str
-    index: int
+    index: int | None
     name: str
     scope: str
     capabilities: tuple[str, ...]
@@ -96,6 +96,8 @@ def _polled_period_s(gpu: GpuTrace) -> float | None:
 
 
 def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
+    if gpu.index is None:
+        return ()  # it could not be opened
     handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
     calls: dict[str, Callable[[], object]] = {
         "nvmlDeviceGetTotalEnergyConsumption": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),

@@ -22,7 +22,7 @@ class GpuEnergy:
     """
 
     uuid: str
-    index: int
+    index: int | None
     energy_j: float | None = None
     energy_low_j: float | None = None
     energy_high_j: float | None = None

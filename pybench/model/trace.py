@@ -75,13 +75,15 @@ class OffsetColumns:
 class GpuTrace:
     """One GPU. ``state`` is how it ended: what was recorded before a loss stays.
 
+    ``index`` is NVML's, ``None`` for a GPU that could not be opened.
+
     ``missed_ticks`` counts readings that were due and skipped, ``dropped_records`` readings made that found no room.
     ``capabilities`` names the readings that work: counter, series, instant, average, memory, temperature, sm_clock,
     memory_clock, utilization, clock_event_reasons. ``shared_board`` is true where another GPU sits on the same board.
     """
 
     uuid: str
-    index: int
+    index: int | None
     name: str
     state: DeviceState = "ok"
     failed_calls: int = 0

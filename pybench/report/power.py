@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from pybench.machine.rapl import SCOPE
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
 from pybench.report.numbers import plain
@@ -35,11 +36,15 @@ def render(energy: Energy, package_j: Mapping[str, float], package_reason: str |
 def _line(gpu: GpuEnergy) -> str:
     flags = f"  [{', '.join(gpu.flags)}]" if gpu.flags else ""
     if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None or gpu.mean_power_w is None:
-        return f"{gpu.index:>5}  {'unknown':>12}{flags}"
+        return f"{_name(gpu):>5}  {'unknown':>12}{flags}"
     bound = f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]"
     peak = "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W"
     joules = f"{plain(gpu.energy_j, 6)} J"
-    return f"{gpu.index:>5}  {joules:>12}  {bound:>25}  {gpu.mean_power_w:>7.1f} W  {peak:>9}  {gpu.method}{flags}"
+    return f"{_name(gpu):>5}  {joules:>12}  {bound:>25}  {gpu.mean_power_w:>7.1f} W  {peak:>9}  {gpu.method}{flags}"
+
+
+def _name(gpu: GpuEnergy) -> str:
+    return gpu.uuid if gpu.index is None else str(gpu.index)
 
 
 def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> dict[str, Any]:
@@ -55,7 +60,7 @@ def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str 
         "gain_fraction": GAIN_FRACTION,
         "energy_j": energy.energy_j,
         "gpus": [{**{name: getattr(gpu, name) for name in names}, "flags": list(gpu.flags)} for gpu in energy.gpus],
-        "cpu_packages": [{"name": name, "energy_j": joules} for name, joules in package_j.items()],
+        "cpu_packages": [{"name": name, "scope": SCOPE, "energy_j": joules} for name, joules in package_j.items()],
         "cpu_packages_reason": package_reason,
     }
 

@@ -20,7 +20,7 @@ MOST_POINTS = 4 * WIDTH
 
 def svg(trace: PowerTrace, energy: Energy) -> str:
     """The driver's series of every GPU, or its polled power where there is no series, in SVG."""
-    lines = {gpu.index: _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
+    lines = {_name(gpu): _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
     drawn = [time_s for time_s, _ in lines.values() if len(time_s)]
     length_s = (energy.end_ns - energy.start_ns) / 1e9
     first_s = min([0.0, *(float(time_s[0]) for time_s in drawn)])
@@ -47,10 +47,10 @@ def svg(trace: PowerTrace, energy: Energy) -> str:
             f'<text x="{LEFT - 6}" y="{at_y + 4:.1f}" text-anchor="end">{part * top_w:.0f} W</text>',
             f'<text x="{float(x(at_s)):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{at_s:.2f} s</text>',
         ]
-    for number, (index, (time_s, power_w)) in enumerate(lines.items()):
+    for number, (name, (time_s, power_w)) in enumerate(lines.items()):
         color = COLORS[number % len(COLORS)]
         points = " ".join(f"{px:.1f},{py:.1f}" for px, py in zip(x(time_s), y(power_w), strict=True))
-        label = escape(f"GPU {index}")
+        label = escape(name)
         parts += [
             f'<polyline points="{points}" fill="none" stroke="{color}"/>',
             f'<text x="{LEFT + 70 * number}" y="{TOP - 10}" fill="{color}">{label}</text>',
@@ -66,3 +66,7 @@ def _line(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[Column, Col
     known = power_mw != MISSING
     every = max(1, int(known.sum()) // MOST_POINTS)
     return ((times_ns[known] - origin_ns) / 1e9)[::every], (power_mw[known] / 1e3)[::every]
+
+
+def _name(gpu: GpuTrace) -> str:
+    return gpu.uuid if gpu.index is None else f"GPU {gpu.index}"

@@ -24,7 +24,7 @@ def _lines(probe: SensorProbe) -> list[str]:
     spacing = "" if spread is None else f", spaced {_ms(spread[0])} to {_ms(spread[1])}"
     depth = "" if probe.series_depth is None else f", {probe.series_depth} kept"
     return [
-        f"GPU {probe.index}: {probe.name}, scope {probe.scope}",
+        f"GPU {probe.uuid if probe.index is None else probe.index}: {probe.name}, scope {probe.scope}",
         f"  works            {', '.join(probe.capabilities) or 'nothing'}",
         f"  energy counter   every {_ms(probe.counter_period_s)}",
         f"  driver's series  every {_ms(probe.series_period_s)}{spacing}{depth}",

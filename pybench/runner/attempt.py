@@ -122,6 +122,7 @@ def _watch(
         while (code := worker.wait(_POLL_S)) is None:
             for rank, event in reader.poll():
                 _show(point, rank, event, len(reader.ranks[0].steps), progress)
+                _anchor(sampler, rank, event)
             _show_power(sampler, progress)
             if time.monotonic() > deadline:
                 worker.end()
@@ -148,6 +149,12 @@ def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Pr
         tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
         done, unit = (tokens, "tok/s") if tokens else (event.work.samples, "samples/s")
         progress.step(position, total, event.phase, done / event.duration_s, unit)
+
+
+def _anchor(sampler: PowerSampler | None, rank: int, event: Event) -> None:
+    """Have the energy counters read where the window begins and ends."""
+    if sampler and rank == 0 and isinstance(event, Phase) and event.name in {"measure", "finish"}:
+        sampler.anchor()
 
 
 def _show_power(sampler: PowerSampler | None, progress: Progress) -> None:

@@ -45,10 +45,12 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
     packages = PackageCounters.open()
     with PowerSampler(uuids) as sampler:
         time.sleep(LEAD_S)
+        sampler.anchor()
         start_ns = time.monotonic_ns()
         before_j = {} if isinstance(packages, str) else packages.update()
         code = _run(argv, packages)
         end_ns = time.monotonic_ns()
+        sampler.anchor()
         after_j = {} if isinstance(packages, str) else packages.update()
         settle(end_ns)
         trace = sampler.stop()

@@ -25,7 +25,7 @@ def invoke(*arguments: str | Path) -> tuple[int, str]:
 
 
 def test_record_writes_the_joules_of_the_command(
-    fake_nvml: Tell, fake_truth_j: Callable[[int, int], float], tmp_path: Path
+    fake_nvml: Tell, fake_truth_j: Callable[[int | None, int], float], tmp_path: Path
 ) -> None:
     fake_nvml(load="square:120:680:150", sensor="h200")
     files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("json", "csv", "svg")}
@@ -45,6 +45,13 @@ def test_record_writes_the_joules_of_the_command(
     sources = {line.split(",")[3] for line in files["csv"].read_text().splitlines()}
     assert sources >= {"source", "counter", "series", "instant", "average"}
     assert ET.parse(files["svg"]).getroot().tag.endswith("svg")
+
+
+def test_record_writes_parquet(fake_nvml: Tell, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    fake_nvml(devices=1)
+    assert invoke("record", "--trace", tmp_path / "out.parquet", "--", "true")[0] == 0
+    assert set(parquet.read_table(tmp_path / "out.parquet")["source"].to_pylist()) >= {"counter", "series"}
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137)])

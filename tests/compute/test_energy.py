@@ -276,11 +276,21 @@ def test_reset_outside_the_window_changes_nothing(at_ms: int) -> None:
 
 
 def test_gap() -> None:
-    # Nothing was read for 500 ms; the counter's sum is whole all the same.
-    reads = [t for t in READS_MS if not 300 < t < 800]
-    found = energy(gpu(counter(constant(400), reads)))
+    # The series lacks 500 ms; the counter's sum is whole all the same.
+    whole = series(lambda _: 400)
+    kept = [i for i, t_ns in enumerate(whole.realtime_ns) if not 300 < (t_ns - BOOT_NS) // MS < 800]
+    holed = SeriesColumns(realtime_ns=[whole.realtime_ns[i] for i in kept], power_mw=[whole.power_mw[i] for i in kept])
+    found = energy(gpu(counter(constant(400), READS_MS), holed))
     assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.flags == ("gap",)
+    assert energy(gpu(counter(constant(400), READS_MS), holed), 810, 1000).flags == ()
+
+
+def test_no_gap_where_the_counter_is_read_at_the_ends_only() -> None:
+    reads = [t for t in READS_MS if not 100 < t < 900]
+    found = energy(gpu(counter(constant(400), reads), series(lambda _: 400)))
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
+    assert found.flags == ()
 
 
 def test_gap_outside_the_window() -> None:

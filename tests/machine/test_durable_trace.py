@@ -23,7 +23,18 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(4))
 PLANES = ("counter", "series", "polled", "slow", "stalls")
-SOURCES = ("blocks", "capability", "clock", "gpu", "nvml_api", "power_sampler", "recording", "session")
+SOURCES = (
+    "blocks",
+    "capability",
+    "clock",
+    "gpu",
+    "hunt",
+    "nvml_api",
+    "power_sampler",
+    "recording",
+    "rhythm",
+    "session",
+)
 NUM_KILLS = 100
 NUM_COUNTED = 17  # 16 GPUs and none, of calls made and of calls answered
 
@@ -179,7 +190,7 @@ def lost_records(trace: PowerTrace, counts: Path) -> list[int]:
     slow = answered(counts, "nvmlDeviceGetCurrentClocksEventReasons")  # the last call of a row
     lost = []
     for gpu in trace.gpus:
-        i = gpu.index
+        i = UUIDS.index(gpu.uuid)
         polled = max(fields[i] - module_scope[i], 0)
         lost.append(
             counter[i] - len(gpu.counter.energy_mj) + polled - len(gpu.polled.t_ns) + slow[i] - len(gpu.slow.t_ns)

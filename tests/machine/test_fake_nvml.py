@@ -15,7 +15,7 @@ from pybench.model.trace import PowerTrace
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
-Truth = Callable[[int, int], float]
+Truth = Callable[[int | None, int], float]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(2))
 STEP_NS = 100_000
 TAU_NS = 10_900_000
@@ -94,4 +94,4 @@ def test_counter_lags_as_told(fake_nvml: Tell, fake_truth_j: Truth, fake_epoch_n
 def test_latencies_take_their_time(fake_nvml: Tell) -> None:
     fake_nvml(latency="h200")
     (gpu, _) = sampled(0.3).gpus
-    assert np.min(column(gpu.counter.after_ns) - column(gpu.counter.before_ns)) >= 2_800_000
+    assert np.min(column(gpu.counter.after_ns) - column(gpu.counter.before_ns)) >= 2_300_000

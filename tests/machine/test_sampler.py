@@ -19,7 +19,7 @@ from pybench.model.trace import GpuTrace, PowerTrace
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
-Truth = Callable[[int, int], float]
+Truth = Callable[[int | None, int], float]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(16))
 EVERYTHING = (
     *("counter", "series", "instant", "average", "memory"),
@@ -46,7 +46,7 @@ def column(values: Any) -> Any:
 
 def newest_grid_ns(times_ns: Any, epoch_ns: int, gpu: GpuTrace) -> Any:
     """The counter's publication that was newest then: every 100 ms, boards 37 ms apart."""
-    period_ns, phase_ns = 100_000_000, gpu.index * 37_000_000 + epoch_ns
+    period_ns, phase_ns = 100_000_000, UUIDS.index(gpu.uuid) * 37_000_000 + epoch_ns
     return (column(times_ns) - phase_ns) // period_ns * period_ns + phase_ns
 
 

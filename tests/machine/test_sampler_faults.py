@@ -150,6 +150,23 @@ def test_gpu_lost_at_any_call(fake_nvml: Tell, reading: str, call: int) -> None:
     assert [gpu.failed_calls for gpu in trace.gpus] == [0, 1]  # a lost GPU is not asked again
 
 
+@pytest.mark.parametrize(("code", "state"), [(15, "lost"), (4, "no_permission"), (999, "error")])
+@pytest.mark.parametrize("call", ["HandleByUUID", "UUID"])
+def test_gpu_that_can_not_be_opened(fake_nvml: Tell, call: str, code: int, state: str) -> None:
+    fake_nvml(devices=3, fail=f"nvmlDeviceGet{call}:{code}:1")
+    sampler = PowerSampler(UUIDS[:3])
+    sampler.start()
+    wait_for(lambda: all(len(gpu.polled.t_ns) > 3 for gpu in sampler.snapshot().gpus if gpu.uuid != UUIDS[1]))
+    trace = stop_aside(sampler, patience_s=20)
+    assert [gpu.state for gpu in trace.gpus] == ["ok", state, "ok"]
+    assert [(gpu.uuid, gpu.index) for gpu in trace.gpus] == [(UUIDS[0], 0), (UUIDS[1], None), (UUIDS[2], 2)]
+    assert (trace.gpus[1].failed_calls, trace.gpus[1].capabilities) == (1, ())
+    assert [len(trace.gpus[1].counter.energy_mj), len(trace.gpus[1].polled.t_ns)] == [0, 0]
+    (energy,) = (gpu for gpu in attempt_energy(trace, trace.start_ns, trace.end_ns, None).gpus if gpu.uuid == UUIDS[1])
+    assert energy.energy_j is None
+    assert state in energy.flags
+
+
 def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
     fake_nvml(load="constant:400", fail="*:15:1@after=400")
     sampler = PowerSampler(UUIDS[:2])

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = ("blocks", "capability", "clock", "durable_file", "gpu", "nvml_api", "power_sampler", "recording", "session")
+SOURCES = (
+    *("blocks", "capability", "clock", "durable_file", "gpu", "hunt", "nvml_api", "power_sampler"),
+    *("recording", "rhythm", "session"),
+)
 
 
 SANITIZERS = ("thread", "address,undefined")

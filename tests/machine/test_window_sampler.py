@@ -16,7 +16,7 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 Tell = Callable[..., None]
 
 
-def test_windows_and_marks(fake_nvml: Tell, fake_truth_j: Callable[[int, int], float]) -> None:
+def test_windows_and_marks(fake_nvml: Tell, fake_truth_j: Callable[[int | None, int], float]) -> None:
     fake_nvml(load="square:120:680:150", sensor="h200")
     synced: list[int] = []
     with pybench.PowerSampler() as power:

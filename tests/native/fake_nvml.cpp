@@ -95,7 +95,7 @@ struct Config {
             sensor.reset_s = seconds(init_ns + reset_ms * 1'000'000);
         }
         if (variable("LATENCY", "") == "h200") {
-            latency = {Rule("nvmlDeviceGetTotalEnergyConsumption:2800"), Rule("nvmlDeviceGetSamples:260"),
+            latency = {Rule("nvmlDeviceGetTotalEnergyConsumption:2300"), Rule("nvmlDeviceGetSamples:280"),
                        Rule("nvmlDeviceGetPowerUsage:3500@call=1-1")};
         } else {
             latency = rules("LATENCY");

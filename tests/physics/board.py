@@ -7,12 +7,14 @@ pace. Reads take their time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
+from tests.physics.hunter import Hunter
 from tests.physics.load import Load
 
 # Days since boot, and a wall clock of 2026: more digits than a float has.
@@ -22,9 +24,10 @@ COUNTER_BASE_MJ = 5_000_000_000
 # Read latency: 2.8 ms in the middle and 16 ms at the 99th percentile, log-normal.
 LATENCY_S = 2.8e-3
 LATENCY_SIGMA = float(np.log(16 / 2.8)) / 2.326
-HUNT_PAUSE_S = 4e-3
-READ_PERIOD_S = 97e-3
+KEEP_S = 60.0
 BUFFER_DEPTH = 120
+# After a step of the counter the sampler waits for the series' next sample.
+NEXT_SAMPLE_S = 45e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +42,11 @@ class Board:
     power_step_w: float = 0.323
     missing_fraction: float = 0.01
 
-    def trace(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> PowerTrace:
-        """What a sampler has read that was started and stopped at these times."""
-        counter, done_s = self._counter(load, start_s, end_s, rng)
+    def trace(
+        self, load: Load, start_s: float, end_s: float, rng: np.random.Generator, marks_s: Sequence[float] = ()
+    ) -> PowerTrace:
+        """What a sampler has read that was started and stopped at these times, and asked for anchors between."""
+        counter, done_s = self._counter(load, start_s, (*marks_s, end_s), rng)
         series = self._series(load, start_s, done_s, rng)
         gpu = GpuTrace(
             uuid="GPU-0",
@@ -57,32 +62,26 @@ class Board:
         return PowerTrace(start_ns=int(ns(start_s)), end_ns=int(ns(done_s)), gpus=(gpu,), offsets=offsets)
 
     def _counter(
-        self, load: Load, start_s: float, end_s: float, rng: np.random.Generator
+        self, load: Load, start_s: float, asked_s: Sequence[float], rng: np.random.Generator
     ) -> tuple[CounterColumns, float]:
-        """Read until it steps, then every 97 ms, and at the end until it steps once more."""
+        """Two steps of the counter hunted at the start, then one past each moment asked for."""
         reads: list[tuple[float, float, int]] = []
 
-        def read(at_s: float) -> float:
+        def read(at_s: float) -> tuple[float, int]:
             latency_s = LATENCY_S * float(np.exp(LATENCY_SIGMA * rng.standard_normal()))
-            reads.append((at_s, at_s + latency_s, self._published_mj(load, at_s + rng.random() * latency_s)))
-            return at_s + latency_s
+            energy_mj = self._published_mj(load, at_s + rng.random() * latency_s)
+            reads.append((at_s, at_s + latency_s, energy_mj))
+            return at_s + latency_s, energy_mj
 
-        def hunt(at_s: float) -> float:
-            first = len(reads)
-            while len(reads) == first or reads[-1][2] == reads[first][2]:
-                at_s = read(at_s) + HUNT_PAUSE_S
-            return at_s
-
-        now_s = begun_s = hunt(start_s)
-        num_ticks = 1
-        while (tick_s := begun_s + num_ticks * READ_PERIOD_S) < end_s:
-            now_s = read(max(now_s, tick_s))
-            num_ticks += 1
-        done_s = hunt(max(now_s, end_s))
+        hunter = Hunter(read)
+        now_s = hunter.learn(start_s)
+        for at_s in asked_s:
+            now_s = hunter.keep(now_s, at_s, KEEP_S)
+            now_s = hunter.catch(max(now_s, at_s))
         before_s, after_s, energy_mj = zip(*reads, strict=True)
         return CounterColumns(
             before_ns=ns(before_s).tolist(), after_ns=ns(after_s).tolist(), energy_mj=energy_mj
-        ), done_s
+        ), now_s + NEXT_SAMPLE_S
 
     def _published_mj(self, load: Load, at_s: float) -> int:
         published_s = (

@@ -57,6 +57,27 @@ def square(low_w: float, high_w: float, low_s: float, high_s: float, start_s: fl
     return Load(edge_s, np.tile([low_w, high_w], num_cycles))
 
 
+def unsteady(
+    rng: np.random.Generator, period_s: float, start_s: float, end_s: float, *, drift: float = 0.0, jitter: float = 0.0
+) -> Load:
+    """Decode whose rounds grow longer by ``drift`` of their length in a second, each ``jitter`` of it off by itself."""
+    now_s, lengths_s = start_s, []
+    while now_s < end_s:
+        length_s = period_s * (1 + drift * (now_s - start_s)) * (1 + jitter * rng.standard_normal())
+        lengths_s += [0.4 * length_s, 0.6 * length_s]
+        now_s += length_s
+    edge_s = start_s + np.concatenate(([0.0], np.cumsum(lengths_s)[:-1]))
+    return Load(edge_s, np.tile([300.0, 600.0], len(lengths_s) // 2))
+
+
+def generation(period_s: float, start_s: float, end_s: float) -> Load:
+    """Steps of a prefill near the power limit and 16 rounds of decode."""
+    step_s, step_w = [0.12, *np.tile([0.4 * period_s, 0.6 * period_s], 16)], [680.0, *np.tile([300.0, 600.0], 16)]
+    num_steps = int(np.ceil((end_s - start_s) / sum(step_s)))
+    edge_s = start_s + np.concatenate(([0.0], np.cumsum(np.tile(step_s, num_steps))[:-1]))
+    return Load(edge_s, np.tile(step_w, num_steps))
+
+
 def bursty(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
     """Serving: requests come at random; each has a prefill near the power limit, then a decode; idle between."""
     edge_s, power_w, now_s = [], [], start_s

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pybench.compute.energy import attempt_energy
 from tests.physics.board import Board, ns, truth_j
-from tests.physics.load import Load, bursty, constant, square
+from tests.physics.load import Load, bursty, constant, generation, square, unsteady
 
 # The sampler had run this long when the window began, and went on this long after its end.
 LEAD_S = 1.0
@@ -22,6 +22,10 @@ LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "decode_30hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 30, 0.6 / 30, start_s - rng.random(), end_s),
     "square_200_200": lambda rng, start_s, end_s: square(120, 680, 0.2, 0.2, start_s - rng.random(), end_s),
     "square_50_50": lambda rng, start_s, end_s: square(120, 680, 0.05, 0.05, start_s - rng.random(), end_s),
+    "decode_47hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 47, 0.6 / 47, start_s - rng.random(), end_s),
+    "decode_drifting": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, drift=0.003),
+    "decode_jittered": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, jitter=0.02),
+    "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),
     "bursty": lambda rng, start_s, end_s: bursty(rng, start_s - rng.random(), end_s),
 }
 
@@ -59,7 +63,7 @@ def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board
     load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
     start_s = rng.random() * 0.2
     end_s = start_s + window_s
-    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng)
+    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng, marks_s=(start_s, end_s))
     (found,) = attempt_energy(trace, int(ns(start_s)), int(ns(end_s)), None).gpus
     truth = truth_j(load, start_s, end_s)
     assert found.energy_j is not None

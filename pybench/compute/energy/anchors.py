@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pybench.compute.energy.grid import Grid
+from pybench.compute.energy.grid import Grid, longest_period_s
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.times import Column
 
@@ -60,7 +60,11 @@ def on_grid(readings: Readings, grid: Grid) -> Anchors | None:
 
 
 def without_grid(readings: Readings) -> Anchors:
-    """Each new value in the middle of the time in which it can have been published."""
+    """Each new value in the middle of the time in which it can have been published.
+
+    That is no longer than a period before the reading, however long ago the counter was read before that.
+    """
     low_s, high_s = readings.brackets()
+    low_s = np.maximum(low_s, readings.before_s[readings.changes] - longest_period_s(low_s, high_s))
     energy_j = readings.energy_mj[readings.changes] / 1e3
     return Anchors((low_s + high_s) / 2, energy_j, (high_s - low_s) / np.sqrt(12))

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from pybench.compute.energy.ripple import Ripple
 from pybench.compute.energy.times import Column
 
 GAP_S = 0.3
@@ -20,7 +21,7 @@ LATELY = 25
 
 @dataclass(frozen=True)
 class Curve:
-    """Joules at each time since some moment, and the variance of that sum in J², both piecewise linear.
+    """Joules at each time since some moment, and the variance of that sum in J², both piecewise linear but for ripples.
 
     Variance grows with time, fast where the shape is unresolved: between two times, the difference of the variances
     is the variance of the energy between them. All times may be early or late together by about ``shift_s``.
@@ -30,6 +31,7 @@ class Curve:
     energy_j: Column
     variance_j2: Column
     shift_s: float = 0.0
+    ripples: tuple[Ripple, ...] = ()
 
     @classmethod
     def of_pieces(cls, time_s: Column, piece_j: Column, piece_sigma_j: Column, shift_s: float = 0.0) -> Self:
@@ -46,7 +48,8 @@ class Curve:
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's own zero."""
-        return np.asarray(np.interp(np.asarray(time_s), self.time_s, self.energy_j))
+        smooth_j = np.interp(np.asarray(time_s), self.time_s, self.energy_j)
+        return np.asarray(sum((ripple.energy_j(np.asarray(time_s)) for ripple in self.ripples), smooth_j))
 
     def variance_at(self, time_s: npt.ArrayLike) -> Column:
         """Variance in J² since the curve's own zero."""
@@ -61,8 +64,12 @@ class Curve:
         inside = (self.time_s[1:] > start_s) & (self.time_s[:-1] < end_s)
         return bool(np.any(np.diff(self.time_s)[inside] > GAP_S))
 
-    def shifted_j(self, start_s: float, end_s: float) -> float:
-        """How much the energy between two times changes when the curve is moved by ``shift_s``, the worse way."""
+    def shared_sigma_j(self, start_s: float, end_s: float) -> float:
+        """Doubt about the energy between two times that no part of the curve has alone.
+
+        How much it changes when all is moved by ``shift_s``, the worse way, and what is unknown of ripples' shapes.
+        """
         moves_s = np.array([0.0, -self.shift_s, self.shift_s])
         energy_j = self.at(end_s + moves_s) - self.at(start_s + moves_s)
-        return float(np.max(np.abs(energy_j - energy_j[0])))
+        shifted_j = np.max(np.abs(energy_j - energy_j[0]))
+        return float(np.linalg.norm([shifted_j, *(np.sqrt(2) * ripple.sigma_j for ripple in self.ripples)]))

@@ -2,7 +2,7 @@
 
 =================== ================================================================================================
 insufficient        no source spans the window: energy unknown
-gap                 nothing was read for more than 0.3 s of the window; the counter's sum is whole all the same
+gap                 the series lacks more than 0.3 s of the window; the counter's sum is whole all the same
 stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt

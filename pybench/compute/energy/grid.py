@@ -75,7 +75,7 @@ def candidate_grids(readings: Readings) -> list[Grid]:
     zero_s = float(low_s[tightest] + high_s[tightest]) / 2
     near = np.argsort(np.abs((low_s + high_s) / 2 - zero_s))
     quiet_start_s, quiet_end_s = readings.quiet_spans()
-    longest_s = float(np.min(high_s[1:] - low_s[:-1]))
+    longest_s = longest_period_s(low_s, high_s)
     shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
     search = _Search(
         low_s=low_s[near] - zero_s,
@@ -85,6 +85,11 @@ def candidate_grids(readings: Readings) -> list[Grid]:
         shortest_s=shortest_s,
     )
     return [grid for family in search.families(longest_s) for grid in family.grids(zero_s)]
+
+
+def longest_period_s(low_s: Column, high_s: Column) -> float:
+    """As long as a period can be, by the two steps that came soonest after each other."""
+    return float(np.min(high_s[1:] - low_s[:-1], initial=np.inf))
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,19 @@ def fit_low_pass(time_s: Column, power_w: Column) -> LowPass:
     say nothing.
     """
     doubt = np.array([_roughness(time_s, power_w, tau_s) for tau_s in TAUS_S])
+    return _weighted(np.exp(doubt.min() - doubt))
+
+
+def _weighted(likelihood: Column) -> LowPass:
     # Most boards are like the one measured; a board unlike it must still be found.
-    belief = np.exp(-0.5 * ((TAUS_S - TAU_S) / TAU_SPREAD_S) ** 2) + OTHER_BELIEF
-    weight = belief * np.exp(doubt.min() - doubt)
+    weight = likelihood * (np.exp(-0.5 * ((TAUS_S - TAU_S) / TAU_SPREAD_S) ** 2) + OTHER_BELIEF)
     weight /= weight.sum()
     mean_s = float(weight @ TAUS_S)
     return LowPass(mean_s, float(np.sqrt(weight @ (TAUS_S - mean_s) ** 2)))
+
+
+# As well as it is known where the samples tell nothing of it.
+UNTOLD = _weighted(np.ones_like(TAUS_S))
 
 
 def _roughness(time_s: Column, power_w: Column, tau_s: float) -> float:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.curve import Curve
-from pybench.compute.energy.low_pass import fit_low_pass, undo
+from pybench.compute.energy.curve import GAP_S, Curve
+from pybench.compute.energy.low_pass import POWER_STEP_W, UNTOLD, fit_low_pass, undo
+from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
 
 MIN_SAMPLES = 4
+# Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
+RIPPLE_SPAN_S = 2.0
 # A board in use draws some tens of watts: a lone zero among its samples is the driver's slip, not power.
 GLITCH_W = 1.0
 
@@ -28,6 +31,11 @@ class Samples:
     def near(self, start_s: float, end_s: float) -> Samples:
         """The samples taken between two times."""
         return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
+
+    def have_gap(self, start_s: float, end_s: float) -> bool:
+        """Whether nothing was sampled for ``GAP_S`` somewhere in the window."""
+        inside_s = self.near(start_s, end_s).time_s
+        return bool(np.any(np.diff(np.concatenate(([start_s], inside_s, [end_s]))) > GAP_S))
 
     def _keep(self, which: npt.NDArray[np.bool_]) -> Samples:
         return Samples(self.time_s[which], self.power_w[which], self.num_glitches)
@@ -48,8 +56,25 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples
     return Samples(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
 
-def series_curve(samples: Samples) -> Curve | None:
-    """Energy by the series, its low-pass undone; ``None`` when there are too few samples."""
+def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None:
+    """Energy by the series, its low-pass undone and ripples around a window's ends resolved.
+
+    ``None`` when there are too few samples.
+    """
     if len(samples.time_s) < MIN_SAMPLES:
         return None
-    return undo(samples.time_s, samples.power_w, fit_low_pass(samples.time_s, samples.power_w))
+    ripples = _ripples(samples, start_s, end_s)
+    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
+    # What a ripple leaves is noise, which fits a sensor without any low-pass.
+    low_pass = UNTOLD if ripples else fit_low_pass(samples.time_s, smooth_w)
+    curve = undo(samples.time_s, smooth_w, low_pass)
+    return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
+
+
+def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
+    """Around both ends; around a short window at once."""
+    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
+    spans = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+    near = [samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in spans]
+    found = [find_ripple(part.time_s, part.power_w, POWER_STEP_W / np.sqrt(12)) for part in near]
+    return [ripple for ripple in found if ripple is not None]

@@ -1,0 +1,105 @@
+"""Folding a fast periodic load's samples: found where it is, refused where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pybench.compute.energy.low_pass import POWER_STEP_W, TAU_S
+from pybench.compute.energy.ripple import Ripple, find_ripple
+from tests.physics.board import Board
+from tests.physics.load import Load, constant, square
+from tests.physics.windows import LOADS, measure
+
+NOISE_W = POWER_STEP_W / np.sqrt(12)
+NUM_WINDOWS = 40
+
+
+def samples(load: Load, seed: int, length_s: float = 4.0, missing: float = 0.01) -> tuple[np.ndarray, np.ndarray]:
+    """What the series has of a load, in s and W."""
+    rng = np.random.default_rng(seed)
+    time_s = np.arange(rng.random() * 0.02, length_s, 0.02)
+    time_s = time_s[rng.random(len(time_s)) >= missing]
+    time_s += rng.normal(0, 0.5e-3, len(time_s))
+    power_w = np.round(load.low_pass_w(time_s, TAU_S) / POWER_STEP_W) * POWER_STEP_W
+    return time_s, power_w
+
+
+def found(load: Load, seed: int = 0, missing: float = 0.01) -> Ripple | None:
+    return find_ripple(*samples(load, seed, missing=missing), NOISE_W)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("frequency_hz", [23.0, 30.0, 47.0, 71.3])
+def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float) -> None:
+    load = square(300, 600, 0.4 / frequency_hz, 0.6 / frequency_hz, -5, 6)
+    ripple = found(load, missing=missing)
+    assert ripple is not None
+    assert ripple.frequency_hz == pytest.approx(frequency_hz, abs=0.02)
+    times_s = np.arange(1.0, 3.0, 0.0007)
+    true_j = load.energy_j(times_s)
+    swing_j = true_j - np.polyval(np.polyfit(times_s, true_j, 1), times_s)
+    told_j = ripple.behind(TAU_S, 0.0).energy_j(times_s)
+    assert np.std(told_j - told_j.mean() - swing_j) < 0.2 * np.std(swing_j)
+
+
+@pytest.mark.parametrize("name", ["constant", "square_50_50", "square_200_200", "bursty", "generation"])
+def test_no_ripple_where_the_load_has_none(name: str) -> None:
+    for seed in range(10):
+        assert found(LOADS[name](np.random.default_rng(seed), -5, 6), seed) is None
+
+
+def test_noise_is_no_ripple() -> None:
+    rng = np.random.default_rng(5)
+    time_s = np.arange(0, 4, 0.02) + rng.normal(0, 1e-3, 200)
+    assert find_ripple(time_s, 400 + 20 * rng.standard_normal(200), NOISE_W) is None
+
+
+def test_too_few_samples_tell_nothing() -> None:
+    time_s, power_w = samples(square(300, 600, 0.4 / 30, 0.6 / 30, -5, 6), 0, length_s=1.0)
+    assert find_ripple(time_s, power_w, NOISE_W) is None
+
+
+def test_samples_evenly_spaced_by_the_period_see_nothing() -> None:
+    time_s = np.arange(0, 4, 0.02)
+    assert find_ripple(time_s, square(300, 600, 0.01, 0.01, -5, 6).low_pass_w(time_s, TAU_S), NOISE_W) is None
+
+
+def test_joules_are_counted_up_between_its_ends_only() -> None:
+    ripple = Ripple(0.0, 1.0, 100, 20.0, np.array([100.0 + 0j]), 0.1)
+    # 100 W · cos: a quarter of a period holds 100 / (2π·20) J.
+    told_j = ripple.energy_j(np.array([-1.0, 0.0, 0.0125, 1.0, 2.0]))
+    np.testing.assert_allclose(told_j, [0, 0, 100 / (2 * np.pi * 20), 0, 0], atol=1e-9)
+    np.testing.assert_allclose(ripple.power_seen_w(np.array([-0.1, 0.0, 0.025, 1.1])), [0, 100, -100, 0], atol=1e-9)
+
+
+def test_an_unknown_low_pass_is_doubt() -> None:
+    ripple = Ripple(0.0, 1.0, 100, 20.0, np.array([100.0 + 0j]), 0.0)
+    assert ripple.behind(TAU_S, 0.0).sigma_j == 0.0
+    # What a time constant is off by turns into joules at once: 100 W · 1 ms, at a random phase.
+    assert ripple.behind(TAU_S, 1e-3).sigma_j == pytest.approx(100 * 1e-3 / np.sqrt(2))
+
+
+def test_frequencies_that_look_alike_are_doubt() -> None:
+    """Samples spaced by 20 ms see 70 Hz as 30 Hz and as 20 Hz, but for what little they come early or late."""
+    ripple = found(square(300, 600, 0.4 / 70, 0.6 / 70, -5, 6), seed=3)
+    assert ripple is not None
+    assert ripple.rivals
+    alone = replace(ripple, rivals=()).behind(TAU_S, 0.0)
+    assert ripple.behind(TAU_S, 0.0).sigma_j > 3 * alone.sigma_j
+
+
+@pytest.mark.parametrize("name", ["decode_47hz", "decode_drifting", "decode_jittered"])
+def test_bounds_hold_where_the_period_does_not(name: str) -> None:
+    assert measure(name, 1.0, NUM_WINDOWS).inside_percent >= 97
+
+
+@pytest.mark.parametrize("board", [Board(missing_fraction=0.3), Board(tau_s=0.013)])
+def test_bounds_hold_with_other_samples(board: Board) -> None:
+    assert measure("decode_30hz", 1.0, NUM_WINDOWS, board).inside_percent >= 97
+
+
+def test_a_steady_load_has_no_swing() -> None:
+    assert found(constant(400, -5)) is None

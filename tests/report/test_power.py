@@ -1,0 +1,40 @@
+"""What ``pybench power record`` says, for people and for programs."""
+
+from __future__ import annotations
+
+from pybench.model.record import Energy, GpuEnergy
+from pybench.report.power import as_json, render
+
+KNOWN = GpuEnergy(
+    uuid="GPU-0",
+    index=0,
+    energy_j=400.0,
+    energy_low_j=398.0,
+    energy_high_j=402.0,
+    mean_power_w=400.0,
+    max_power_w=410.0,
+    method="counter+series",
+    num_publications=10,
+)
+UNOPENED = GpuEnergy(uuid="GPU-1", index=None, method="none", flags=("lost", "insufficient"))
+ENERGY = Energy(start_ns=5, end_ns=1_000_000_005, gpus=(KNOWN, UNOPENED), scope="gpu_board")
+
+
+def test_json_has_every_gpu_and_each_scope_by_its_name() -> None:
+    found = as_json(ENERGY, {"package-0": 90.0}, None)
+    assert found["window"] == {"start_monotonic_ns": 5, "end_monotonic_ns": 1_000_000_005}
+    assert found["scope"] == "gpu_board"
+    assert found["cpu_packages"] == [{"name": "package-0", "scope": "cpu_package", "energy_j": 90.0}]
+    assert found["energy_j"] is None  # one GPU's is unknown, so the sum is
+    known, unopened = found["gpus"]
+    assert (known["uuid"], known["index"], known["energy_j"], known["energy_low_j"]) == ("GPU-0", 0, 400.0, 398.0)
+    assert (known["energy_high_j"], known["mean_power_w"], known["max_power_w"]) == (402.0, 400.0, 410.0)
+    assert (known["method"], known["flags"]) == ("counter+series", [])
+    assert (unopened["index"], unopened["energy_j"], unopened["flags"]) == (None, None, ["lost", "insufficient"])
+
+
+def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
+    text = render(ENERGY, {}, "no RAPL zone")
+    assert "GPU-1       unknown  [lost, insufficient]" in text
+    assert "all       unknown" in text
+    assert "CPU packages: unknown: no RAPL zone" in text
