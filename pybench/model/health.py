@@ -59,11 +59,11 @@ class Health:
 class GpuConditions:
     """How one GPU stood while an attempt was measured: median clock, highest temperature, every clock event reason.
 
-    ``clock_event_reasons`` is NVML's bit mask. ``None``: nothing was read in that time.
+    ``clock_event_reasons`` is NVML's bit mask. ``None``: nothing was read in that time, or the GPU could not be opened.
     """
 
     uuid: str
-    index: int
+    index: int | None
     sm_clock_hz: float | None = None
     temperature_c: float | None = None
     clock_event_reasons: int | None = None
