@@ -155,7 +155,8 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
             verdict, reason, flags = "inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",)
     else:
         verdict, reason = missing
-        if expected is None and verdict == "missing" and isinstance(entry, Point) and isinstance(baseline, Point):
+        planned = isinstance(entry, Point) and isinstance(baseline, Point)
+        if expected is None and verdict == "missing" and (planned or context.table is None):
             # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
             verdict = "no_expectation"
     throughput = traits.higher_is_better and speedup is not None

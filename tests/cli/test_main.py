@@ -63,6 +63,19 @@ def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
     assert pybench("report", str(folder)).stdout in shown
 
 
+def test_event_files_need_a_folder_of_their_own(here: Path, drill: Drill) -> None:
+    """One for each attempt; the other formats write nothing."""
+    pytest.importorskip("tensorboard")
+    pybench(*drill())
+    run = str(the_run(here))
+    result = pybench("report", run, "--format", "tensorboard", "-o", "events")
+    assert (result.exit_code, result.stdout.partition(";")[0]) == (0, "4 attempts written")
+    assert len(list((here / "events").glob("decode_tensor_parallel=*/events.out.tfevents.*"))) == 4
+    for arguments in (("--format", "tensorboard"), ("-o", "events"), ("--format", "json", "-o", "events")):
+        refused = pybench("report", run, *arguments)
+        assert (refused.exit_code, refused.stderr) == (2, "pybench: --format tensorboard and -o DIR go together\n")
+
+
 def test_skipped_points_are_missing_unless_left_out(here: Path, drill: Drill) -> None:
     """Visible both ways; not measured is never a pass."""
     arguments = drill()

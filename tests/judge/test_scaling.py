@@ -325,3 +325,15 @@ def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
     provenance = assemble(manifest, [compatible, *records[1:]]).provenance
     assert (provenance.worker_driver, provenance.forward_compatible) == ("570.86", True)
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)
+
+
+def test_without_a_table_the_speedup_is_only_shown(build: Any) -> None:
+    """Measured or skipped, nothing is expected of it."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
+    plan = dataclasses.replace(plan, skips=(_skip(4, "needs 4 GPUs, found 2"),))
+    shown = dataclasses.replace(_STRONG, table=None)
+    two, four = scaling_results(_suite(shown), plan, records, {}, build.machine())
+    assert two.speedup == pytest.approx(1.6)
+    assert (two.verdict, two.expected) == ("no_expectation", None)
+    assert (four.verdict, four.reason) == ("no_expectation", "needs 4 GPUs, found 2")
+    assert absolute_checks(_suite(shown), plan, summarize(plan, records)) == ()

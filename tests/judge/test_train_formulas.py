@@ -10,6 +10,7 @@ import pytest
 from pybench.compute.train_flops import model_flops_per_token
 from pybench.judge.summary import metric_samples
 from pybench.model.wire import Metric, Work
+from pybench.model.workloads.evaluate import Evaluate
 
 
 def samples(build: Any, point: Any, seconds: list[float], device_name: str = "NVIDIA H200", told: Any = None) -> Any:
@@ -68,3 +69,16 @@ def test_percentiles_are_nearest_ranks(build: Any) -> None:
 def test_what_ranks_tell_is_the_worst_of_them(build: Any, name: str) -> None:
     """The point's is the largest."""
     assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == [[1.5]]
+
+
+def test_evaluation_by_hand(build: Any) -> None:
+    """4 samples in 2 s, 60 J in two steps."""
+    settings = Evaluate(
+        backend="torch", model="m", method="loss", batch_size=4, prompt_tokens=6, output_tokens=4, data_parallel=2
+    )
+    point = dataclasses.replace(build.train(2), settings=settings)
+    rank = build.rank(build.steps([2.0, 2.0], Work(samples=4)))
+    found = metric_samples(point, [build.record(point, (rank,), energy=build.energy([40.0, 20.0], 4.0))])
+    assert found["samples_per_s"] == [[2.0, 2.0]]
+    assert found["energy_j_per_sample"] == [[7.5]]
+    assert (settings.longest_sequence_tokens, settings.shared_samples) == (10, 4)
