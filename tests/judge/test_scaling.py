@@ -336,4 +336,4 @@ def test_without_a_table_the_speedup_is_only_shown(build: Any) -> None:
     assert two.speedup == pytest.approx(1.6)
     assert (two.verdict, two.expected) == ("no_expectation", None)
     assert (four.verdict, four.reason) == ("no_expectation", "needs 4 GPUs, found 2")
-    assert absolute_checks(_suite(shown), plan, summarize(plan, records)) == ()
+    assert absolute_checks(_suite(shown), plan, summarize(plan, records), {}, build.machine()) == ()
