@@ -232,6 +232,40 @@ def test_snapshot_covers_what_has_ended(fake_nvml: Tell, fake_truth_j: Truth) ->
         assert len(later.counter.energy_mj) > len(kept)
 
 
+def first_step_ns(gpu: GpuTrace, since_ns: int) -> tuple[int, int]:
+    """When the first step of the counter was seen whose old value was still read after a moment: before and after."""
+    after = np.flatnonzero(column(gpu.counter.before_ns) >= since_ns)
+    changed = after[1:][np.diff(column(gpu.counter.energy_mj)[after]) != 0]
+    return gpu.counter.before_ns[changed[0] - 1], gpu.counter.after_ns[changed[0]]
+
+
+def test_anchor_has_the_next_step_read(fake_nvml: Tell, fake_answered: Callable[[str, int], int]) -> None:
+    fake_nvml()
+    sampler = PowerSampler(UUIDS[:2])
+    sampler.start()
+    asked_ns, called = time.monotonic_ns(), fake_answered("nvmlDeviceGetTotalEnergyConsumption", 1)
+    sampler.anchor()
+    while fake_answered("nvmlDeviceGetTotalEnergyConsumption", 1) < called + 2:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    stopped_ns = time.monotonic_ns()
+    for gpu in sampler.stop().gpus:
+        low_ns, high_ns = first_step_ns(gpu, asked_ns)
+        assert asked_ns <= low_ns < high_ns < stopped_ns
+
+
+def test_the_counter_is_read_seldom(fake_nvml: Tell) -> None:
+    """A reading costs milliseconds: at the start as many as two steps and what refines them take, then hardly any."""
+    fake_nvml(devices=1)
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    time.sleep(6.0)
+    (gpu,) = sampler.stop().gpus
+    reads_s = (column(gpu.counter.before_ns) - gpu.counter.before_ns[0]) / 1e9
+    assert len(reads_s) < 200
+    assert np.max(np.diff(reads_s)) > 1.0
+
+
 def test_counter_period(fake_nvml: Tell) -> None:
     fake_nvml()
     counts = []
