@@ -7,7 +7,7 @@ namespace pybench {
 
 namespace {
 
-constexpr int64_t kPolledPeriod = 50 * kMillisecond;
+constexpr int64_t kPolledPeriod = 100 * kMillisecond;  // as often as the fields change
 constexpr int64_t kLongestSeriesPeriod = 2 * kSecond;
 constexpr size_t kTellingSamples = 16;
 constexpr int64_t kSlowPeriod = kSecond;

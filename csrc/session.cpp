@@ -20,7 +20,7 @@ constexpr int64_t kStopPatience = 800 * kMillisecond;
 constexpr int64_t kEndPatience = 100 * kMillisecond;
 constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
 constexpr int64_t kMeasurePatience = 2 * kSecond;
-constexpr int64_t kLongestSleep = 50 * kMillisecond;  // how late a stop may be noticed
+constexpr int64_t kLongestSleep = 100 * kMillisecond;
 constexpr int64_t kPause = 2 * kMillisecond;
 
 std::string boot_id() {

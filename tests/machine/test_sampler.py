@@ -200,7 +200,7 @@ def test_missed_ticks_are_counted_not_made_up_for(fake_nvml: Tell) -> None:
     fake_nvml(latency="nvmlDeviceGetTotalEnergyConsumption:250000:0@after=100")
     trace, _, _ = record(UUIDS[:1], length_s=1.2)
     (gpu,) = trace.gpus
-    assert gpu.missed_ticks >= 4  # each reading of the counter takes the time of two others and five polls
+    assert gpu.missed_ticks >= 4  # each reading of the counter takes the time of two polls
     assert np.all(np.diff(column(gpu.polled.t_ns)) > 0)
 
 
