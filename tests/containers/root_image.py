@@ -18,12 +18,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-SITE = f"/usr/local/lib/{PYTHON}/site-packages"
+_LIBRARY = Path(sys.base_prefix, "lib", PYTHON)
+_DEBIANS_OWN = "dist-packages" in (_LIBRARY / "site.py").read_text(encoding="utf-8")
+_PACKAGES = "dist-packages" if _DEBIANS_OWN else "site-packages"
+SITE = f"/usr/local/lib/{PYTHON}/{_PACKAGES}"
 """Where a suite mounts packages."""
 INTERPRETER = "/usr/bin/python3"
 LABELS = {"org.opencontainers.image.title": "pybench-test"}
 
-_LEFT_OUT = {"site-packages", "test", "tests", "__pycache__", "idlelib", "tkinter", "ensurepip"}
+_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "idlelib", "tkinter", "ensurepip"}
 _FOLDERS = ("dev", "etc", "proc", "sys", "tmp", "run", "mnt", SITE.lstrip("/"))
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -62,7 +65,7 @@ def _layer(extensions: Iterable[Path]) -> bytes:
         real = Path(sys.base_prefix, "bin", PYTHON).resolve()
         _add(out, f"usr/local/bin/{PYTHON}", real.read_bytes(), mode=0o755)
         _link(out, INTERPRETER.lstrip("/"), f"/usr/local/bin/{PYTHON}")
-        modules = list(_modules(Path(sys.base_prefix, "lib", PYTHON)))
+        modules = list(_modules(_LIBRARY))
         for path in modules:
             relative = path.relative_to(Path(sys.base_prefix, "lib"))
             _add(out, f"usr/local/lib/{relative}", path.read_bytes(), mode=0o644)
