@@ -51,6 +51,12 @@ def test_no_ripple_where_the_load_has_none(name: str) -> None:
         assert found(LOADS[name](np.random.default_rng(seed), -5, 6), seed) is None
 
 
+def test_a_step_in_evenly_spaced_samples_is_no_ripple() -> None:
+    """Such samples can't tell a load of nearly 50 Hz from a slow one, and slow ones are what loads are."""
+    time_s = np.arange(0, 2, 0.02)
+    assert find_ripple(time_s, np.where(time_s < 1, 100.0, 600.0), NOISE_W) is None
+
+
 def test_noise_is_no_ripple() -> None:
     rng = np.random.default_rng(5)
     time_s = np.arange(0, 4, 0.02) + rng.normal(0, 1e-3, 200)

@@ -101,8 +101,18 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     fits.sort(key=lambda fit: fit.left_w)
     if not fits or fits[0].frequency_hz < RIPPLE_HZ or fits[0].left_w > BELIEVED_FRACTION * float(np.std(power_w)):
         return None
+    if _looks_slow(fits[0], time_s - middle_s, power_w):
+        return None
     near = [fit.ripple(time_s, middle_s) for fit in fits if fit.left_w <= RIVAL_TIMES * fits[0].left_w]
     return replace(near[0], rivals=tuple(near[1:]))
+
+
+def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
+    """Whether the slow load that evenly spaced samples would take it for explains them about as well."""
+    sampled_hz = 1 / float(np.median(np.diff(time_s)))
+    alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
+    slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
+    return slow_hz < RIPPLE_HZ and _Fit.of(time_s, power_w, slow_hz).left_w <= RIVAL_TIMES * fit.left_w
 
 
 def _waves(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
