@@ -57,17 +57,28 @@ def _extension() -> Finding:
 
 
 def _backends(machine: Machine) -> tuple[Finding, ...]:
-    return tuple(_backend(name, traits, machine) for name, traits in BACKENDS.items())
+    """Each backend. One suffices: the others' absence is a warning then."""
+    versions = {name: {p: _version(p) for p in traits.packages} for name, traits in BACKENDS.items()}
+    any_whole = any(None not in found.values() for found in versions.values())
+    return tuple(
+        _backend(name, traits, versions[name], machine, "warning" if any_whole else "missing")
+        for name, traits in BACKENDS.items()
+    )
 
 
-def _backend(name: str, traits: BackendTraits, machine: Machine) -> Finding:
-    versions = {package: _version(package) for package in traits.packages}
+def _backend(
+    name: str,
+    traits: BackendTraits,
+    versions: dict[str, str | None],
+    machine: Machine,
+    otherwise: Literal["warning", "missing"],
+) -> Finding:
     absent = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version or 'not installed'}" for package, version in versions.items())
     if not absent and machine.gpus and (versions.get("torch") or "").endswith("+cpu"):
         remedy = "this torch can't use the GPUs: install a CUDA build of the same version"
         return _finding(f"backend {name}", well=False, found=found, remedy=remedy)
-    return _finding(f"backend {name}", well=not absent, found=found, remedy=traits.remedy, otherwise="missing")
+    return _finding(f"backend {name}", well=not absent, found=found, remedy=traits.remedy, otherwise=otherwise)
 
 
 def _version(package: str) -> str | None:

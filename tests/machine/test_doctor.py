@@ -20,6 +20,8 @@ from pybench.model.machine import Finding, GpuInfo, Machine
 
 Tell = Callable[..., None]
 
+PACKAGES = {package for traits in BACKENDS.values() for package in traits.packages}
+
 
 class Usage(NamedTuple):
     """As ``shutil.disk_usage`` answers."""
@@ -41,7 +43,7 @@ def healthy(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**40))
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cu130", "transformers": "5.0"}.get)
+    monkeypatch.setattr(doctor, "_version", {**dict.fromkeys(PACKAGES, "1.0"), "torch": "2.11.0+cu130"}.get)
     return machine
 
 
@@ -56,7 +58,7 @@ def test_a_healthy_machine_needs_nothing(healthy: Machine) -> None:
     assert {finding.state for finding in findings} == {"ok"}
     assert not [finding.remedy for finding in findings if finding.remedy]
     assert found("GPUs").found == f"2: NVIDIA H200, NVIDIA H200, driver {healthy.driver}"
-    assert found("backend torch").found == "torch 2.11.0+cu130, transformers 5.0"
+    assert found("backend torch").found == "torch 2.11.0+cu130, transformers 1.0"
 
 
 def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,12 +71,21 @@ def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("healthy")
-def test_a_missing_package_stops_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that brings it."""
+def test_no_whole_backend_stops_pybench(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that brings one."""
     monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0"}.get)
     backend = found("backend torch")
     assert (backend.state, backend.found) == ("missing", "torch 2.11.0, transformers not installed")
-    assert backend.remedy == "pip install 'pybench[torch]'"
+    assert backend.remedy == "install it there: pip install 'pybench[torch]'"
+
+
+@pytest.mark.usefixtures("healthy")
+def test_one_backend_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that lives in its image need not be in this Python."""
+    monkeypatch.setattr(doctor, "_version", {"torch": "2.11.0+cu130", "transformers": "5.0"}.get)
+    engine = found("backend vllm")
+    assert (engine.state, engine.found) == ("warning", "torch 2.11.0+cu130, transformers 5.0, vllm not installed")
+    assert "use its image" in engine.remedy
 
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
