@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -98,3 +99,28 @@ def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
     assert len(set(pauses_s)) == 3
     assert all(0 <= pause_s <= 0.004 for pause_s in pauses_s)
     assert durations_ns == [10, 7, 7, 7]
+
+
+def test_garbage_collector_passes_over_what_lived_before_the_steps() -> None:
+    """While steps run only; cycles that they leave behind are still collected."""
+    order = WorkOrder(
+        point_id="p",
+        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
+        architecture={},
+        device="cpu",
+        steps=2,
+        max_warmup_steps=1,
+    )
+    frozen: list[int] = []
+
+    class Watched(Steps):
+        def step(self, index: int) -> StepOutcome:
+            frozen.append(gc.get_freeze_count())
+            return super().step(index)
+
+    workload = Watched(10, 7, 7)
+    TimingLoop(workload, SingleRank(), lambda _event: None, lambda: workload.now_ns).run(order)
+    assert len(frozen) == 3
+    assert min(frozen) > 0
+    assert gc.get_freeze_count() == 0
+    assert gc.isenabled()
