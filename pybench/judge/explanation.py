@@ -19,6 +19,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
+from pybench.model.workloads.train import Train
 
 COUNTS = (16, 64, 256, 1024)
 
@@ -99,7 +100,8 @@ def _explained(figures: NodeFigures, base: _Measured, other: _Measured) -> Expla
         predicted = predicted_step(figures, other.point, other.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
-    predicted_s = calibrated_s(predicted, baseline, base.step_s)
+    beyond_shrinks = isinstance(base.point.settings, Train)
+    predicted_s = calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=beyond_shrinks)
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus
     parts = attribute(
         other.step_s,
@@ -108,6 +110,7 @@ def _explained(figures: NodeFigures, base: _Measured, other: _Measured) -> Expla
         baseline,
         share=share,
         imbalance_fraction=figures.imbalance_fraction,
+        beyond_shrinks=beyond_shrinks,
     )
     return replace(
         measured,
@@ -148,7 +151,8 @@ def _law(figures: NodeFigures, base: _Measured, last: _Measured, tree: bool) -> 
         samples = last.samples * grown if weak else last.samples
         baseline = predicted_step(figures, base.point, base.samples)
         predicted = predicted_step(wider, last.point, samples, grown=grown)
-        return samples / calibrated_s(predicted, baseline, base.step_s) / base.rate
+        beyond_shrinks = isinstance(base.point.settings, Train)
+        return samples / calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=beyond_shrinks) / base.rate
 
     return law
 

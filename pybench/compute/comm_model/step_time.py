@@ -40,8 +40,8 @@ class StepTime:
 class Shortfall:
     """Why a step takes longer than the baseline's over the GPU ratio; the parts add up to that difference.
 
-    ``software_s``: what one GPU takes beyond the model (launches, kernels below the microbenchmarks) and does not
-    shrink with more of them. ``unexplained_s`` is what remains, and may be negative.
+    ``software_s``: what one GPU takes beyond the model (launches, kernels below the microbenchmarks), as far as it does
+    not shrink with more of them. ``unexplained_s`` is what remains, and may be negative.
     """
 
     compute_s: float
@@ -58,15 +58,25 @@ def roofline(figures: NodeFigures, flops: float, num_bytes: float) -> StepTime:
     return StepTime(compute_s=compute_s) if compute_s >= memory_s else StepTime(memory_s=memory_s)
 
 
-def calibrated_s(predicted: StepTime, baseline: StepTime, baseline_measured_s: float) -> float:
-    """Predicted seconds, with what the baseline takes beyond the model added once.
+def calibrated_s(
+    predicted: StepTime, baseline: StepTime, baseline_measured_s: float, *, beyond_shrinks: bool = False
+) -> float:
+    """Predicted seconds, with what the baseline takes beyond the model.
 
-    A baseline that is faster than the model says shrinks every prediction alike.
+    Launches stay as they are on more GPUs, so it is added once; kernels beside the products share the work as these do
+    (``beyond_shrinks``), and it grows and shrinks with them. A baseline that is faster than the model says shrinks
+    every prediction alike.
     """
-    beyond_s = baseline_measured_s - baseline.total_s
-    if beyond_s < 0:
+    if baseline_measured_s < baseline.total_s:
         return predicted.total_s * baseline_measured_s / baseline.total_s
-    return predicted.total_s + beyond_s
+    return predicted.total_s + _beyond_s(predicted, baseline, baseline_measured_s, beyond_shrinks=beyond_shrinks)
+
+
+def _beyond_s(predicted: StepTime, baseline: StepTime, baseline_measured_s: float, *, beyond_shrinks: bool) -> float:
+    beyond_s = max(0.0, baseline_measured_s - baseline.total_s)
+    if beyond_shrinks:
+        return beyond_s * (predicted.compute_s + predicted.memory_s) / (baseline.compute_s + baseline.memory_s)
+    return beyond_s
 
 
 def attribute(
@@ -77,12 +87,14 @@ def attribute(
     *,
     share: float,
     imbalance_fraction: float,
+    beyond_shrinks: bool = False,
 ) -> Shortfall:
     """Parts of ``measured_s`` less ``share`` (the GPUs' ideal: 1/N of the same work) of the baseline's time."""
     compute_s = predicted.compute_s - share * baseline.compute_s
     memory_s = predicted.memory_s - share * baseline.memory_s
     imbalance_s = imbalance_fraction * predicted.compute_s
-    software_s = (1 - share) * max(0.0, baseline_measured_s - baseline.total_s)
+    software_s = _beyond_s(predicted, baseline, baseline_measured_s, beyond_shrinks=beyond_shrinks)
+    software_s -= share * max(0.0, baseline_measured_s - baseline.total_s)
     whole_s = measured_s - share * baseline_measured_s
     told_s = compute_s + memory_s + predicted.communication_s + imbalance_s + software_s
     return Shortfall(

@@ -3,7 +3,7 @@
 Sources: FLOPs after PaLM (arXiv:2204.02311, appendix B: backward is twice forward); DDP's overlap of gradient buckets
 with backward after Li et al. (arXiv:2006.15704); FSDP's gathers before, and scatters behind, each layer after Zhao et
 al. (arXiv:2304.11277); tensor parallel after Megatron-LM (arXiv:1909.08053: two all-reduces a layer in forward, two in
-backward); the pipeline's bubble after GPipe (arXiv:1811.06965).
+backward, and forward's again where it is done twice); the pipeline's bubble after GPipe (arXiv:1811.06965).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pybench.model.suite import Architecture
 Sharing = Literal["ddp", "fsdp"]
 
 _BACKWARD_OVER_FORWARD = 2
-_REDUCTIONS_PER_LAYER = 4
+# In a layer's forward, and as many in its backward.
+_REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
 _BUCKET_BYTES = 25 * 2**20
@@ -98,9 +99,12 @@ def _fsdp_s(
 
 
 def _inside_s(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> float:
-    """Activations: reduced inside every layer, and handed to the next stage and their gradients back."""
-    activations = shape.samples * shape.sequence_tokens * int(architecture["hidden_size"]) * shape.element_bytes
-    reductions = _REDUCTIONS_PER_LAYER * int(architecture["num_hidden_layers"]) / shape.pipeline_parallel
-    reduced_s = reductions * figures.collective_s("all_reduce", activations, shape.tensor_parallel)
+    """Activations: reduced in every layer, handed to the next stage, their gradients back. Logits: gathered."""
+    tokens_bytes = shape.samples * shape.sequence_tokens * shape.element_bytes
+    activations = tokens_bytes * int(architecture["hidden_size"])
+    reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * int(architecture["num_hidden_layers"])
+    degree = shape.tensor_parallel
+    reduced_s = reductions / shape.pipeline_parallel * figures.collective_s("all_reduce", activations, degree)
+    gathered_s = figures.collective_s("all_gather", tokens_bytes * int(architecture["vocab_size"]), degree)
     sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
-    return reduced_s + sent_s
+    return reduced_s + gathered_s + sent_s

@@ -122,9 +122,11 @@ def test_recomputing_does_forward_twice() -> None:
 
 
 def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:
-    """Two forward, two backward; one copy has no gradients to share."""
+    """Two forward, two backward, the logits once; recomputing repeats forward's. One copy has no gradients to share."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, tensor_parallel=2)
-    assert training_step(_UNIT, _TINY, shape).communication_s == 8 * 100
+    assert training_step(_UNIT, _TINY, shape).communication_s == 8 * 100 + 10
+    again = dataclasses.replace(shape, recompute=True)
+    assert training_step(_UNIT, _TINY, again).communication_s == 12 * 100 + 10
 
 
 def test_a_pipelines_bubble() -> None:
@@ -140,6 +142,15 @@ def test_calibration_adds_what_one_gpu_takes_beyond_the_model() -> None:
     base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
     assert calibrated_s(two, base, 10.0) == 7.0
     assert calibrated_s(two, base, 4.0) == 2.5
+
+
+def test_kernels_beside_the_products_share_the_work() -> None:
+    """2 s beyond the model's 8 are 1 s beyond its 4, and no shortfall."""
+    base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
+    assert calibrated_s(two, base, 10.0, beyond_shrinks=True) == 6.0
+    assert calibrated_s(two, base, 4.0, beyond_shrinks=True) == 2.5
+    parts = attribute(6.0, two, 10.0, base, share=0.5, imbalance_fraction=0.0, beyond_shrinks=True)
+    assert (parts.software_s, parts.communication_s, parts.unexplained_s) == (0.0, 1.0, 0.0)
 
 
 def test_a_shortfall_adds_up() -> None:
