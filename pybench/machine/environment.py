@@ -30,6 +30,8 @@ _PACKAGES = (
     "accelerate",
     "peft",
     "deepspeed",
+    "torchtune",
+    "torchao",
 )
 
 

@@ -97,6 +97,7 @@ def test_missing_package_names_the_remedy(
     [
         ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed"),
         ("peft", {"lora_rank": 4}, "lora_rank", "train"),
+        ("torchtune", {"strategy": "torchtune"}, "strategy 'torchtune'", "torchtune"),
     ],
 )
 def test_a_strategys_package_is_missing(
@@ -117,7 +118,7 @@ def test_a_strategys_package_is_missing(
     assert (code, failure.cause) == (1, "missing_package")
     assert failure.message == (
         f"{asked_by} needs the package {package!r}, which the worker's Python can't import; "
-        f"install it there: pip install 'pybench[{extra}]'"
+        f"install it there: pip install 'pybench[{extra}]', or build an image: pybench images build train"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,6 +73,12 @@ class Weights:
         """Fill all parameters and buffers that are left."""
         self.fill_parameters()
         _fill_buffers(self._model, self._device)
+
+    def named(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Each weight by its full name, made when its turn comes; tied ones once. The model stays empty."""
+        for name, meta in self._model.named_parameters():
+            module = self._model.get_submodule(name.rpartition(".")[0])
+            yield name, full_weight(name, meta, _constant(module, name), self._device, self._seed)
 
     def _parameter(self, name: str, module: nn.Module, meta: nn.Parameter) -> nn.Parameter:
         if id(meta) in self._filled:

@@ -19,6 +19,7 @@ MODULES: dict[StrategyName, str] = {
     "layer_split": "layer_split",
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
+    "torchtune": "torchtune",
 }
 
 
