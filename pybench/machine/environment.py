@@ -32,6 +32,8 @@ _PACKAGES = (
     "deepspeed",
     "torchtune",
     "torchao",
+    "unsloth",
+    "unsloth-zoo",
 )
 
 

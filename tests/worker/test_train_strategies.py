@@ -42,7 +42,7 @@ TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
-BROUGHT = ("deepspeed", "torchtune")
+BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
 ALONE: dict[str, Spec] = {
     "ddp": {},
@@ -224,3 +224,17 @@ def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
     both = {**tune, "data_parallel": 2, "tensor_parallel": 2}
     for [found] in start(4, [both], tmp_path / "four"):
         assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")
+def test_unsloth_learns_the_same(alone: Any, tmp_path: Path) -> None:
+    """Adapters and all weights, over DDP; on a CPU by its fallback, whose layers are the library's own."""
+    fast: Spec = {"strategy": "unsloth", **DDP}
+    specs = [
+        {**fast, "lora_rank": 4, "control_steps": 2},
+        {**fast, "lora_rank": 4, "activation_checkpointing": "full"},
+        {**fast, "grad_accum": 2},
+    ]
+    for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
+        assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)

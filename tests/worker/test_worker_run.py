@@ -97,6 +97,7 @@ def test_missing_package_names_the_remedy(
     [
         ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed"),
         ("peft", {"lora_rank": 4}, "lora_rank", "train"),
+        ("unsloth", {"strategy": "unsloth"}, "strategy 'unsloth'", "unsloth"),
         ("torchtune", {"strategy": "torchtune"}, "strategy 'torchtune'", "torchtune"),
     ],
 )

@@ -15,6 +15,7 @@ StrategyName = Literal[
     "accelerate",
     "deepspeed",
     "torchtune",
+    "unsloth",
 ]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets")
@@ -69,6 +70,11 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("data_parallel", "tensor_parallel"),
         options=("reshard_after_forward", "cpu_offload", *_MODEL, "control_steps"),
         model_types=("llama", "qwen2"),
+    ),
+    "unsloth": StrategyTraits(
+        parallel_axes=("data_parallel",),
+        options=(*_DDP, *_LORA, "activation_checkpointing", "control_steps"),
+        model_types=("llama", "qwen2", "qwen3"),
     ),
 }
 
