@@ -7,6 +7,10 @@ from contextlib import contextmanager
 
 from pybench.worker.backend import MissingPackageError
 
+# The extras of pybench whose packages the image of containers/train has.
+_IN_IMAGE = ("train", "deepspeed")
+_BUILD = ", or build its image: pybench images build train"
+
 
 @contextmanager
 def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
@@ -16,7 +20,7 @@ def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
     except ImportError as error:
         raise MissingPackageError(
             f"{asked_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
-            f"install it there: pip install 'pybench[{extra}]', or build an image: pybench images build train"
+            f"install it there: pip install 'pybench[{extra}]'{_BUILD if extra in _IN_IMAGE else ''}"
         ) from error
 
 
