@@ -95,6 +95,8 @@ def test_a_librarys_own_models() -> None:
     [
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload needs GPUs"),
         ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer needs GPUs"),
+        ({**SPLIT, "sequence_parallel": True, "async_tensor_parallel": True}, "async_tensor_parallel needs GPUs"),
+        ({"strategy": "torchtune", "cpu_offload": True}, "cpu_offload needs GPUs"),
         ({"global_batch_size": None, "batch_size_per_gpu": "auto"}, "'auto' needs a GPU's memory limit"),
     ],
 )
