@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pybench.compute.plan import expand
+from pybench.judge.absolute import absolute_row
 from pybench.store.expected_tables import load_tables
 from pybench.store.models import load_models
 from pybench.store.suite_file import read_suite
@@ -48,6 +50,26 @@ def test_every_table_is_there(name: str) -> None:
     loaded = load_tables(SUITES / f"{name}.toml", sorted(tables))
     for table in tables - {"pipeline_layers"}:
         assert any((row.workload, row.metric) == ("train", "tokens_per_s") for row in loaded[table].rows)
+
+
+@pytest.mark.parametrize(
+    ("machine", "point_id", "tokens_per_s"),
+    [
+        ("rtx4090", "copies[data_parallel=2]", 1200.0),
+        ("h100", "sharded[data_parallel=2]", 800.0),
+        ("h200", "sharded[data_parallel=4]", 600.0),
+    ],
+)
+def test_lora_has_the_guides_figures(machine: str, point_id: str, tokens_per_s: float) -> None:
+    """Each for the one point of its machine that has its model and batch."""
+    suite = read_suite(SUITES / "lora_scaling.toml", profile=machine, machine_kind=machine)
+    points = expand(suite, load_models(), device="cuda", num_devices=8).points
+    table = load_tables(SUITES / "lora_scaling.toml", ["lora_train_throughput"])["lora_train_throughput"]
+    here: Any = SimpleNamespace(kind=machine, fabric="none")
+    rows = {point.id: absolute_row(table, point, "tokens_per_s", here) for point in points}
+    assert {name: row.value for name, row in rows.items() if row is not None} == {point_id: tokens_per_s}
+    judged = {name for b in suite.benchmarks for e in b.expectations if e.table == table.name for name in [b.name]}
+    assert judged == {"copies", "sharded"}
 
 
 def measured(name: str, folder: Path) -> dict[str, Any]:

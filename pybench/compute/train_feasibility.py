@@ -21,6 +21,7 @@ def train_reasons(settings: Train, architecture: Architecture, device: DeviceKin
             yield f"strategy {settings.strategy} has no {axis} above 1, only {' and '.join(able)}"
     if device == "cpu":
         yield from _on_cpu(settings)
+    yield from _family(settings, architecture)
     yield from _split(settings, architecture)
     yield from _batch(settings)
 
@@ -33,6 +34,12 @@ def _on_cpu(settings: Train) -> Iterator[str]:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
 
 
+def _family(settings: Train, architecture: Architecture) -> Iterator[str]:
+    families, family = STRATEGIES[settings.strategy].model_types, architecture["model_type"]
+    if families is not None and family not in families:
+        yield f"strategy {settings.strategy} has models of type {' and '.join(families)} only, not {family}"
+
+
 def _split(settings: Train, architecture: Architecture) -> Iterator[str]:
     layers, length = architecture["num_hidden_layers"], settings.sequence_tokens
     stages = settings.pipeline_parallel * (settings.stages_per_rank or 1)
@@ -42,7 +49,7 @@ def _split(settings: Train, architecture: Architecture) -> Iterator[str]:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:
         yield f"{length} tokens in a sequence can't be split over tensor_parallel {settings.tensor_parallel}"
-    splits_ends = stages > 1 or settings.tensor_parallel > 1
+    splits_ends = stages > 1 or settings.tensor_parallel > 1 or settings.strategy == "torchtune"
     if splits_ends and architecture.get("tie_word_embeddings", False):
         yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
 

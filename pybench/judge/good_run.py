@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median, stdev
+from typing import Any
 
 from pybench.compute.flops import model_class
 from pybench.compute.stats import Samples, t_quantile
@@ -85,20 +86,16 @@ def _absolute_row(manifest: Manifest, records: Sequence[Record], point: Point, e
     samples = metric_samples(point, records)[expectation.metric]
     settings = point.settings.to_json()
     where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
-    return ExpectedRow(
-        machine=manifest.machine.kind,
-        fabric=manifest.machine.fabric,
-        backend=point.settings.backend,
-        model_class=model_class(point.architecture) if point.architecture else "any",
-        workload=point.settings.workload,
+    return _measured(
+        manifest,
+        point,
+        samples,
         metric=expectation.metric,
         unit=METRICS[expectation.metric].unit,
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {},
         value=_value(samples),
         tolerance=max(MIN_TOLERANCE, _doubt(samples)),
-        kind="measured",
-        source=_source(manifest, samples),
     )
 
 
@@ -107,19 +104,29 @@ def _ratio_row(manifest: Manifest, records: Sequence[Record], row: ScalingResult
     point, baseline = points[row.point_id], points[row.baseline_id]
     samples, base = (metric_samples(p, records)[row.metric] for p in (point, baseline))
     doubt = (_doubt(samples) ** 2 + _doubt(base) ** 2) ** 0.5
+    return _measured(
+        manifest,
+        point,
+        samples,
+        metric=row.metric,
+        count=row.count,
+        baseline_count=row.baseline_count,
+        value=_value(samples) / _value(base),
+        tolerance=max(MIN_TOLERANCE, doubt),
+    )
+
+
+def _measured(manifest: Manifest, point: Point, samples: Samples, **figure: Any) -> ExpectedRow:  # noqa: ANN401
+    """The figure with what it was measured on."""
     return ExpectedRow(
         machine=manifest.machine.kind,
         fabric=manifest.machine.fabric,
         backend=point.settings.backend,
         model_class=model_class(point.architecture) if point.architecture else "any",
         workload=point.settings.workload,
-        metric=row.metric,
-        count=row.count,
-        baseline_count=row.baseline_count,
-        value=_value(samples) / _value(base),
-        tolerance=max(MIN_TOLERANCE, doubt),
         kind="measured",
         source=_source(manifest, samples),
+        **figure,
     )
 
 

@@ -30,6 +30,10 @@ _PACKAGES = (
     "accelerate",
     "peft",
     "deepspeed",
+    "torchtune",
+    "torchao",
+    "unsloth",
+    "unsloth-zoo",
 )
 
 

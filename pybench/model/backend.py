@@ -63,7 +63,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             **_NODE,
         },
         packages=("torch", "transformers"),
-        optional_packages=("peft", "accelerate", "deepspeed"),
+        optional_packages=("peft", "accelerate", "deepspeed", "torchtune", "torchao", "unsloth"),
         remedy="install it there: pip install 'pybench[torch]'",
     ),
     "transformers": BackendTraits(

@@ -74,6 +74,8 @@ _NEEDS = (
     _Need("async_tensor_parallel", "compile", (True,), "needs compile = true", value=True),
     _Need("offload_parameters", "zero_stage", (3,), "needs zero_stage = 3: only there weights are split", value=True),
     _Need("static_graph", "grad_accum", (None, 1), "can't hold gradients back: remove grad_accum", value=True),
+    _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "torchtune"),
+    _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "unsloth"),
     _Need("mixed_precision", "dtype", ("float32",), "computes over float32 weights: set dtype = 'float32'"),
 )
 

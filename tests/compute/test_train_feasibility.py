@@ -10,7 +10,7 @@ from pybench.compute.train_feasibility import train_reasons
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.train import Train
 
-SHAPE = {"num_hidden_layers": 4, "tie_word_embeddings": False}
+SHAPE = {"model_type": "llama", "num_hidden_layers": 4, "tie_word_embeddings": False}
 
 
 def reasons(device: DeviceKind = "cuda", shape: dict[str, Any] = SHAPE, **options: Any) -> str:
@@ -72,7 +72,9 @@ def test_what_can_run(options: dict[str, Any]) -> None:
     assert reasons(**options) == ""
 
 
-@pytest.mark.parametrize("options", [SPLIT, PIPELINE, {"strategy": "layer_split", "pipeline_parallel": 2}])
+@pytest.mark.parametrize(
+    "options", [SPLIT, PIPELINE, {"strategy": "layer_split", "pipeline_parallel": 2}, {"strategy": "torchtune"}]
+)
 def test_a_tied_head_can_not_be_split(options: dict[str, Any]) -> None:
     """It would train two weights where the model has one."""
     tied = {**SHAPE, "tie_word_embeddings": True}
@@ -80,11 +82,21 @@ def test_a_tied_head_can_not_be_split(options: dict[str, Any]) -> None:
     assert reasons(shape=tied) == ""
 
 
+def test_a_librarys_own_models() -> None:
+    """Known before anything runs."""
+    gemma = {**SHAPE, "model_type": "gemma3_text"}
+    reason = "strategy torchtune has models of type llama and qwen2 only, not gemma3_text"
+    assert reasons(shape=gemma, strategy="torchtune") == reason
+    assert reasons(strategy="torchtune", data_parallel=2, tensor_parallel=2) == ""
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload needs GPUs"),
         ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer needs GPUs"),
+        ({**SPLIT, "sequence_parallel": True, "async_tensor_parallel": True}, "async_tensor_parallel needs GPUs"),
+        ({"strategy": "torchtune", "cpu_offload": True}, "cpu_offload needs GPUs"),
         ({"global_batch_size": None, "batch_size_per_gpu": "auto"}, "'auto' needs a GPU's memory limit"),
     ],
 )

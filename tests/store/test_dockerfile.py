@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pybench.model.errors import FileError
 from pybench.store.dockerfile import check_dockerfile
+from pybench.store.image_lock import read_lock
 
+CONTAINERS = Path(__file__).parents[2] / "containers"
 DIGEST = f"docker.io/a/b@sha256:{'0123456789abcdef' * 4}"
 
 
@@ -65,3 +68,19 @@ def test_no_text(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_bytes(b"\xff")
     with pytest.raises(FileError, match="Dockerfile: can't be read"):
         check_dockerfile(tmp_path / "Dockerfile")
+
+
+@pytest.mark.parametrize("path", sorted(CONTAINERS.glob("*/Dockerfile")), ids=lambda path: path.parent.name)
+def test_the_shipped_recipes(path: Path) -> None:
+    """From an image of the lock, by the digest that stands for all platforms, and every package by hash."""
+    check_dockerfile(path)
+    bases = re.findall(r"^FROM (\S+)$", path.read_text(), re.MULTILINE)
+    locked = {f"{image.repository}@{image.index_digest}" for image in read_lock(CONTAINERS / "images.toml").images}
+    assert bases
+    assert set(bases) <= locked
+    files = re.findall(r"-r \S+/(\S+\.txt)", path.read_text())
+    assert files
+    for name in files:
+        text = re.sub(r"#.*|\\\n", "", path.with_name(name).read_text())
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert all(re.fullmatch(r"\S+==\S+( +--hash=sha256:[0-9a-f]{64})+ *", line) for line in lines)

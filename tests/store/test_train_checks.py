@@ -109,6 +109,11 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
         (STRONG + 'strategy = "deepspeed"\noffload_parameters = true\nzero_stage = 2\n', "needs zero_stage = 3"),
         (STRONG + "static_graph = true\ngrad_accum = 2\n", "can't hold gradients back"),
         (STRONG + 'strategy = "fsdp"\nmixed_precision = "bfloat16"\n', "set dtype = 'float32'"),
+        (
+            STRONG + 'strategy = "torchtune"\nactivation_checkpointing = "selective"\n',
+            "strategy: torchtune recomputes whole layers only",
+        ),
+        (STRONG + 'strategy = "torchtune"\nlora_rank = 8\n', "strategy torchtune has no lora_rank, only ddp"),
         (STRONG + 'strategy = "deepspeed"\nfused_adamw = true\n', "brings its own optimizer"),
         (
             WEAK_ALONG_TENSOR,

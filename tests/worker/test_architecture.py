@@ -33,6 +33,18 @@ def test_parts_add_up_to_the_whole(architecture: dict[str, Any]) -> None:
         assert torch.equal(weight, expected), name
 
 
+def test_weights_by_name_are_those_that_fill(architecture: dict[str, Any]) -> None:
+    """For whoever puts them elsewhere; a tied head is no weight of its own."""
+    for tied in (False, True):
+        values = {**architecture, "tie_word_embeddings": tied}
+        whole = build_model(values, torch.float32, CPU, 0).state_dict()
+        empty = empty_model(values, torch.float32)
+        found = dict(Weights(empty, CPU, 0).named())
+        assert set(whole) - set(found) == ({"lm_head.weight"} if tied else set())
+        assert all(torch.equal(weight, whole[name]) for name, weight in found.items())
+        assert all(weight.is_meta for weight in empty.parameters())
+
+
 def test_a_weight_that_was_split_can_be_let_go(architecture: dict[str, Any]) -> None:
     """Or every rank would hold the whole model while it is sharded layer by layer."""
     model = empty_model(architecture, torch.float32)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,32 @@ Spec = dict[str, Any]
 CPU = torch.device("cpu")
 QWEN3 = {"model_type": "qwen3", "head_dim": 16}
 GEMMA3 = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 4, "tie_word_embeddings": True}
+SCALED_LLAMA = {
+    "max_position_embeddings": 16384,
+    "rope_parameters": {
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
 DDP = {"data_parallel": 2}
 FSDP = {"strategy": "fsdp", "data_parallel": 2}
 TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
+BROUGHT = ("deepspeed", "torchtune", "unsloth")
+"""Strategies of packages that are not installed with the others."""
 ALONE: dict[str, Spec] = {
     "ddp": {},
     "passes": {"grad_accum": 4},
     "plain_adamw": {"fused_adamw": False},
     "checkpointing": {"activation_checkpointing": "full"},
     "selective": {"activation_checkpointing": "selective"},
-    **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", "deepspeed"}},
+    **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", *BROUGHT}},
 }
 TWO: dict[str, Spec] = {
     "ddp": {**DDP, "control_steps": 2},
@@ -188,6 +202,39 @@ def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
         {**zero, "zero_stage": 2, "grad_accum": 2, "offload_optimizer": True},
         {**zero, "zero_stage": 3, "offload_parameters": True},
         {**zero, "lora_rank": 4},
+    ]
+    for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
+        assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
+def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
+    """Its decoders hold our weights: sharded, split, both; with each kind of positions, and biases."""
+    tune: Spec = {"strategy": "torchtune"}
+    specs = [
+        {**tune, **DDP, "control_steps": 2},
+        {**tune, **DDP, "grad_accum": 2, "reshard_after_forward": False, "activation_checkpointing": "full"},
+        {**tune, **DDP, "architecture": SCALED_LLAMA},
+        {**tune, "tensor_parallel": 2},
+        {**tune, "tensor_parallel": 2, "architecture": {"model_type": "qwen2"}},
+    ]
+    for spec, one in zip(specs, start(2, specs, tmp_path / "two")[0], strict=True):
+        assert one["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)
+    both = {**tune, "data_parallel": 2, "tensor_parallel": 2}
+    for [found] in start(4, [both], tmp_path / "four"):
+        assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")
+def test_unsloth_learns_the_same(alone: Any, tmp_path: Path) -> None:
+    """Adapters and all weights, over DDP; on a CPU by its fallback, whose layers are the library's own."""
+    fast: Spec = {"strategy": "unsloth", **DDP}
+    specs = [
+        {**fast, "lora_rank": 4, "control_steps": 2},
+        {**fast, "lora_rank": 4, "activation_checkpointing": "full"},
+        {**fast, "grad_accum": 2},
     ]
     for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
         assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)

@@ -92,11 +92,16 @@ def test_missing_package_names_the_remedy(
     )
 
 
+BUILD = ", or build its image: pybench images build train"
+
+
 @pytest.mark.parametrize(
-    ("package", "options", "asked_by", "extra"),
+    ("package", "options", "asked_by", "extra", "image"),
     [
-        ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed"),
-        ("peft", {"lora_rank": 4}, "lora_rank", "train"),
+        ("deepspeed", {"strategy": "deepspeed"}, "strategy 'deepspeed'", "deepspeed", BUILD),
+        ("peft", {"lora_rank": 4}, "lora_rank", "train", BUILD),
+        ("unsloth", {"strategy": "unsloth"}, "strategy 'unsloth'", "unsloth", ""),
+        ("torchtune", {"strategy": "torchtune"}, "strategy 'torchtune'", "torchtune", ""),
     ],
 )
 def test_a_strategys_package_is_missing(
@@ -107,6 +112,7 @@ def test_a_strategys_package_is_missing(
     options: dict[str, Any],
     asked_by: str,
     extra: str,
+    image: str,
 ) -> None:
     """The rank says so as its result; other strategies need it not."""
     (stage / f"{package}.py").write_text(f"raise ModuleNotFoundError('', name={package!r})\n")
@@ -117,7 +123,7 @@ def test_a_strategys_package_is_missing(
     assert (code, failure.cause) == (1, "missing_package")
     assert failure.message == (
         f"{asked_by} needs the package {package!r}, which the worker's Python can't import; "
-        f"install it there: pip install 'pybench[{extra}]'"
+        f"install it there: pip install 'pybench[{extra}]'{image}"
     )
 
 

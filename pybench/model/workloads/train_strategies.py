@@ -14,6 +14,8 @@ StrategyName = Literal[
     "layer_split",
     "accelerate",
     "deepspeed",
+    "torchtune",
+    "unsloth",
 ]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets")
@@ -24,10 +26,14 @@ _STAGES = ("activation_checkpointing",)
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyTraits:
-    """One strategy's reach: the degrees it can raise above 1, and the options that mean something to it."""
+    """One strategy's reach: the degrees it can raise above 1, and the options that mean something to it.
+
+    ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds.
+    """
 
     parallel_axes: tuple[str, ...]
     options: tuple[str, ...]
+    model_types: tuple[str, ...] | None = None
 
 
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
@@ -59,6 +65,16 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=("zero_stage", "offload_optimizer", "offload_parameters", *_LORA, *_MODEL),
+    ),
+    "torchtune": StrategyTraits(
+        parallel_axes=("data_parallel", "tensor_parallel"),
+        options=("reshard_after_forward", "cpu_offload", *_MODEL, "control_steps"),
+        model_types=("llama", "qwen2"),
+    ),
+    "unsloth": StrategyTraits(
+        parallel_axes=("data_parallel",),
+        options=(*_DDP, *_LORA, "activation_checkpointing", "control_steps"),
+        model_types=("llama", "qwen2", "qwen3"),
     ),
 }
 

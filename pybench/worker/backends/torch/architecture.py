@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -73,17 +74,24 @@ class Weights:
         self.fill_parameters()
         _fill_buffers(self._model, self._device)
 
+    def named(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Each weight by its full name, made when its turn comes; tied ones once. The model stays empty."""
+        for name, meta in self._model.named_parameters():
+            yield name, self._value(name, self._model.get_submodule(name.rpartition(".")[0]), meta)
+
     def _parameter(self, name: str, module: nn.Module, meta: nn.Parameter) -> nn.Parameter:
         if id(meta) in self._filled:
             return self._filled[id(meta)]
         first = self._tied.get(name, name)
-        # A layer under an adapter has the weights that it has without one.
-        plain = first.replace(".base_layer", "")
-        weight = full_weight(plain, meta, _constant(module, name), self._device, self._seed)
-        parameter = nn.Parameter(like(weight, meta), requires_grad=meta.requires_grad)
+        parameter = nn.Parameter(like(self._value(first, module, meta), meta), requires_grad=meta.requires_grad)
         if first in self._tied.values():
             self._filled[id(meta)] = parameter
         return parameter
+
+    def _value(self, name: str, module: nn.Module, meta: nn.Parameter) -> torch.Tensor:
+        # A layer under an adapter has the weights that it has without one.
+        plain = name.replace(".base_layer", "")
+        return full_weight(plain, meta, _constant(module, name), self._device, self._seed)
 
 
 def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:

@@ -13,10 +13,9 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError, Workload
-from pybench.worker.backends.torch.evaluate import evaluation
-from pybench.worker.backends.torch.generate import generation
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
+from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.torch.train.training import training
 from pybench.worker.header import Device
 
@@ -37,14 +36,20 @@ def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
 
 def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:
     settings, architecture = order.settings, order.architecture
-    if isinstance(settings, Generate) and architecture is not None:
-        return generation(settings, architecture, ranks)
-    if isinstance(settings, Train) and architecture is not None:
-        return training(settings, architecture, ranks)
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
-    if isinstance(settings, Evaluate) and architecture is not None:
-        return evaluation(settings, architecture, ranks)
+    if isinstance(settings, Train) and architecture is not None:
+        return training(settings, architecture, ranks)
+    # Not before: transformers must come after a training strategy's library that replaces parts of it.
+    with needs_package("backend 'torch'", "torch"):
+        if isinstance(settings, Generate) and architecture is not None:
+            from pybench.worker.backends.torch.generate import generation  # noqa: PLC0415
+
+            return generation(settings, architecture, ranks)
+        if isinstance(settings, Evaluate) and architecture is not None:
+            from pybench.worker.backends.torch.evaluate import evaluation  # noqa: PLC0415
+
+            return evaluation(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 

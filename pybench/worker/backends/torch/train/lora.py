@@ -7,22 +7,16 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
 
 from pybench.model.workloads.train import Train
-
-TARGETS: dict[str, tuple[str, ...]] = {
-    "query_value": ("q_proj", "v_proj"),
-    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
-    "all_linear": ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-}
+from pybench.worker.backends.torch.train.lora_shape import lora_shape
 
 
 def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
     """Freeze the empty ``model`` and give its projections adapters in ``dtype``; without dropout."""
-    rank = settings.lora_rank
-    assert rank is not None
+    shape = lora_shape(settings)
     config = LoraConfig(
-        r=rank,
-        lora_alpha=settings.lora_alpha or 2 * rank,
-        target_modules=list(TARGETS[settings.lora_targets or "query_value"]),
+        r=shape.rank,
+        lora_alpha=shape.alpha,
+        target_modules=list(shape.targets),
         lora_dropout=0.0,
         bias="none",
     )

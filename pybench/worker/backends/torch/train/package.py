@@ -7,6 +7,10 @@ from contextlib import contextmanager
 
 from pybench.worker.backend import MissingPackageError
 
+# The extras of pybench whose packages the image of containers/train has.
+_IN_IMAGE = ("train", "deepspeed")
+_BUILD = ", or build its image: pybench images build train"
+
 
 @contextmanager
 def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
@@ -14,8 +18,13 @@ def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        name = error.name or str(error)
         raise MissingPackageError(
-            f"{asked_by} needs the package {name!r}, which the worker's Python can't import; "
-            f"install it there: pip install 'pybench[{extra}]'"
+            f"{asked_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
+            f"install it there: pip install 'pybench[{extra}]'{_BUILD if extra in _IN_IMAGE else ''}"
         ) from error
+
+
+def _absent(error: ImportError) -> str:
+    """The package at the bottom of it: some libraries tell of a failed import in words of their own."""
+    cause = error.__cause__
+    return _absent(cause) if isinstance(cause, ImportError) else error.name or str(error)

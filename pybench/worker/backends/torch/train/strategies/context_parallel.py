@@ -10,13 +10,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pybench.worker.backends.torch.attention import Masks, chunk_masks
+from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
@@ -33,7 +31,7 @@ def learner(task: Task) -> Learner:
     settings = task.settings
     mesh = device_mesh(task)["context_parallel"]
     model, weights = trainable_model(task)
-    AttentionInterface.register(NAME, partial(attend, mesh))
+    AttentionInterface.register(NAME, partial(attend_to_all, mesh))
     model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
     weights.fill()
     compile_layers(task, model)
@@ -47,18 +45,10 @@ def learner(task: Task) -> Learner:
     )
 
 
-def attend(
-    mesh: DeviceMesh,
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    **kw: Any,  # noqa: ANN401 - the library's options
-) -> tuple[torch.Tensor, None]:
-    """Attention of this rank's queries to every rank's keys and values."""
-    output, _ = sdpa_attention_forward(module, query, _gathered(key, mesh), _gathered(value, mesh), mask, **kw)
-    return output, None
+def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:  # noqa: ANN401 - as attend's
+    """:func:`attend` of this rank's queries to every rank's keys and values."""
+    module, query, key, value, mask = given
+    return attend(module, query, _gathered(key, mesh), _gathered(value, mesh), mask, **kw)
 
 
 def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:

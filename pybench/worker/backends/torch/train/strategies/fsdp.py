@@ -42,7 +42,7 @@ def learner(task: Task) -> Learner:
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
         # Tensor parallelism exchanges within every layer.
-        silent=(lambda: _everything_gathered(model)) if settings.tensor_parallel == 1 else None,
+        silent=(lambda: everything_gathered(model)) if settings.tensor_parallel == 1 else None,
     )
 
 
@@ -69,7 +69,7 @@ def _gradients_held_back(model: FSDPModule) -> Iterator[None]:
 
 
 @contextmanager
-def _everything_gathered(model: Any) -> Iterator[None]:  # noqa: ANN401 - FSDPModule and nn.Module
+def everything_gathered(model: Any) -> Iterator[None]:  # noqa: ANN401 - FSDPModule and nn.Module
     """Gather all weights once and keep them: what steps do from then on is computing alone."""
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for part in parts:

@@ -6,6 +6,7 @@ from importlib import import_module
 
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.package import needs_package
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -19,10 +20,14 @@ MODULES: dict[StrategyName, str] = {
     "layer_split": "layer_split",
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
+    "torchtune": "torchtune",
+    "unsloth": "unsloth",
 }
 
 
 def learner(task: Task) -> Learner:
     """Build the learner of the task's strategy."""
-    built: Learner = import_module(f"{_HERE}.{MODULES[task.settings.strategy]}").learner(task)
+    with needs_package("backend 'torch'", "torch"):
+        module = import_module(f"{_HERE}.{MODULES[task.settings.strategy]}")
+    built: Learner = module.learner(task)
     return built

@@ -1,0 +1,29 @@
+"""What the adapters' settings mean, for every library that makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pybench.model.workloads.train import Train
+
+_TARGETS: dict[str, tuple[str, ...]] = {
+    "query_value": ("q_proj", "v_proj"),
+    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "all_linear": ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+}
+
+
+@dataclass(frozen=True)
+class LoraShape:
+    """Adapters of ``rank`` at the projections ``targets``, their product scaled by ``alpha`` over ``rank``."""
+
+    rank: int
+    alpha: int
+    targets: tuple[str, ...]
+
+
+def lora_shape(settings: Train) -> LoraShape:
+    """The settings with their defaults; they have a rank."""
+    rank = settings.lora_rank
+    assert rank is not None
+    return LoraShape(rank, settings.lora_alpha or 2 * rank, _TARGETS[settings.lora_targets or "query_value"])

@@ -1,0 +1,96 @@
+"""torchtune: its own decoder, split and sharded as its recipe ``full_finetune_distributed`` does; full weights only.
+
+Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.parallel import parallelize_module
+
+from pybench.worker.backends.torch.architecture import Weights, empty_model
+from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+with needs_package("strategy 'torchtune'", "torchtune"):
+    from torchtune import modules, training
+    from torchtune.models.llama3 import base_llama_tp_plan
+
+    from pybench.worker.backends.torch.train.tuned_decoder import decoder_of, tuned
+
+
+def learner(task: Task) -> Learner:
+    """Tensor parallel first, then checkpointing, then FSDP2, then the weights: the recipe's order."""
+    settings = task.settings
+    mesh = device_mesh(task)
+    source = empty_model(task.architecture, task.dtype)
+    with training.set_default_dtype(task.dtype), torch.device("meta"):
+        model = decoder_of(source.config, settings.sequence_tokens)
+    if settings.compile:
+        training.compile_model(model, verbose=False)
+    if settings.tensor_parallel > 1:
+        _split(model, source.config, mesh["tensor_parallel"])
+    if settings.activation_checkpointing == "full":
+        training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
+    sharded = settings.data_parallel > 1
+    if sharded:
+        _shard(task, model, mesh["data_parallel"])
+    _fill(task, model, source)
+    return Tuned(
+        model.train(),
+        adamw(model.parameters(), settings),
+        None,
+        portion=Portion(copy=mesh.get_local_rank("data_parallel")),
+        averaged_over=settings.data_parallel,
+        same_loss_on=settings.tensor_parallel,
+        silent=partial(everything_gathered, model) if sharded and settings.tensor_parallel == 1 else None,
+    )
+
+
+class Tuned(WholeModel):
+    """Its decoder takes tokens, knows no mask but the causal one, and returns logits."""
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Summed loss of a forward pass."""
+        return summed_loss(self.model(batch.tokens), batch.labels)
+
+
+def _split(model: Any, config: Any, mesh: DeviceMesh) -> None:  # noqa: ANN401 - the libraries'
+    Shard(mesh).check(config)
+    training.prepare_mha_for_tp(model, mesh)
+    parallelize_module(model, mesh, base_llama_tp_plan())  # qwen2's decoder has the same parts
+
+
+def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:  # noqa: ANN401 - the library's
+    settings = task.settings
+    training.shard_model(
+        model=model,
+        shard_conditions=[training.get_shard_conditions],
+        cpu_offload=bool(settings.cpu_offload),
+        reshard_after_forward=settings.reshard_after_forward is not False,
+        dp_mesh=mesh,
+    )
+
+
+@torch.no_grad()
+def _fill(task: Task, model: Any, source: Any) -> None:  # noqa: ANN401 - the libraries'
+    """Weight by weight, so that no rank ever holds them all."""
+    device, offloads = task.ranks.device, bool(task.settings.cpu_offload)
+    with training.set_default_dtype(task.dtype), device:
+        for module in model.modules():
+            if hasattr(module, "rope_init"):
+                module.rope_init()
+    for name, weight in Weights(source, device, task.settings.seed).named():
+        part = tuned(source.config, name, weight)
+        training.load_from_full_model_state_dict(model, part, device, strict=False, cpu_offload=offloads)
+    training.validate_no_params_on_meta_device(model)

@@ -1,0 +1,86 @@
+"""Unsloth: its model and its fused loss, a copy on each rank, gradients averaged by DDP as its trainer does.
+
+Weights, data and optimizer are those of every strategy, so that the losses must be, too. On a CPU it falls back to
+the library's own layers.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.package import needs_package
+
+# Read when it is imported. No downloads that count its users, no generated code in the working directory; and all
+# weights are filled after it has loaded a checkpoint that lacks them.
+os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
+_GENERATED = tempfile.TemporaryDirectory(prefix="pybench-unsloth-")
+os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", _GENERATED.name)
+os.environ["UNSLOTH_WARN_UNINITIALIZED"] = "0"
+
+with needs_package("strategy 'unsloth'", "unsloth"):
+    # Before anything that imports transformers or peft: it replaces parts of both.
+    from unsloth import FastLanguageModel
+
+    from pybench.worker.backends.torch.train.model import trainable_model
+    from pybench.worker.backends.torch.train.optimizer import adamw
+    from pybench.worker.backends.torch.train.strategies.ddp import replicated
+    from pybench.worker.backends.torch.train.unsloth_arguments import (
+        adapting,
+        checkpointing,
+        loadable_folder,
+        loading,
+    )
+    from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+
+def learner(task: Task) -> Learner:
+    """Loaded, adapted and filled; a lone rank needs no wrapper."""
+    settings = task.settings
+    model = _model(task)
+    copies = replicated(task, model)
+    alone = copies is model
+    return Fast(
+        copies,
+        adamw(model.parameters(), settings),
+        None,
+        portion=Portion(copy=task.ranks.rank),
+        averaged_over=task.ranks.world_size,
+        quiet=nullcontext if alone else copies.no_sync,
+        silent=None if alone else copies.no_sync,
+    )
+
+
+class Fast(WholeModel):
+    """Never makes logits: its loss goes from hidden states to a mean over the predicted tokens."""
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Summed loss of a forward pass, in 16-bit types under autocast as its trainer runs it."""
+        kind, dtype = batch.tokens.device.type, next(self.model.parameters()).dtype
+        with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
+            mean: torch.Tensor = self.model(input_ids=batch.tokens, labels=batch.tokens, use_cache=False).loss
+        return mean * batch.tokens[:, 1:].numel()
+
+
+def _model(task: Task) -> Any:  # noqa: ANN401 - the library's
+    settings = task.settings
+    with loadable_folder(task) as folder:
+        model, _tokenizer = FastLanguageModel.from_pretrained(**loading(task, folder))
+    if settings.lora_rank is not None:
+        model = FastLanguageModel.get_peft_model(model, **adapting(settings))
+    _fill(task, model)
+    return FastLanguageModel.for_training(model, use_gradient_checkpointing=bool(checkpointing(settings)))
+
+
+@torch.no_grad()
+def _fill(task: Task, model: Any) -> None:  # noqa: ANN401 - the library's
+    """Give every weight the value that it has in every strategy."""
+    within = "" if task.settings.lora_rank is None else "base_model.model."
+    _, weights = trainable_model(task)
+    for name, weight in weights.named():
+        model.get_parameter(f"{within}{name}").copy_(weight)

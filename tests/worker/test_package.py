@@ -1,0 +1,21 @@
+"""Packages that only some points need."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from pybench.worker.backend import MissingPackageError
+from pybench.worker.backends.torch.train.package import needs_package
+
+
+def test_the_package_at_the_bottom_is_named() -> None:
+    """A library that is there says in words of its own that one of its own is not."""
+    wrapped = ImportError("please follow the instructions")
+    wrapped.__cause__ = ModuleNotFoundError("No module named 'ao'", name="ao")
+    with (
+        pytest.raises(MissingPackageError, match=r"strategy 'x' needs the package 'ao', .*'pybench\[x\]'"),
+        needs_package("strategy 'x'", "x"),
+    ):
+        raise wrapped

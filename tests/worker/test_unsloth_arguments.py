@@ -1,0 +1,56 @@
+"""What Unsloth is told, against the names that its release has; the adapter itself is run where it is installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+from transformers import AutoConfig, AutoTokenizer
+
+from pybench.model.workloads.train import Train
+from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.unsloth_arguments import adapting, loadable_folder, loading
+
+RECORDED: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("recorded").joinpath("unsloth-2026.10.9.json").read_text()
+)
+
+
+def task(architecture: dict[str, Any], **options: Any) -> Task:
+    settings = Train(backend="torch", model="tiny", global_batch_size=2, sequence_tokens=8, **options)
+    return Task(settings, architecture, TorchRanks(0, 1, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 4, "activation_checkpointing": "full"}])
+def test_every_keyword_is_known(architecture: dict[str, Any], options: dict[str, Any]) -> None:
+    """Full fine-tuning goes on to FastModel, which must know them, too."""
+    found = loading(task(architecture, **options), "folder")
+    assert set(found) <= set(RECORDED["FastLanguageModel.from_pretrained"]) & set(RECORDED["FastModel.from_pretrained"])
+    assert found["full_finetuning"] == ("lora_rank" not in options)
+    assert found["use_gradient_checkpointing"] == ("unsloth" if options else False)
+    assert found["device_map"] == {"": "cpu"}
+    assert "use_gradient_checkpointing" in RECORDED["FastLlamaModel.for_training"]
+
+
+def test_adapters_are_those_of_every_strategy(architecture: dict[str, Any]) -> None:
+    """Rank, twice the rank, queries and values, no dropout: its own defaults are others."""
+    found = adapting(task(architecture, lora_rank=4).settings)
+    assert set(found) <= set(RECORDED["FastLlamaModel.get_peft_model"])
+    assert (found["r"], found["lora_alpha"], found["target_modules"]) == (4, 8, ["q_proj", "v_proj"])
+    assert found["lora_dropout"] == 0.0
+
+
+def test_the_folder_loads_without_a_network(architecture: dict[str, Any]) -> None:
+    """Config, tokenizer with a padding token of its own, and a checkpoint; gone afterwards."""
+    with loadable_folder(task(architecture)) as folder:
+        assert AutoConfig.from_pretrained(folder).hidden_size == architecture["hidden_size"]
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        assert tokenizer.pad_token not in {tokenizer.eos_token, tokenizer.unk_token}
+        assert (Path(folder) / "model.safetensors").exists()
+    assert not Path(folder).exists()
