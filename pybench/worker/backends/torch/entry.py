@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 import torch
 
@@ -12,9 +13,10 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
-from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.torch.evaluate import evaluation
-from pybench.worker.backends.torch.generate import generation
+from pybench.worker.backends.torch.generate import generations
+from pybench.worker.backends.torch.memory import afresh
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.train.training import training
@@ -29,16 +31,17 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 
 
 @contextmanager
-def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
-    """Build the model of the order's workload."""
-    with _workload(order, ranks) as workload:
-        yield workload
+def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
+    """Build the model of generation; every other workload builds what it needs itself."""
+    settings, architecture = order.settings, order.architecture
+    if isinstance(settings, Generate) and architecture is not None:
+        yield afresh(generations(settings, architecture, ranks), (ranks.device,))
+    else:
+        yield afresh(partial(_workload, ranks=ranks), (ranks.device,))
 
 
 def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:
     settings, architecture = order.settings, order.architecture
-    if isinstance(settings, Generate) and architecture is not None:
-        return generation(settings, architecture, ranks)
     if isinstance(settings, Train) and architecture is not None:
         return training(settings, architecture, ranks)
     if isinstance(settings, NodeSettings):
