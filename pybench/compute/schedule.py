@@ -20,12 +20,20 @@ Attempt = tuple[Point, int]
 """A point and the 1-based number of its attempt."""
 
 
+def failed_warm(point: Point, records: Iterable[Record]) -> int:
+    """How many attempts at ``point`` failed in a process that had measured other points before.
+
+    What those left behind may be the cause: such an attempt condemns nothing, and another one is owed in its place.
+    """
+    return sum(record.point_id == point.id and not record.ok and bool(record.warm_after) for record in records)
+
+
 def given_up(point: Point, records: Iterable[Record]) -> bool:
     """Whether a recorded failure of ``point`` makes more attempts pointless."""
     return any(
         record.failure is not None and record.failure.cause in FINAL_CAUSES
         for record in records
-        if record.point_id == point.id
+        if record.point_id == point.id and not record.warm_after
     )
 
 
@@ -36,11 +44,11 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     slows down over the run then biases no point against another.
     """
     done = {(record.point_id, record.attempt) for record in records}
-    rounds = max((point.effort.attempts for point in points), default=0)
+    wanted = {point.id: point.effort.attempts + failed_warm(point, records) for point in points}
     owed: list[Attempt] = []
-    for number in range(1, rounds + 1):
+    for number in range(1, max(wanted.values(), default=0) + 1):
         order = points if number % 2 else tuple(reversed(points))
-        owed += [(p, number) for p in order if number <= p.effort.attempts and (p.id, number) not in done]
+        owed += [(p, number) for p in order if number <= wanted[p.id] and (p.id, number) not in done]
     return tuple((point, number) for point, number in owed if not given_up(point, records))
 
 
@@ -63,5 +71,7 @@ def undecided(
     return tuple(
         (point, taken[point.id] + 1)
         for point in points
-        if point.id in wanted and taken[point.id] < point.effort.max_attempts and not given_up(point, records)
+        if point.id in wanted
+        and taken[point.id] < point.effort.max_attempts + failed_warm(point, records)
+        and not given_up(point, records)
     )

@@ -16,7 +16,7 @@ from pybench.model.suite import Plan, Point, Skip
 
 def summarize(plan: Plan, records: Sequence[Record]) -> tuple[PointResult, ...]:
     """One result for every point of the plan, measured or not, in the plan's order."""
-    measured = tuple(_point_result(point, _of(point.id, records)) for point in plan.points)
+    measured = tuple(_point_result(point, records) for point in plan.points)
     return measured + tuple(_skipped(skip) for skip in (*plan.skips, *plan.left_out))
 
 
@@ -32,7 +32,8 @@ def metric_samples(point: Point, records: Sequence[Record]) -> dict[str, Samples
     return {name: found for name in names if (found := [values[name] for values in attempts if values.get(name)])}
 
 
-def _point_result(point: Point, records: Sequence[Record]) -> PointResult:
+def _point_result(point: Point, of_all: Sequence[Record]) -> PointResult:
+    records = _of(point.id, of_all)
     good = [record for record in records if record.ok]
     failures = [record.failure for record in records if record.failure]
     reason = None
@@ -52,7 +53,16 @@ def _point_result(point: Point, records: Sequence[Record]) -> PointResult:
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=_phases(good),
         flags=_flags(point, good, samples),
+        shared_with=_shared_with(good, of_all),
     )
+
+
+def _shared_with(good: Sequence[Record], of_all: Sequence[Record]) -> tuple[str, ...]:
+    """Ids of other points whose records come from the same processes, in the order they were first measured."""
+    own = {(record.point_id, record.log) for record in good}
+    logs = {log for _, log in own}
+    found = (other.point_id for other in of_all if other.log in logs and (other.point_id, other.log) not in own)
+    return tuple(dict.fromkeys(found))
 
 
 def _estimate(name: str, samples: Samples) -> Estimate:

@@ -10,8 +10,6 @@ from typing import Protocol, runtime_checkable
 
 from pybench.model.container import ContainerSetup
 
-ORDER_FILE = "point.json"
-
 Argv = tuple[str, ...]
 
 
@@ -20,23 +18,22 @@ def events_file(rank: int) -> str:
     return f"events.{rank}.jsonl"
 
 
-def clear_attempt(folder: Path, exchange: Path) -> None:
-    """Remove what an interrupted attempt left, so that its events are not read as new ones, and make ``exchange``."""
+def clear_attempt(folder: Path) -> None:
+    """Remove what an interrupted attempt left, so that its events are not read as new ones."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
-    exchange.mkdir()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One attempt to start.
+    """One worker process to start.
 
     ``script`` is the staged worker, ``exchange`` the one folder the worker may write, ``num_processes`` how many ranks
-    torchrun starts, ``gpu_uuids`` the GPUs it may see (none: a CPU point), ``token`` a mark that every process of this
-    attempt carries in its environment, so that none can be missed when it is ended.
+    torchrun starts, ``gpu_uuids`` the GPUs it may see (none: a CPU point), ``token`` a mark that every process of
+    the worker carries in its environment, so that none can be missed when it is ended.
     """
 
     script: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
 
@@ -15,7 +15,10 @@ class BackendTraits:
     ``model_types`` are the model families it can build (``model_type`` of a config); ``parallel_axes`` maps a workload
     to the parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process
     spans, for all others there are as many processes (torchrun). ``options`` are the optional settings that it honours:
-    any other must stay at its default. All need ``packages``, some settings one of ``optional_packages``. ``device`` is
+    any other must stay at its default. ``bare_workloads`` need nothing that a process keeps but its ranks: they share
+    one whatever else differs. Points of a workload in ``warm_settings`` may share a process and what it holds, a model
+    or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
+    engine's arguments are made from). All need ``packages``, some settings one of ``optional_packages``. ``device`` is
     the only kind it runs on, ``None`` for both; ``remedy`` says how a Python without it gets it.
     """
 
@@ -27,6 +30,9 @@ class BackendTraits:
     axes_inside: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     device: str | None = None
+    bare_workloads: tuple[WorkloadName, ...] = ()
+    warm_settings: dict[WorkloadName, tuple[str, ...]] = field(default_factory=dict)
+    shaping: tuple[str, ...] = ()
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -41,6 +47,7 @@ class BackendTraits:
 
 _ENGINE_OPTIONS = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "engine_args")
 _SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
+_SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 
 # What measures a node itself runs no model: it has no parallel degrees to raise.
 _NODE: dict[WorkloadName, tuple[str, ...]] = {
@@ -65,6 +72,9 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         packages=("torch", "transformers"),
         optional_packages=("peft", "accelerate", "deepspeed", "torchtune", "torchao", "unsloth"),
         remedy="install it there: pip install 'pybench[torch]'",
+        # Sustained load leaves more behind than memory: it has its process to itself.
+        bare_workloads=tuple(name for name in _NODE if name != "burn"),
+        warm_settings={"generate": _SIZES},
     ),
     "transformers": BackendTraits(
         model_types=("llama", "qwen2", "qwen3"),
@@ -73,6 +83,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         remedy="install it there: pip install 'pybench[transformers]'",
         axes_inside=("pipeline_parallel",),
         options=("device_map",),
+        warm_settings={"generate": _SIZES},
     ),
     "vllm": BackendTraits(
         model_types=("llama", "qwen2", "qwen3", "gemma3_text", "gpt_oss"),
@@ -82,6 +93,8 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING),
         device="cuda",
+        warm_settings={"generate": (*_SIZES, *_SERVING)},
+        shaping=("longest_sequence_tokens", "is_batch"),
     ),
     "tensorrt_llm": BackendTraits(
         model_types=("llama", "qwen2", "qwen3"),
@@ -91,5 +104,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, *_SERVING),
         device="cuda",
+        warm_settings={"generate": (*_SIZES, *_SERVING)},
+        shaping=("longest_sequence_tokens",),
     ),
 }

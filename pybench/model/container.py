@@ -99,9 +99,10 @@ class ContainerSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerRun:
-    """One attempt's container as read back from the engine after it ended.
+    """A worker's container as read back from the engine after an attempt.
 
-    ``image_id`` is what really ran. ``start_s`` runs from the launch to the start of the container's first process.
+    ``image_id`` is what really ran. ``exit_code`` is ``None`` for one that went on with the next attempt. ``start_s``
+    runs from the launch to the start of the container's first process.
     """
 
     id: str

@@ -20,3 +20,6 @@ class Effort:
         float, Range(0, 1000), "longest random pause before a measured step: breaks step with sensors"
     ] = 0.0
     time_limit_s: Annotated[float, Range(1, 86_400), "wall clock of one attempt before it is ended"] = 900.0
+    share_process: Annotated[
+        bool, "whether one worker process may measure several points that need the same engine, one after another"
+    ] = True

@@ -84,9 +84,11 @@ class RankReport:
 class Record:
     """One attempt at one point: measured, or failed with its cause.
 
-    ``startup_s`` runs from the launch to the first warm-up step. ``energy`` is ``None`` for the reason in
-    ``energy_reason``, ``container`` where the worker ran in none, ``health`` where no GPU took part or no driver
-    answered. Paths are relative to the run's folder.
+    ``warm_after`` names the points that the same worker process had measured before, in that order; none where the
+    process was fresh. ``startup_s`` runs from the launch to the first warm-up step, and is ``None`` in a warm process.
+    ``energy`` is ``None`` for the reason in ``energy_reason``, ``container`` where the worker ran in none, ``health``
+    where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
+    so the same for all that it measured.
     """
 
     point_id: str
@@ -105,6 +107,7 @@ class Record:
     container: ContainerRun | None = None
     conditions: tuple[GpuConditions, ...] = ()
     health: Health | None = None
+    warm_after: tuple[str, ...] = ()
     version: int = RECORD_VERSION
 
     @property

@@ -42,7 +42,11 @@ class PhaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PointResult:
-    """One point over all its attempts. ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions."""
+    """One point over all its attempts.
+
+    ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
+    process measured besides this one, before or after it.
+    """
 
     id: str
     benchmark: str
@@ -56,6 +60,7 @@ class PointResult:
     energy_by_gpu_j: dict[str, float]
     energy_phases: tuple[PhaseResult, ...] = ()
     flags: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

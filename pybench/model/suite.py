@@ -72,7 +72,7 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One combination of axis values: what one worker process measures.
+    """One combination of axis values: what one attempt measures.
 
     ``axes`` holds the values that tell this point from its siblings and make its ``id``. ``architecture`` is ``None``
     where no model runs.

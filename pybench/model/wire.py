@@ -1,7 +1,9 @@
-"""What host and worker say to each other: a work order in, events out, each one JSON object.
+"""What host and worker say to each other: work orders in, events out, each one JSON object.
 
 All times are integer nanoseconds on CLOCK_MONOTONIC, which host and container share. Every rank writes its own event
-stream, so an event needs no rank; the header opens it and carries one.
+stream, so an event needs no rank; the header opens it and carries one. A worker process works through a *session*: its
+orders one after another, a line each in ``ORDERS_FILE``. A point's part of the stream begins with the header and ends
+with the result; then every rank waits for the host's word, a file named :func:`go_file`, and goes on with the next one.
 """
 
 from __future__ import annotations
@@ -14,6 +16,14 @@ from pybench.model.workloads.registry import AnySettings, settings_from_json
 
 # 1: first form.
 PROTOCOL_VERSION = 1
+
+ORDERS_FILE = "orders.jsonl"
+
+
+def go_file(place: int) -> str:
+    """Name of the file whose being there lets the ranks begin with the session's order ``place``, counted from 0."""
+    return f"go.{place}"
+
 
 FailureCause = Literal[
     "out_of_memory",  # device or host memory ran out
@@ -33,7 +43,7 @@ PhaseName = Literal["prepare", "warmup", "measure", "finish"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOrder:
-    """One point for one worker. ``architecture`` is a Hugging Face config mapping, ``None`` where no model runs."""
+    """One point for a worker. ``architecture`` is a Hugging Face config mapping, ``None`` where no model runs."""
 
     point_id: str
     settings: AnySettings
@@ -45,7 +55,7 @@ class WorkOrder:
     protocol: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:
-        """One JSON object."""
+        """One JSON object on one line."""
         return json.dumps({**asdict(self), "settings": self.settings.to_json()})
 
     @classmethod
@@ -153,7 +163,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The rank finished. ``steady`` tells whether the warm-up met its rule before its ceiling."""
+    """The rank finished the point. ``steady`` tells whether the warm-up met its rule before its ceiling."""
 
     warmup_steps: int
     steady: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.compute.session import sessions
 from pybench.model.suite import Plan, Skip, Suite
 
 
@@ -11,17 +12,25 @@ def render(suite: Suite, plan: Plan) -> str:
     """Points in the order they run, then those that can't run here or were left out, then the totals."""
     profile = f", profile {suite.profile}" if suite.profile else ""
     attempts = sum(point.effort.attempts for point in plan.points)
+    processes = tuple(sessions(plan.points))
+    sharing = {point.id: len(session) for session in sorted(processes, key=len) for point, _ in session}
+    made = f"{len(plan.points)} points, {attempts} attempts in {len(processes)} processes"
     lines = [
         f"{suite.name}{profile}: {suite.description}",
         *(
             f"  {p.id}: {p.num_gpus} GPUs or ranks, {p.effort.attempts} attempts of {p.effort.steps} steps"
+            f"{_shared_by(sharing[p.id])}"
             for p in plan.points
         ),
         *_skipped("skipped", plan.skips),
         *_skipped("left out", plan.left_out),
-        f"{len(plan.points)} points, {attempts} attempts; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
+        f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shared_by(num_points: int) -> str:
+    return f", process shared by {num_points} points" if num_points > 1 else ""
 
 
 def _skipped(word: str, skips: Sequence[Skip]) -> list[str]:

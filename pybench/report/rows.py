@@ -82,8 +82,12 @@ def _point(point: PointResult, name: str) -> tuple[str, ...]:
         quantity(metrics.get("tpot_s")),
         quantity(energy),
         quantity(metrics.get("mean_power_w")),
-        "; ".join([*([point.reason] if point.reason else []), *point.flags]),
+        "; ".join([*([point.reason] if point.reason else []), *point.flags, *_sharing(point)]),
     )
+
+
+def _sharing(point: PointResult) -> list[str]:
+    return [f"process shared by {len(point.shared_with) + 1} points"] if point.shared_with else []
 
 
 def _latency(results: Results, names: Mapping[str, str]) -> Table:

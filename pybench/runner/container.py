@@ -33,7 +33,7 @@ class ContainerWorker:
         """Start ``argv``, which is one of the launcher's for ``job``. Raises ``OSError`` when that can't be done."""
         self._launcher, self._job = launcher, job
         self._ended = False
-        self.container: ContainerRun | None = None
+        self._found: ContainerRun | None = None
         hand_over(launcher, job)
         self._started_utc_s = time.time()
         environment = launcher.environment(job)
@@ -44,6 +44,12 @@ class ContainerWorker:
         code = self._client.wait(timeout_s)
         return code if code is None or code <= _SIGNALLED else _SIGNALLED - code
 
+    def container(self) -> ContainerRun | None:
+        """The container as the engine describes it now, once it has ended as it was then; ``None`` when it can't."""
+        if not self._ended:
+            self._look()
+        return self._found
+
     def end(self) -> None:
         """Stop the container if it still runs, read back what it was, and leave nothing of it."""
         if self._ended:
@@ -51,12 +57,16 @@ class ContainerWorker:
         if self.wait(0) is None:
             ask(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S)
         self._client.end()
-        answer = ask(self._launcher.inspect_argv(self._job))
-        if answer.ok:
-            self.container = container_run(json.loads(answer.out)[0], self._started_utc_s)
+        if self._look():
             ask(self._launcher.remove_argv(self._job))
         environment_file(self._job).unlink(missing_ok=True)
         self._ended = True
+
+    def _look(self) -> bool:
+        answer = ask(self._launcher.inspect_argv(self._job))
+        if answer.ok:
+            self._found = container_run(json.loads(answer.out)[0], self._started_utc_s)
+        return answer.ok
 
 
 def hand_over(launcher: ContainerLauncher, job: Job) -> None:
@@ -79,7 +89,7 @@ def container_run(values: dict[str, Any], launched_utc_s: float) -> ContainerRun
     return ContainerRun(
         id=values["Id"],
         image_id=with_algorithm(values["Image"]),
-        exit_code=state.get("ExitCode") if began else None,
+        exit_code=state.get("ExitCode") if began and not state.get("Running") else None,
         start_s=max(0.0, started - launched_utc_s) if began else None,
     )
 

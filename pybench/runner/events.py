@@ -1,4 +1,4 @@
-"""Follows the event files of an attempt while the worker writes them."""
+"""Follows the event files of a session while the worker writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, St
 
 @dataclass
 class RankLog:
-    """What one rank has said so far."""
+    """What one rank has said of one point so far."""
 
     header: Header | None = None
     phase: Phase | None = None
@@ -61,12 +61,16 @@ class RankLog:
 
 
 class EventReader:
-    """Reads whole new lines of every rank's file at each :meth:`poll`."""
+    """Reads whole new lines of every rank's file at each :meth:`poll`.
 
-    def __init__(self, exchange: Path, num_ranks: int) -> None:
+    ``points`` holds, for each point of the session in its order, what every rank said of it.
+    """
+
+    def __init__(self, exchange: Path, num_ranks: int, num_points: int) -> None:
         self._paths = [exchange / events_file(rank) for rank in range(num_ranks)]
         self._offsets = [0] * num_ranks
-        self.ranks = [RankLog() for _ in range(num_ranks)]
+        self._places = [0] * num_ranks
+        self.points = [[RankLog() for _ in range(num_ranks)] for _ in range(num_points)]
 
     def poll(self) -> list[tuple[int, Event]]:
         """Events since the last call, as (rank, event). Raises ``ValueError`` on a line that is no event."""
@@ -74,9 +78,16 @@ class EventReader:
         for rank, path in enumerate(self._paths):
             for line in self._new_lines(rank, path):
                 event = decode_event(line)
-                self.ranks[rank].add(event)
+                self._log(rank).add(event)
                 news.append((rank, event))
         return news
+
+    def _log(self, rank: int) -> RankLog:
+        """Of the point that the rank is at: a result is the last word on a point that another one follows."""
+        here = self.points[self._places[rank]][rank]
+        if here.result is not None and self._places[rank] + 1 < len(self.points):
+            self._places[rank] += 1
+        return self.points[self._places[rank]][rank]
 
     def _new_lines(self, rank: int, path: Path) -> list[str]:
         try:

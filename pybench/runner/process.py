@@ -62,7 +62,6 @@ class WorkerProcess:
     ) -> None:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._mark = (variable, token)
-        self.container: ContainerRun | None = None  # it runs in none
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 argv,
@@ -80,6 +79,10 @@ class WorkerProcess:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+    def container(self) -> ContainerRun | None:
+        """None: it runs on this machine itself."""
+        return None
 
     def end(self) -> int:
         """End the whole tree and return the first process's exit code."""

@@ -6,13 +6,14 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt, pending, undecided
+from pybench.compute.session import next_session
 from pybench.judge.assemble import assemble
 from pybench.launch.job import Job, Launcher, clear_attempt
 from pybench.launch.local import ATTEMPT_VARIABLE
@@ -27,10 +28,11 @@ from pybench.model.record import Record
 from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
-from pybench.runner.attempt import AttemptSetup, run_attempt
+from pybench.runner.attempt import run_session
 from pybench.runner.container import remove_orphans
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_remedy
 from pybench.runner.process import end_marked
+from pybench.runner.session import Session
 from pybench.store.journal import RunFolder
 
 
@@ -64,7 +66,7 @@ class Run:
                 owed = pending(self.manifest.plan.points, records)
                 progress.run_started(self.folder.run_id, str(path), len(owed))
                 while owed:
-                    records.append(self._attempt(owed[0], len(records) + 1, len(records) + len(owed), progress))
+                    self._measure(next_session(owed, records), records, len(owed), progress)
                     owed = pending(self.manifest.plan.points, records)
                 self._decide(records, progress)
             finally:
@@ -75,36 +77,49 @@ class Run:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
         while extra := self._undecided(records):
             progress.note(f"inconclusive: {len(extra)} more attempts")
-            for attempt in extra:
-                records.append(self._attempt(attempt, len(records) + 1, len(records) + len(extra), progress))
+            while extra:
+                before = len(records)
+                self._measure(next_session(extra, records), records, len(extra), progress)
+                extra = extra[len(records) - before :]
 
     def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, records)
         checks: tuple[CheckResult | NodeCheck, ...] = (*results.checks, *results.node)
         return undecided(self.manifest.plan.points, results.scaling, checks, records, results.orders)
 
-    def _attempt(self, attempt: Attempt, position: int, total: int, progress: Progress) -> Record:
-        point, number = attempt
-        progress.attempt_started(point.id, number, position, total)
-        folder = self.folder.attempt(point.id, number)
-        job = self._job(point, folder / "exchange")
-        clear_attempt(folder, job.exchange)
-        require_room(folder, ATTEMPT_BYTES)
-        setup = AttemptSetup(
+    def _measure(self, attempts: tuple[Attempt, ...], records: list[Record], num_owed: int, progress: Progress) -> None:
+        """Make the attempts in one process, up to the first that fails, and add their records to ``records``."""
+        total = len(records) + num_owed
+        with closing(run_session(self._session(attempts), progress)) as measured:
+            for point, number in attempts:
+                progress.attempt_started(point.id, number, len(records) + 1, total)
+                require_room(self.folder.path, ATTEMPT_BYTES)
+                record = next(measured)
+                blame_machine(record, self.launcher, self.folder.path)
+                self.folder.append(record)
+                records.append(record)
+                failure = record.failure
+                outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
+                progress.attempt_finished(point.id, outcome, failure is None)
+                if failure:
+                    return
+
+    def _session(self, attempts: tuple[Attempt, ...]) -> Session:
+        folders = tuple(self.folder.attempt(point.id, number) for point, number in attempts)
+        for folder in folders:
+            clear_attempt(folder)
+        exchange = folders[0] / "exchange"
+        exchange.mkdir()
+        return Session(
             run_path=self.folder.path,
-            folder=folder,
-            job=job,
+            attempts=attempts,
+            orders=tuple(self._order(point) for point, _ in attempts),
+            folders=folders,
+            job=self._job(attempts[0][0], exchange),
             launcher=self.launcher,
             clock=host_clock(),
             power_reason=self.manifest.power_reason,
         )
-        record = run_attempt(point, number, setup, self._order(point), progress)
-        blame_machine(record, self.launcher, self.folder.path)
-        self.folder.append(record)
-        failure = record.failure
-        outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
-        progress.attempt_finished(point.id, outcome, failure is None)
-        return record
 
     def _job(self, point: Point, exchange: Path) -> Job:
         gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
@@ -118,7 +133,7 @@ class Run:
             host_environment=dict(os.environ),
         )
 
-    def _order(self, point: Point) -> str:
+    def _order(self, point: Point) -> WorkOrder:
         return WorkOrder(
             point_id=point.id,
             settings=settings_of_next(point, self.folder.records()),
@@ -127,7 +142,7 @@ class Run:
             steps=point.effort.steps,
             max_warmup_steps=point.effort.max_warmup_steps,
             dither_ms=point.effort.dither_ms,
-        ).to_json()
+        )
 
 
 def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:

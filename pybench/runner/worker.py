@@ -16,10 +16,11 @@ from pybench.runner.process import WorkerProcess
 class Worker(Protocol):
     """A started worker."""
 
-    container: ContainerRun | None
-
     def wait(self, timeout_s: float) -> int | None:
         """Exit code once it has ended (negative: the signal), ``None`` while it runs."""
+
+    def container(self) -> ContainerRun | None:
+        """What it runs in, or ran in once it has ended; ``None`` for no container."""
 
     def end(self) -> object:
         """End it whole, wherever it runs; a second time does nothing."""

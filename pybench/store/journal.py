@@ -6,7 +6,7 @@
         manifest.json      what was asked, where; written once
         journal.jsonl      one Record a line, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
-        attempts/NAME.K/   worker.log, trace.npz; exchange/ holds the work order and the event streams
+        attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events
 """
 
 from __future__ import annotations

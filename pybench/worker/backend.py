@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -44,14 +45,21 @@ class Workload(Protocol):
         """Values only the backend knows, asked for once after the last step."""
 
 
+Session = Callable[[WorkOrder], AbstractContextManager[Workload]]
+"""What a process keeps for all its points, a model or an engine: gives each point's own workload while it runs.
+
+What a workload tells is its point's alone: counts begin with it, and so does the peak of memory.
+"""
+
+
 class Backend(Protocol):
     """One library under test; each backend module defines these two functions."""
 
     def join(self, order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
         """Take this rank's device and meet the other ranks."""
 
-    def prepare(self, order: WorkOrder, ranks: Ranks) -> AbstractContextManager[Workload]:
-        """Build the model; not measured."""
+    def prepare(self, order: WorkOrder, ranks: Ranks) -> AbstractContextManager[Session]:
+        """Build what ``order`` and those that share its process need; not measured."""
 
 
 # Module path of each backend, imported only when a point asks for it.

@@ -8,10 +8,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pybench.model.wire import WorkOrder
 from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
 from pybench.worker.main import blind_header
+from pybench.worker.orders import read_orders
 from pybench.worker.process import die_with_parent
 
 
@@ -39,7 +39,7 @@ def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
 def launch(exchange: Path, num_ranks: int) -> int:
     """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams say why."""
     die_with_parent(signal.SIGTERM)
-    order = WorkOrder.from_json((exchange / "point.json").read_text(encoding="utf-8"))
+    order = read_orders(exchange)[0]
     # One machine needs no network: loopback works in a container without any.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")

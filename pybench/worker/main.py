@@ -1,4 +1,4 @@
-"""One rank from its work order to its last event."""
+"""One rank from its first work order to its last event."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from pybench.model.backend import BACKENDS as TRAITS
 from pybench.model.wire import Header, Phase, WorkOrder
-from pybench.worker.backend import BACKENDS, Backend
+from pybench.worker.backend import BACKENDS, Backend, Session
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
+from pybench.worker.orders import read_orders, wait_for_go
 from pybench.worker.process import die_with_parent
-from pybench.worker.ranks import rank_numbers
+from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.timing import TimingLoop
 
 
 def run_rank(exchange: Path) -> int:
-    """Run the order in ``exchange`` and report every event there. Returns the exit code."""
+    """Work through the session in ``exchange`` and report every event there. Returns the exit code."""
     die_with_parent(signal.SIGKILL)
-    order = WorkOrder.from_json((exchange / "point.json").read_text(encoding="utf-8"))
+    orders = read_orders(exchange)
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
-        backend = import_backend(order, events)
+        backend = import_backend(orders[0], events)
         if backend is None:
             return 1
         try:
-            run_order(order, backend, events)
+            run_session(orders, backend, events, partial(wait_for_go, exchange))
         except Exception as error:  # noqa: BLE001 - whatever broke is the point's result
             traceback.print_exc(file=sys.stderr)
             events.write(failure_of(error))
@@ -60,15 +63,29 @@ def blind_header(order: WorkOrder) -> Header:
     return read_header(numbers.rank, numbers.world_size, packages, Device(order.device, "unknown"))
 
 
-def run_order(order: WorkOrder, backend: Backend, events: EventStream) -> None:
-    """Join the ranks, prepare, measure."""
+def run_session(
+    orders: Sequence[WorkOrder], backend: Backend, events: EventStream, wait_for_go: Callable[[int], None]
+) -> None:
+    """Join the ranks, prepare what all orders share, then measure one after another."""
     prepare_ns = time.monotonic_ns()
-    with backend.join(order) as (ranks, device):
-        packages = TRAITS[order.settings.backend].all_packages
-        events.write(read_header(ranks.rank, ranks.world_size, packages, device))
+    with backend.join(orders[0]) as (ranks, device):
+        packages = TRAITS[orders[0].settings.backend].all_packages
+        header = read_header(ranks.rank, ranks.world_size, packages, device)
+        events.write(header)
         events.write(Phase(name="prepare", start_ns=prepare_ns))
-        with backend.prepare(order, ranks) as workload:
-            result = TimingLoop(workload, ranks, events.write).run(order)
-            for metric in workload.metrics():
-                events.write(metric)
-            events.write(result)
+        with backend.prepare(orders[0], ranks) as session:
+            run_order(orders[0], session, ranks, events)
+            for place, order in enumerate(orders[1:], start=1):
+                wait_for_go(place)
+                events.write(header)
+                events.write(Phase(name="prepare", start_ns=time.monotonic_ns()))
+                run_order(order, session, ranks, events)
+
+
+def run_order(order: WorkOrder, session: Session, ranks: Ranks, events: EventStream) -> None:
+    """Measure one point. Its result comes last, when nothing of it is left that could fail."""
+    with session(order) as workload:
+        result = TimingLoop(workload, ranks, events.write).run(order)
+        for metric in workload.metrics():
+            events.write(metric)
+    events.write(result)

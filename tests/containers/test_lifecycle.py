@@ -85,8 +85,9 @@ def test_many_starts_leave_nothing(boxed: Boxed, tmp_path: Path) -> None:
         )
         wait_for(lambda worker=worker: worker.wait(0.1) is not None)  # type: ignore[misc]
         worker.end()
-        assert worker.container is not None
-        assert worker.container.exit_code == 0
+        found = worker.container()
+        assert found is not None
+        assert found.exit_code == 0
         assert (task.exchange.parent / "worker.log").read_text(encoding="utf-8") == "hello\n"
     # A monitor ends a moment after its container.
     wait_for(lambda: leftovers(boxed, tmp_path)["processes"] == before["processes"])
@@ -100,8 +101,9 @@ def test_a_worker_that_ignores_sigterm_is_killed(boxed: Boxed, tmp_path: Path) -
     worker = start(boxed, task, code)
     wait_for(lambda: "up" in (task.exchange.parent / "worker.log").read_text(encoding="utf-8"))
     worker.end()
-    assert worker.container is not None
-    assert worker.container.exit_code == 128 + signal.SIGKILL
+    found = worker.container()
+    assert found is not None
+    assert found.exit_code == 128 + signal.SIGKILL
     assert not boxed.containers()
 
 

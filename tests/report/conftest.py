@@ -171,6 +171,7 @@ def results() -> Results:
                 metrics=_MEASURED,
                 energy_by_gpu_j={"GPU-11111111-2222-3333-4444-555555555555": 1234.5},
                 energy_phases=_PHASES,
+                shared_with=("decode[backend=torch,tensor_parallel=2]",),
             ),
             _point(
                 2,
@@ -181,6 +182,7 @@ def results() -> Results:
                     "GPU-66666666-7777-8888-9999-000000000000": 699.75,
                 },
                 flags=("not_steady", "single_attempt"),
+                shared_with=("decode[backend=torch,tensor_parallel=1]",),
             ),
             _point(4, "failed", reason="out_of_memory: tried 2 GiB", failed_attempts=3),
             _point(5, "missing", reason="not measured", attempts=0),

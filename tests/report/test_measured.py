@@ -14,17 +14,10 @@ from pybench.store.shipped import shipped_suites
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 
 
-def test_results_are_kept() -> None:
-    """Beside the suites that they are of."""
-    assert KEPT
-
-
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_kept_results_are_of_gpus_and_can_be_shown(path: Path) -> None:
-    """With machine, driver and versions, by every format."""
+@pytest.mark.parametrize("name", FORMATS)
+def test_kept_results_can_be_shown(path: Path, name: str) -> None:
+    """By every format, each benchmark that was measured by its name."""
     results = TypeAdapter(Results).validate_json(path.read_text(encoding="utf-8"))
-    assert results.provenance.driver
-    assert results.provenance.packages["torch"]
-    assert all(name == "NVIDIA H200" for name in results.provenance.gpu_names)
-    for name in FORMATS:
-        assert results.points[0].benchmark.split("_")[0] in render(results, name)
+    text = render(results, name).replace("\\", "")
+    assert all(point.benchmark in text for point in results.points if point.metrics)

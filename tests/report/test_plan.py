@@ -8,13 +8,13 @@ from pybench.model.workloads.generate import Generate
 from pybench.report.plan import render
 
 
-def _point(count: int) -> Point:
+def _point(count: int, batch_size: int = 1) -> Point:
     return Point(
-        id=f"decode[tensor_parallel={count}]",
+        id=f"decode[tensor_parallel={count}]" if batch_size == 1 else f"decode[batch_size={batch_size}]",
         benchmark="decode",
         axes={"tensor_parallel": count},
         settings=Generate(
-            backend="torch", model="m", tensor_parallel=count, batch_size=1, prompt_tokens=1, output_tokens=2
+            backend="torch", model="m", tensor_parallel=count, batch_size=batch_size, prompt_tokens=1, output_tokens=2
         ),
         effort=Effort(attempts=3, steps=5),
         architecture={},
@@ -40,5 +40,17 @@ def test_points_skips_and_totals() -> None:
         "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
         "  decode[tensor_parallel=4]: skipped: needs 4 GPUs, found 2\n"
         "  decode[tensor_parallel=8]: left out: left out by --max-gpus 4\n"
-        "2 points, 6 attempts; 1 skipped, 1 left out\n"
+        "2 points, 6 attempts in 6 processes; 1 skipped, 1 left out\n"
+    )
+
+
+def test_points_that_share_a_process_say_so() -> None:
+    """Three attempts of two points in three processes; the third point needs another engine."""
+    suite = Suite(name="s", description="what for", benchmarks=())
+    assert render(suite, Plan(points=(_point(1), _point(1, batch_size=4), _point(2)), skips=())) == (
+        "s: what for\n"
+        "  decode[tensor_parallel=1]: 1 GPUs or ranks, 3 attempts of 5 steps, process shared by 2 points\n"
+        "  decode[batch_size=4]: 1 GPUs or ranks, 3 attempts of 5 steps, process shared by 2 points\n"
+        "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
+        "3 points, 9 attempts in 6 processes; 0 skipped, 0 left out\n"
     )

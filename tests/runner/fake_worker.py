@@ -1,6 +1,7 @@
 """A worker that behaves, or misbehaves, as the environment tells it to. Speaks the real protocol.
 
-``FAKE_BEHAVIOUR`` is a comma-separated list, one for each start of a point (the last one repeats).
+``FAKE_BEHAVIOUR`` is a comma-separated list, one for each start of a point (the last one repeats). ``FAKE_POINT`` names
+the one point of a session that it is for, by a part of its id; the others behave.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from pybench.machine.clock import host_clock
 from pybench.model.wire import (
+    ORDERS_FILE,
     Event,
     Failure,
     Header,
@@ -24,18 +26,18 @@ from pybench.model.wire import (
     Work,
     WorkOrder,
     encode_event,
+    go_file,
 )
 
 exchange = Path(sys.argv[1])
 ranks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-order = WorkOrder.from_json((exchange / "point.json").read_text())
+orders = [WorkOrder.from_json(line) for line in (exchange / ORDERS_FILE).read_text().splitlines()]
 attempt = int(exchange.parent.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
-behaviour = behaviours[min(attempt, len(behaviours)) - 1]
+asked = behaviours[min(attempt, len(behaviours)) - 1]
 UUIDS = [uuid for uuid in os.environ.get("FAKE_UUIDS", "").split(",") if uuid]
-VALUES = {"matmul_flops_per_s": 1e12} if order.settings.workload == "matmul" else {}
+VALUES = {"matmul_flops_per_s": 1e12} if orders[0].settings.workload == "matmul" else {}
 STEP_NS = 100_000_000
-STARTED_NS = time.monotonic_ns()
 
 
 def say(rank: int, event: Event) -> None:
@@ -44,7 +46,7 @@ def say(rank: int, event: Event) -> None:
         stream.write(encode_event(event) + "\n")
 
 
-def header(rank: int) -> Header:
+def header(rank: int, behaviour: str) -> Header:
     """Introduce a rank."""
     boot_id, offset = host_clock()
     return Header(
@@ -61,12 +63,11 @@ def header(rank: int) -> Header:
     )
 
 
-def measure(rank: int) -> None:
+def measure(rank: int, num_steps: int, started_ns: int) -> None:
     """Report steps whose speed is exactly the number of ranks."""
     work = Work(output_tokens=100)
-    num_steps = order.steps - (behaviour == "short")
     for index in range(num_steps):
-        begin = STARTED_NS + index * STEP_NS
+        begin = started_ns + index * STEP_NS
         end = begin + STEP_NS // ranks
         ends = () if VALUES else (begin, end)
         say(
@@ -92,44 +93,71 @@ def fill_disk(num_bytes_left: int = 0) -> None:
         os.posix_fallocate(stream.fileno(), 0, usage.free - num_bytes_left)
 
 
-print(f"fake worker: {behaviour}")
-if behaviour == "garbage":
-    (exchange / "events.0.jsonl").write_text("not json\n")
-for number in range(ranks):
-    say(number, header(number))
-    say(number, Phase(name="warmup", start_ns=time.monotonic_ns()))
-match behaviour:
-    case "hang":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(600)
-    case "crash":
-        print("Segmentation fault (imagined)")
-        sys.exit(9)
-    case "signal":
-        os.kill(os.getpid(), signal.SIGKILL)
-    case "oom":
-        say(ranks - 1, Failure(cause="out_of_memory", message="CUDA out of memory: tried to allocate 8 GiB"))
+def misbehave(behaviour: str, place: int) -> None:
+    """What happens between the beginning of a point and its steps."""
+    match behaviour:
+        case "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(600)
+        case "crash":
+            print("Segmentation fault (imagined)")
+            sys.exit(9)
+        case "crash-warm" if place:
+            sys.exit(9)
+        case "signal":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "oom":
+            run_out_of_memory()
+        case "oom-warm" if place:
+            run_out_of_memory()
+        case "leak":
+            token = os.environ["HF_TOKEN"]
+            (exchange / "notes.txt").write_text(f"the token is {token}\n")
+            print(os.environ)
+            say(0, Failure(cause="exception", message=f"can't log in with {token}", detail=repr({"token": token})))
+            sys.exit(1)
+        case "silent":
+            sys.exit(0)
+        case "choke":
+            fill_disk()
+            sys.exit(9)
+
+
+def run_out_of_memory() -> None:
+    """Fail on the last rank; its peer sees no more than that."""
+    say(ranks - 1, Failure(cause="out_of_memory", message="CUDA out of memory: tried to allocate 8 GiB"))
+    if ranks > 1:
         say(0, Failure(cause="exception", message="peer closed the connection"))
-        sys.exit(1)
-    case "leak":
-        token = os.environ["HF_TOKEN"]
-        (exchange / "notes.txt").write_text(f"the token is {token}\n")
-        print(os.environ)
-        say(0, Failure(cause="exception", message=f"can't log in with {token}", detail=repr({"token": token})))
-        sys.exit(1)
-    case "silent":
-        sys.exit(0)
-    case "choke":
-        fill_disk()
-        sys.exit(9)
-while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
-    time.sleep(0.01)
-for number in range(ranks):
-    measure(number)
-    say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
-    say(number, Result(warmup_steps=3, steady=True))
-match behaviour:
-    case "fill":
-        fill_disk()
-    case "nearly_fill":
-        fill_disk(num_bytes_left=2**20)
+    sys.exit(1)
+
+
+def work_on(order: WorkOrder, place: int) -> None:
+    """One point from its header to its result."""
+    behaviour = asked if os.environ.get("FAKE_POINT", "") in order.point_id else "ok"
+    print(f"fake worker: {behaviour}", flush=True)
+    started_ns = time.monotonic_ns()
+    if behaviour == "garbage":
+        (exchange / "events.0.jsonl").write_text("not json\n")
+    for number in range(ranks):
+        say(number, header(number, behaviour))
+        say(number, Phase(name="warmup", start_ns=time.monotonic_ns()))
+    misbehave(behaviour, place)
+    while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
+        time.sleep(0.01)
+    for number in range(ranks):
+        measure(number, order.steps - (behaviour == "short"), started_ns)
+        say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
+        say(number, Result(warmup_steps=3, steady=True))
+    match behaviour:
+        case "fill":
+            fill_disk()
+        case "nearly_fill":
+            fill_disk(num_bytes_left=2**20)
+        case "leave":
+            sys.exit(7)
+
+
+for place, order in enumerate(orders):
+    while place and not (exchange / go_file(place)).exists():
+        time.sleep(0.01)
+    work_on(order, place)

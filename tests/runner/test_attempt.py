@@ -6,9 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pybench.model.wire import Event, Phase, Result
-from pybench.runner.attempt import _watch
+from pybench.runner import gpu_observation
 from pybench.runner.events import RankLog
+from pybench.runner.follow import follow
+from pybench.runner.gpu_observation import GpuObservation
+from pybench.runner.session import Session
 
 
 class Sampler:
@@ -28,26 +33,38 @@ class Reader:
 
     def __init__(self, *batches: list[tuple[int, Event]]) -> None:
         self._batches = list(batches)
-        self.ranks = [RankLog(result=Result(warmup_steps=3, steady=True)) for _ in range(2)]
+        self.points = [[RankLog(result=Result(warmup_steps=3, steady=True)) for _ in range(2)]]
 
     def poll(self) -> list[tuple[int, Event]]:
         return self._batches.pop(0) if self._batches else []
 
 
-def watch(*batches: list[tuple[int, Event]]) -> int:
+def watch(monkeypatch: pytest.MonkeyPatch, *batches: list[tuple[int, Event]]) -> int:
     sampler, codes = Sampler(), [*[None] * len(batches), 0]
     worker: Any = SimpleNamespace(wait=lambda _s: codes.pop(0), end=lambda: None)
     point: Any = SimpleNamespace(effort=SimpleNamespace(time_limit_s=60))
     silent: Any = SimpleNamespace(phase=lambda _n: None, power=lambda _w: None)
     reader: Any = Reader(*batches)
-    power: Any = sampler
-    assert _watch(point, worker, Path("worker.log"), reader, power, silent) is None
+    anything: Any = None
+    session = Session(
+        run_path=Path(),
+        attempts=((point, 1),),
+        orders=(),
+        folders=(Path(),),
+        job=anything,
+        launcher=anything,
+        clock=("boot", 0),
+        power_reason=None,
+    )
+    monkeypatch.setattr(gpu_observation, "PowerSampler", lambda _uuids: sampler)
+    gpus = GpuObservation(("GPU-0",), with_power=True)
+    assert follow(session, 0, worker, reader, gpus, silent) is None
     return sampler.num_anchors
 
 
-def test_the_counter_is_read_where_the_measurement_begins_and_ends() -> None:
+def test_the_counter_is_read_where_the_measurement_begins_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def phases(name: Any) -> list[tuple[int, Event]]:
         return [(rank, Phase(name=name, start_ns=1)) for rank in range(2)]
 
-    assert watch(phases("prepare"), phases("warmup")) == 0
-    assert watch(phases("warmup"), phases("measure"), phases("finish")) == 2
+    assert watch(monkeypatch, phases("prepare"), phases("warmup")) == 0
+    assert watch(monkeypatch, phases("warmup"), phases("measure"), phases("finish")) == 2

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from pybench.launch.job import Job
-from pybench.launch.local import Local
 from pybench.model.wire import Header, Step, Work
-from pybench.runner.attempt import AttemptSetup, _distrust
 from pybench.runner.events import RankLog
+from pybench.runner.trust import distrust
 
+CLOCK = ("boot", 0)
 POINT: Any = SimpleNamespace(effort=SimpleNamespace(steps=1))
 
 
-def setup(*uuids: str) -> AttemptSetup:
-    job = Job(
+def job(*uuids: str) -> Job:
+    return Job(
         script=Path("s"),
         exchange=Path("e"),
         backend="torch",
@@ -27,7 +27,6 @@ def setup(*uuids: str) -> AttemptSetup:
         token="t",
         host_environment={},
     )
-    return AttemptSetup(run_path=Path(), folder=Path(), job=job, launcher=Local(), clock=("boot", 0), power_reason=None)
 
 
 def rank(number: int, uuid: str | None) -> RankLog:
@@ -59,10 +58,11 @@ def rank(number: int, uuid: str | None) -> RankLog:
 )
 def test_gpus_are_matched_by_uuid(inside: tuple[str | None, ...], says: str | None) -> None:
     """In any order; the host's sampler knows them by the same names."""
-    failure = _distrust([rank(number, uuid) for number, uuid in enumerate(inside)], setup("GPU-a", "GPU-b"), POINT)
+    ranks = [rank(number, uuid) for number, uuid in enumerate(inside)]
+    failure = distrust(ranks, job("GPU-a", "GPU-b"), CLOCK, POINT)
     assert (failure.message if failure else None) == says
 
 
 def test_ranks_on_a_cpu_have_no_uuid() -> None:
     """And share nothing by that."""
-    assert _distrust([rank(0, None), rank(1, None)], setup(), POINT) is None
+    assert distrust([rank(0, None), rank(1, None)], job(), CLOCK, POINT) is None

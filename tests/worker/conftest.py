@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pybench
-from pybench.model.wire import Event, WorkOrder, decode_event
+from pybench.model.wire import ORDERS_FILE, Event, Header, Result, WorkOrder, decode_event, go_file
 from pybench.model.workloads.registry import AnySettings
 
 TINY: dict[str, Any] = {
@@ -26,6 +26,15 @@ TINY: dict[str, Any] = {
     "vocab_size": 256,
     "max_position_embeddings": 128,
 }
+
+
+def points_of(events: list[Event]) -> list[list[Event]]:
+    """A rank's stream in parts, one for each point: from a header to a result."""
+    starts = [index for index, event in enumerate(events) if isinstance(event, Header)]
+    parts = [events[start:end] for start, end in zip(starts, [*starts[1:], len(events)], strict=True)]
+    assert all(isinstance(part[-1], Result) for part in parts)
+    return parts
+
 
 RunWorker = Callable[..., tuple[int, list[list[Event]], str]]
 
@@ -50,22 +59,31 @@ def stage(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
-    """Run one order in the staged worker: exit code, events of each rank, standard error."""
+    """Run one order, and ``then`` more, in the staged worker: exit code, events of each rank, standard error."""
 
     def run(
-        settings: AnySettings, architecture: dict[str, Any] | None, ranks: int = 1, device: str = "cpu"
+        settings: AnySettings,
+        architecture: dict[str, Any] | None,
+        ranks: int = 1,
+        device: str = "cpu",
+        then: tuple[AnySettings, ...] = (),
     ) -> tuple[int, list[list[Event]], str]:
         exchange = tmp_path / "exchange"
         exchange.mkdir()
-        order = WorkOrder(
-            point_id="tiny",
-            settings=settings,
-            architecture=architecture,
-            device=device,  # type: ignore[arg-type]
-            steps=2,
-            max_warmup_steps=4,
-        )
-        (exchange / "point.json").write_text(order.to_json())
+        orders = [
+            WorkOrder(
+                point_id="tiny",
+                settings=each,
+                architecture=architecture,
+                device=device,  # type: ignore[arg-type]
+                steps=2,
+                max_warmup_steps=4,
+            ).to_json()
+            for each in (settings, *then)
+        ]
+        (exchange / ORDERS_FILE).write_text("\n".join(orders))
+        for place in range(1, len(orders)):
+            (exchange / go_file(place)).touch()
         argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
         argv += ["--ranks", str(ranks)] if ranks > 1 else []
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}

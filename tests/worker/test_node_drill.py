@@ -19,7 +19,7 @@ from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.record import RankReport, Record
 from pybench.model.suite import Plan, Point
-from pybench.model.wire import Event, Header, Step, WorkOrder, decode_event
+from pybench.model.wire import ORDERS_FILE, Event, Header, Step, WorkOrder, decode_event
 from pybench.model.workloads.matmul import Matmul
 
 _POINT = Point(
@@ -64,7 +64,7 @@ def _attempt(stage: Path, folder: Path, number: int) -> Record:
         steps=_POINT.effort.steps,
         max_warmup_steps=_POINT.effort.max_warmup_steps,
     )
-    (exchange / "point.json").write_text(order.to_json())
+    (exchange / ORDERS_FILE).write_text(order.to_json())
     over = threading.Event()
     thread = threading.Thread(target=_delay, args=(exchange, over))
     thread.start()

@@ -14,6 +14,7 @@ from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
+from tests.worker.conftest import points_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/tensorrt_llm-1.x.json"
@@ -37,9 +38,13 @@ def run_tensorrt(
     monkeypatch.setenv("FAKE_NVML_DEVICES", "4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
-    def run(order: Generate, behaviour: str = "") -> tuple[int, list[list[Event]], str]:
+    def run(
+        order: Generate, behaviour: str = "", then: tuple[Generate, ...] = ()
+    ) -> tuple[int, list[list[Event]], str]:
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
-        found: tuple[int, list[list[Event]], str] = run_worker(order, architecture, order.data_parallel, device="cuda")
+        found: tuple[int, list[list[Event]], str] = run_worker(
+            order, architecture, order.data_parallel, device="cuda", then=then
+        )
         return found
 
     return run
@@ -68,6 +73,18 @@ def test_a_batch_reports_every_request(run_tensorrt: RunTensorrt, tmp_path: Path
     metrics = {event.name: event.value for event in events if isinstance(event, Metric)}
     assert metrics == {"peak_memory_bytes": 7 * 2**30, "kv_cache_tokens": 3200, "num_runnable": 3}
     assert "shut down" in (tmp_path / "stdout").read_text()
+
+
+def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
+    """A batch, then two requests at a time. What the engine holds by then may be the batch's: its peak is unknown."""
+    code, [events], log = run_tensorrt(settings(), then=(settings(batch_size=2, concurrency=1),))
+    assert code == 0, log
+    assert (tmp_path / "stdout").read_text().count("shut down") == 1
+    first, second = points_of(events)
+    assert [[step.work.samples for step in steps_of(each)] for each in (first, second)] == [[4, 4], [2, 2]]
+    told = [{event.name: event.value for event in each if isinstance(event, Metric)} for each in (first, second)]
+    assert told[0] == {"peak_memory_bytes": 7 * 2**30, "kv_cache_tokens": 3200, "num_runnable": 3}
+    assert told[1] == {"kv_cache_tokens": 3200, "num_runnable": 1}
 
 
 @pytest.mark.parametrize("load", [{"concurrency": 2}, {"request_rate_per_s": 100.0}], ids=["closed", "open"])

@@ -21,6 +21,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.backends.vllm.iterations import Iterations
+from tests.worker.conftest import points_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/vllm-0.20.2.json"
@@ -41,12 +42,16 @@ def run_vllm(
     shutil.copy(HERE / "fakes/vllm.py", stage)
     shutil.copy(RECORDED, stage)
 
-    def run(order: Generate, behaviour: str = "", devices: int = 4) -> tuple[int, list[list[Event]], str]:
+    def run(
+        order: Generate, behaviour: str = "", devices: int = 4, then: tuple[Generate, ...] = ()
+    ) -> tuple[int, list[list[Event]], str]:
         monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
         monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        found: tuple[int, list[list[Event]], str] = run_worker(order, architecture, order.data_parallel, device="cuda")
+        found: tuple[int, list[list[Event]], str] = run_worker(
+            order, architecture, order.data_parallel, device="cuda", then=then
+        )
         return found
 
     return run
@@ -117,6 +122,21 @@ def test_requests_come_one_by_one(run_vllm: RunVllm, load: dict[str, Any], runni
         assert len({times.arrival_ns for times in step.requests}) > 1
         assert running[0] <= step.values["num_running"] <= running[1]
     assert ("num_runnable" in metrics_of(events)) == ("concurrency" in load)
+
+
+@pytest.mark.parametrize("load", [{}, {"concurrency": 4}], ids=["batch", "serving"])
+def test_an_engine_stays_for_points_of_another_load(run_vllm: RunVllm, load: dict[str, Any], tmp_path: Path) -> None:
+    """One engine, two points: each has its own requests and its own peak, and the preemptions of its own steps."""
+    more = settings(batch_size=2, **({"concurrency": 1} if load else {}))
+    code, [events], log = run_vllm(settings(**load), "preempts", then=(more,))
+    assert code == 0, log
+    assert (tmp_path / "stdout").read_text().count("engine process") == 1
+    first, second = points_of(events)
+    assert [[step.work.samples for step in steps_of(each)] for each in (first, second)] == [[4, 4], [2, 2]]
+    assert [metrics_of(each)["peak_memory_bytes"] for each in (first, second)] == [5 * 2**30, 5 * 2**30 + 1]
+    assert [metrics_of(each)["num_runnable"] for each in (first, second)] == [4, 1 if load else 2]
+    alone = [step.values["num_preemptions"] for step in steps_of(second)]
+    assert alone == [10.0 if load else 5.0] * 2
 
 
 def test_lost_places_in_the_cache_are_counted(run_vllm: RunVllm) -> None:
@@ -251,10 +271,12 @@ def test_the_fakes_signatures_are_the_recorded_ones(tmp_path: Path) -> None:
 def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """In NVML's form; a cache of unknown size has none."""
     torch = pytest.importorskip("torch")
+    forgotten: list[str] = []
     cuda = SimpleNamespace(
         get_device_properties=lambda _device: SimpleNamespace(uuid="12ab"),
         max_memory_allocated=lambda _device: 3,
         max_memory_reserved=lambda _device: 4,
+        reset_peak_memory_stats=forgotten.append,
     )
     monkeypatch.setattr(torch, "cuda", cuda)
     worker = DeviceReport()
@@ -262,3 +284,5 @@ def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert worker.pybench_device_report() == ["GPU-12ab", 3, 4, 160]
     worker.cache_config = SimpleNamespace(num_gpu_blocks=None, block_size=16)
     assert worker.pybench_device_report()[3] == 0
+    worker.pybench_forget_peak()
+    assert forgotten == ["cuda:0"]

@@ -23,30 +23,45 @@ from pybench.worker.backends.tensorrt_llm.iterations import Iterations
 _STATS_LIMIT_S = 2
 
 
-class TensorrtGeneration:
-    """An engine and the requests of every step."""
+class TensorrtEngine:
+    """The library's engine and the event loop that waits for it."""
 
-    def __init__(self, settings: Generate, arguments: dict[str, Any], requests: tuple[Request, ...]) -> None:
+    def __init__(self, settings: Generate, arguments: dict[str, Any]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
+        self.num_points = 0
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.llm.shutdown()
+        self.loop.close()
+
+
+class TensorrtGeneration:
+    """An engine and the requests of every step of one point."""
+
+    def __init__(self, engine: TensorrtEngine, settings: Generate, requests: tuple[Request, ...]) -> None:
+        self._engine = engine
         self._requests = requests
         self._concurrency = own_concurrency(settings)
         self._wanted = wanted_at_a_time(settings, len(requests))
         # A token's own time is known to who streams it alone; an offline batch need not pay for that.
         self._streaming = not settings.is_batch
         self._gaps_s: list[float] = []
-        self._iterations = Iterations()
-        self._loop = asyncio.new_event_loop()
-        self._llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
+        # The memory it tells of is all that the engine's processes hold, also what another point made them take.
+        self._iterations = Iterations(tell_memory=engine.num_points == 0)
+        engine.num_points += 1
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._gaps_s = []
-        times = self._loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
+        times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
         work = Work(
             prompt_tokens=sum(request.prompt_tokens for request in times),
             output_tokens=sum(request.output_tokens for request in times),
             samples=len(times),
         )
-        values = {**gap_values(self._gaps_s), **self._iterations.take(self._llm.get_stats(_STATS_LIMIT_S))}
+        values = {**gap_values(self._gaps_s), **self._iterations.take(self._engine.llm.get_stats(_STATS_LIMIT_S))}
         return StepOutcome(work=work, requests=tuple(times), values=values)
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
@@ -59,7 +74,7 @@ class TensorrtGeneration:
             return_perf_metrics=True,
         )
         sent_ns = time.monotonic_ns()
-        output = self._llm.generate_async(request.prompt, params, streaming=self._streaming)
+        output = self._engine.llm.generate_async(request.prompt, params, streaming=self._streaming)
         if self._streaming:
             stamps_s = [time.monotonic() async for _ in output]
             self._gaps_s += [later - earlier for earlier, later in pairwise(stamps_s)]
@@ -70,11 +85,6 @@ class TensorrtGeneration:
     def metrics(self) -> tuple[Metric, ...]:
         """What the engine told of its memory."""
         return self._iterations.metrics(self._wanted)
-
-    def close(self) -> None:
-        """End the engine's processes."""
-        self._llm.shutdown()
-        self._loop.close()
 
 
 def times_of(output: Any, prompt_tokens: int, arrival_ns: int, sent_ns: int) -> RequestTimes:  # noqa: ANN401 - RequestOutput

@@ -5,39 +5,47 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import tensorrt_llm
 from tensorrt_llm.llmapi import TorchLlmArgs
 
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backend import Session, UnsupportedError
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.copies import joined_copy
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments
-from pybench.worker.backends.tensorrt_llm.engine import TensorrtGeneration
+from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
 from pybench.worker.ranks import Ranks
 
 join = joined_copy
 
 
 @contextmanager
-def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Workload]:
+def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape."""
     settings, architecture = order.settings, order.architecture
     if not isinstance(settings, Generate) or architecture is None:
         raise UnsupportedError(f"{order.point_id}: backend tensorrt_llm has no {settings.workload} workload")
     # One machine needs no network.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    requests = draw_requests(settings, architecture["vocab_size"], ranks.rank)
     with config_folder(architecture, settings.dtype) as folder:
         ours = engine_arguments(settings, folder)
         version = f"tensorrt_llm {tensorrt_llm.__version__}"
         arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version)
-        work = TensorrtGeneration(settings, arguments, requests)
+        engine = TensorrtEngine(settings, arguments)
         try:
-            yield work
+            yield partial(_generation, engine=engine, replica=ranks.rank)
         finally:
-            work.close()
+            engine.close()
+
+
+@contextmanager
+def _generation(order: WorkOrder, engine: TensorrtEngine, replica: int) -> Iterator[TensorrtGeneration]:
+    settings, architecture = order.settings, order.architecture
+    if not isinstance(settings, Generate) or architecture is None:
+        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    yield TensorrtGeneration(engine, settings, draw_requests(settings, architecture["vocab_size"], replica))

@@ -9,9 +9,10 @@ from pybench.model.wire import Metric
 
 
 class Iterations:
-    """The most of everything over all iterations so far."""
+    """The most of everything over all iterations of a point so far, of memory where ``tell_memory``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tell_memory: bool = True) -> None:
+        self._tell_memory = tell_memory
         self.memory_bytes: int | None = None
         self.cache_tokens: int | None = None
         self.max_requests: int | None = None
@@ -32,7 +33,7 @@ class Iterations:
         """What is known of memory; ``wanted`` sequences were asked to run at a time."""
         runnable = None if wanted is None else min(wanted, self.max_requests or wanted)
         known = {
-            "peak_memory_bytes": (self.memory_bytes, "bytes"),
+            "peak_memory_bytes": (self.memory_bytes if self._tell_memory else None, "bytes"),
             "kv_cache_tokens": (self.cache_tokens, "tokens"),
             "num_runnable": (runnable, ""),
         }

@@ -1,9 +1,14 @@
-"""The torch backend: join the ranks, prepare a workload."""
+"""The torch backend: join the ranks, prepare a workload.
+
+What needs transformers is imported where it is used: it must come after a training strategy's library that replaces
+parts of it, and node workloads do without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 import torch
 
@@ -12,7 +17,8 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
-from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backend import Session, UnsupportedError, Workload
+from pybench.worker.backends.torch.memory import afresh
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.train.package import needs_package
@@ -28,10 +34,15 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 
 
 @contextmanager
-def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
-    """Build the model of the order's workload."""
-    with _workload(order, ranks) as workload:
-        yield workload
+def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
+    """Build the model of generation; every other workload builds what it needs itself."""
+    settings, architecture = order.settings, order.architecture
+    if isinstance(settings, Generate) and architecture is not None:
+        with needs_package("backend 'torch'", "torch"):
+            from pybench.worker.backends.torch.generate import generations  # noqa: PLC0415
+        yield afresh(generations(settings, architecture, ranks), (ranks.device,))
+    else:
+        yield afresh(partial(_workload, ranks=ranks), (ranks.device,))
 
 
 def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:
@@ -40,16 +51,10 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         return node_workload(settings, ranks)
     if isinstance(settings, Train) and architecture is not None:
         return training(settings, architecture, ranks)
-    # Not before: transformers must come after a training strategy's library that replaces parts of it.
-    with needs_package("backend 'torch'", "torch"):
-        if isinstance(settings, Generate) and architecture is not None:
-            from pybench.worker.backends.torch.generate import generation  # noqa: PLC0415
-
-            return generation(settings, architecture, ranks)
-        if isinstance(settings, Evaluate) and architecture is not None:
+    if isinstance(settings, Evaluate) and architecture is not None:
+        with needs_package("backend 'torch'", "torch"):
             from pybench.worker.backends.torch.evaluate import evaluation  # noqa: PLC0415
-
-            return evaluation(settings, architecture, ranks)
+        return evaluation(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 
 

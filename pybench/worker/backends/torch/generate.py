@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, StaticLayer
 
-from pybench.model.wire import Metric, Work
+from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import StepOutcome
+from pybench.worker.backend import Session, StepOutcome, UnsupportedError
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.memory import memory_metrics
@@ -154,13 +155,21 @@ class Generation:
         self._slot.add_(1)
 
 
-@contextmanager
-def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Generation]:
-    """Build the model, split over the ranks, and on a GPU capture its decode round."""
+def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
+    """Build the model, split over the ranks, for points that differ in batch and lengths."""
     size = settings.tensor_parallel
     shard = Shard.over_all_ranks(ranks.device, size, settings.data_parallel) if size > 1 else None
     model = build_model(architecture, getattr(torch, settings.dtype), ranks.device, settings.seed, shard).eval()
-    work = Generation(settings, model, model.config, ranks.device, ranks.rank // size)
+    return partial(_generation, model=model, ranks=ranks)
+
+
+@contextmanager
+def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:  # noqa: ANN401 - the library's
+    """Cache and buffers of one point, and on a GPU its decode round captured."""
+    settings = order.settings
+    if not isinstance(settings, Generate):
+        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel)
     if ranks.device.type == "cuda":
         work.capture()
     try:

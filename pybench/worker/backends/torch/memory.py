@@ -1,22 +1,78 @@
-"""Memory this rank's backend held at most."""
+"""Memory this rank's backend held at most, point by point."""
 
 from __future__ import annotations
 
-import resource
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
-from pybench.model.wire import Metric
+from pybench.model.wire import Metric, WorkOrder
+from pybench.worker.backend import Session, Workload
 
 _BYTES_PER_KIB = 1024
+_PROC = Path("/proc/self")
+# proc(5), clear_refs: the value that sets the peak resident set back to the present one.
+_RESET_PEAK = "5"
+
+
+class ResidentSet:
+    """This process's memory. Where its peak can't be set back, an earlier point's hides a smaller one of this point."""
+
+    def __init__(self) -> None:
+        self._hidden_bytes = 0
+
+    def forget_peak(self) -> None:
+        """Begin anew."""
+        try:
+            (_PROC / "clear_refs").write_text(_RESET_PEAK)
+            self._hidden_bytes = 0
+        except OSError:
+            self._hidden_bytes = self._highest_bytes()
+
+    def peak_bytes(self) -> int | None:
+        """The most since :meth:`forget_peak`, ``None`` where that is unknown."""
+        highest = self._highest_bytes()
+        return highest if highest > self._hidden_bytes else None
+
+    @staticmethod
+    def _highest_bytes() -> int:
+        lines = (_PROC / "status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * _BYTES_PER_KIB
+
+
+_resident = ResidentSet()
 
 
 def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
-    """Peak device memory; on the CPU the process's peak resident set (getrusage(2), KiB on Linux)."""
+    """Peak device memory; on the CPU the process's peak resident set, none where that is not this point's own."""
     if device.type == "cpu":
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_KIB
-        return (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
+        peak = _resident.peak_bytes()
+        return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
     return (
         Metric(name="peak_memory_bytes", value=torch.cuda.max_memory_allocated(device), unit="bytes"),
         Metric(name="peak_reserved_memory_bytes", value=torch.cuda.max_memory_reserved(device), unit="bytes"),
     )
+
+
+def afresh(session: Session, devices: Sequence[torch.device]) -> Session:
+    """``session`` whose every point begins with the memory that the one before held freed, and its peak forgotten."""
+
+    @contextmanager
+    def begin(order: WorkOrder) -> Iterator[Workload]:
+        _forget(devices)
+        with session(order) as workload:
+            yield workload
+
+    return begin
+
+
+def _forget(devices: Sequence[torch.device]) -> None:
+    gc.collect()
+    _resident.forget_peak()
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)

@@ -11,10 +11,11 @@ import torch
 
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import UnsupportedError, Workload
+from pybench.worker.backend import Session, UnsupportedError
 from pybench.worker.backends.torch.entry import describe, replica_of
+from pybench.worker.backends.torch.memory import afresh
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
-from pybench.worker.backends.transformers.generate import generation
+from pybench.worker.backends.transformers.generate import generations, visible_devices
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
 
@@ -35,12 +36,11 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 
 
 @contextmanager
-def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Workload]:
+def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Load the model."""
     if not isinstance(order.settings, Generate) or order.architecture is None:
         raise UnsupportedError(f"{order.point_id}: backend transformers has no {order.settings.workload} workload")
-    with generation(order.settings, order.architecture, ranks) as workload:
-        yield workload
+    yield afresh(generations(order.settings, order.architecture, ranks), visible_devices(ranks.device))
 
 
 def _keep_own_gpus(stages: int) -> None:

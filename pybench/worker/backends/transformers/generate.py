@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, StoppingCriteria
 
-from pybench.model.wire import Metric, Work
+from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import StepOutcome
+from pybench.worker.backend import Session, StepOutcome, UnsupportedError
 from pybench.worker.backends.torch.memory import memory_metrics
 from pybench.worker.backends.torch.process_group import TorchRanks
 from pybench.worker.backends.torch.round_clock import RoundClock, round_clock
@@ -75,14 +76,26 @@ class TransformersGeneration:
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, of the fullest of this process's devices."""
-        if self._device.type == "cpu":
-            return memory_metrics(self._device)
-        every = [memory_metrics(torch.device("cuda", index)) for index in range(torch.cuda.device_count())]
-        return max(every, key=lambda metrics: metrics[0].value)
+        every = [memory_metrics(device) for device in visible_devices(self._device)]
+        return max(every, key=lambda metrics: metrics[0].value if metrics else 0.0)
+
+
+def visible_devices(device: torch.device) -> tuple[torch.device, ...]:
+    """All GPUs that this process sees, over which a model may be spread; on a CPU that one ``device``."""
+    if device.type == "cpu":
+        return (device,)
+    return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+
+
+def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
+    """Load the model over this rank's devices, or this rank's part of every layer, for points of any size."""
+    model = build_model(architecture, settings, ranks.device)
+    return partial(_generation, model=model, ranks=ranks)
 
 
 @contextmanager
-def generation(settings: Generate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[TransformersGeneration]:
-    """Load the model over this rank's devices, or this rank's part of every layer."""
-    model = build_model(architecture, settings, ranks.device)
+def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:  # noqa: ANN401
+    settings = order.settings
+    if not isinstance(settings, Generate):
+        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
     yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)

@@ -31,7 +31,7 @@ class BatchEngine:
         )
         self._num_sent = 0
 
-    def generate(self, requests: tuple[Request, ...]) -> list[RequestTimes]:
+    def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
         """Send every request, run the engine until all have ended; returns their times."""
         arrival_ns = time.monotonic_ns()
         for request in requests:
@@ -45,10 +45,10 @@ class BatchEngine:
             raise EngineError(f"vLLM ended {len(ended)} of {len(requests)} requests")
         return [times_of(output, arrival_ns) for output in ended]
 
-    def device_reports(self) -> list[Any]:
-        """One from each of the engine's workers."""
-        reports: list[Any] = self.engine.collective_rpc("pybench_device_report")
-        return reports
+    def ask_workers(self, method: str) -> list[Any]:
+        """What each of the engine's workers answers to a method of :class:`DeviceReport`."""
+        answers: list[Any] = self.engine.collective_rpc(method)
+        return answers
 
     def close(self) -> None:
         """End the engine's processes."""

@@ -11,6 +11,12 @@ class DeviceReport:
     device: Any
     cache_config: Any
 
+    def pybench_forget_peak(self) -> None:
+        """Begin a point: peaks are those from now on."""
+        import torch  # noqa: PLC0415 - the front end reads this file's name only
+
+        torch.cuda.reset_peak_memory_stats(self.device)
+
     def pybench_device_report(self) -> list[str | int]:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
         import torch  # noqa: PLC0415 - the front end reads this file's name only

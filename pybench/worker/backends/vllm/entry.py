@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import vllm
@@ -13,7 +14,7 @@ from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import StepOutcome, UnsupportedError, Workload
+from pybench.worker.backend import Session, StepOutcome, UnsupportedError
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.copies import joined_copy
@@ -46,31 +47,34 @@ _ENVIRONMENT = {
 
 
 class VllmGeneration:
-    """An engine and the requests of every step."""
+    """An engine and the requests of every step of one point."""
 
     def __init__(
         self,
         engine: BatchEngine | ServingEngine,
         iterations: Iterations,
+        settings: Generate,
         requests: tuple[Request, ...],
-        wanted: int | None,
     ) -> None:
         self._engine = engine
         self._iterations = iterations
         self._requests = requests
-        self._wanted = wanted
+        self._concurrency = own_concurrency(settings)
+        self._wanted = wanted_at_a_time(settings, len(requests))
+        with engine_told():
+            engine.ask_workers("pybench_forget_peak")
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._iterations.clear()
         with engine_told():
-            times = self._engine.generate(self._requests)
+            times = self._engine.generate(self._requests, self._concurrency)
         return outcome_of(times, self._iterations)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory of the fullest GPU, room of the key-value cache, and how many sequences could have run."""
         with engine_told():
-            reports = self._engine.device_reports()
+            reports = self._engine.ask_workers("pybench_device_report")
         limit: int = self._engine.engine.vllm_config.scheduler_config.max_num_seqs
         told = [
             Metric(name="peak_memory_bytes", value=max(report[1] for report in reports), unit="bytes"),
@@ -83,17 +87,9 @@ class VllmGeneration:
             told.append(Metric(name="num_runnable", value=min(self._wanted, limit), unit=""))
         return tuple(told)
 
-    def check_devices(self) -> None:
-        """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
-        with engine_told():
-            found = {report[0] for report in self._engine.device_reports()}
-        asked = {gpu.uuid for gpu in visible_gpus(os.environ["CUDA_VISIBLE_DEVICES"])}
-        if found != asked:
-            raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, asked for {', '.join(sorted(asked))}")
-
 
 @contextmanager
-def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Workload]:
+def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape."""
     settings, architecture = order.settings, order.architecture
     if not isinstance(settings, Generate) or architecture is None:
@@ -101,16 +97,34 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Workload]:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     iterations = Iterations()
-    requests = draw_requests(settings, architecture["vocab_size"], ranks.rank)
     with config_folder(architecture, settings.dtype) as folder:
         with engine_told():
             engine = _engine(settings, folder, iterations)
-        work = VllmGeneration(engine, iterations, requests, wanted_at_a_time(settings, len(requests)))
         try:
-            work.check_devices()
-            yield work
+            _check_devices(engine)
+            yield partial(_generation, engine=engine, iterations=iterations, replica=ranks.rank)
         finally:
             engine.close()
+
+
+@contextmanager
+def _generation(
+    order: WorkOrder, engine: BatchEngine | ServingEngine, iterations: Iterations, replica: int
+) -> Iterator[VllmGeneration]:
+    settings, architecture = order.settings, order.architecture
+    if not isinstance(settings, Generate) or architecture is None:
+        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    requests = draw_requests(settings, architecture["vocab_size"], replica)
+    yield VllmGeneration(engine, iterations, settings, requests)
+
+
+def _check_devices(engine: BatchEngine | ServingEngine) -> None:
+    """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
+    with engine_told():
+        found = {report[0] for report in engine.ask_workers("pybench_device_report")}
+    asked = {gpu.uuid for gpu in visible_gpus(os.environ["CUDA_VISIBLE_DEVICES"])}
+    if found != asked:
+        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, asked for {', '.join(sorted(asked))}")
 
 
 def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEngine | ServingEngine:
@@ -119,4 +133,4 @@ def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEn
     arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}")
     if settings.is_batch:
         return BatchEngine(arguments, iterations)
-    return ServingEngine(arguments, iterations, own_concurrency(settings))
+    return ServingEngine(arguments, iterations)

@@ -23,9 +23,8 @@ from pybench.worker.backends.vllm.outcome import times_of
 class ServingEngine:
     """Closed or open loop. Times are the engine's own stamps, so nothing need be streamed to read them."""
 
-    def __init__(self, arguments: dict[str, Any], iterations: Iterations, concurrency: int | None) -> None:
+    def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
         self._loop = asyncio.new_event_loop()
-        self._concurrency = concurrency
         self._num_sent = 0
         self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
 
@@ -36,9 +35,9 @@ class ServingEngine:
             stat_loggers=[lambda _config, _index: iterations],
         )
 
-    def generate(self, requests: tuple[Request, ...]) -> list[RequestTimes]:
+    def generate(self, requests: tuple[Request, ...], concurrency: int | None) -> list[RequestTimes]:
         """Send every request at its moment; returns their times once all have ended."""
-        return self._loop.run_until_complete(drive(requests, self._concurrency, self._submit))
+        return self._loop.run_until_complete(drive(requests, concurrency, self._submit))
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
         self._num_sent += 1
@@ -49,10 +48,10 @@ class ServingEngine:
             raise EngineError(f"vLLM ended request {request.index} without an output")
         return times_of(last[-1], arrival_ns)
 
-    def device_reports(self) -> list[Any]:
-        """One from each of the engine's workers."""
-        reports: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc("pybench_device_report"))
-        return reports
+    def ask_workers(self, method: str) -> list[Any]:
+        """What each of the engine's workers answers to a method of :class:`DeviceReport`."""
+        answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method))
+        return answers
 
     def close(self) -> None:
         """End the engine's processes."""

@@ -1,0 +1,58 @@
+"""How an attempt failed, by what its worker said and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pybench.model.wire import Failure, FailureCause
+from pybench.runner.events import RankLog
+from pybench.runner.root_cause import root_cause
+
+_LOG_TAIL_LINES = 80
+_LOG_TAIL_BYTES = 64 * 1024
+
+# The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
+_CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "engine", "exception")
+
+
+def failure(cause: FailureCause, message: str, log: Path) -> Failure:
+    """A failure whose detail is the end of the worker's log."""
+    return Failure(cause=cause, message=message, detail=log_tail(log))
+
+
+def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
+    """What exit code (negative: signal) and events of an ended worker say of its last attempt."""
+    said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
+    killed = re.search(r"exitcode\s*: -(\d+)", log_tail(log)) if code > 0 else None
+    if said and not (killed and said[0].cause == "exception"):
+        return root_cause(said[0], log_tail(log))
+    if code < 0:
+        return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
+    if code > 0:
+        # torchrun reports a rank's death in its log and exits 1 itself; what its siblings say is that a peer is gone.
+        if killed:
+            return failure("signal", f"a rank was ended by signal {killed[1]}, {last_seen(ranks)}", log)
+        return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)
+    if silent := [rank for rank, said_so in enumerate(ranks) if said_so.result is None]:
+        return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
+    return None
+
+
+def last_seen(ranks: Sequence[RankLog]) -> str:
+    """How far the first rank came."""
+    first = ranks[0]
+    if first.phase is None:
+        return "before its first event"
+    return f"last seen in phase {first.phase.name} after {len(first.steps)} measured steps"
+
+
+def log_tail(log: Path) -> str:
+    """Last lines of a log, empty where there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+            return "\n".join(stream.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+    except OSError:
+        return ""

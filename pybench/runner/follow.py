@@ -1,0 +1,76 @@
+"""Watch a worker from the beginning of an attempt to its end."""
+
+from __future__ import annotations
+
+import time
+
+from pybench.model.progress import Progress
+from pybench.model.suite import Point
+from pybench.model.wire import Event, Failure, Phase, Step
+from pybench.runner.events import EventReader, RankLog
+from pybench.runner.failure import failure, failure_of_exit, last_seen
+from pybench.runner.gpu_observation import GpuObservation
+from pybench.runner.session import Session
+from pybench.runner.worker import Worker
+
+_POLL_S = 0.1
+
+
+def follow(
+    session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
+) -> Failure | None:
+    """How the attempt failed, if it did. The worker has ended then, and after the session's last attempt."""
+    goes_on = False
+    try:
+        ended = _until_over(session, place, worker, reader, gpus, progress)
+        goes_on = ended is None
+    finally:
+        if not goes_on:
+            # Ends ranks that outlive their launcher, and everything when interrupted.
+            worker.end()
+    return failure_of_exit(ended, reader.points[place], session.log) if isinstance(ended, int) else ended
+
+
+def _until_over(
+    session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
+) -> Failure | int | None:
+    """A failure that the host decides, the worker's exit code, or ``None`` when all was told and more is to come."""
+    point, ranks = session.attempts[place][0], reader.points[place]
+    limit_s = point.effort.time_limit_s
+    deadline = time.monotonic() + limit_s
+    try:
+        while (code := worker.wait(_POLL_S)) is None:
+            for rank, event in reader.poll():
+                _show(point, rank, event, len(ranks[0].steps), progress)
+                gpus.note(rank, event)
+            if gpus.samples_power:
+                progress.power(gpus.power_w())
+            if not session.is_last(place) and _all_told(ranks):
+                return None
+            if time.monotonic() > deadline:
+                worker.end()
+                reader.poll()
+                return failure("time_limit", f"no result within {limit_s:g} s, {last_seen(ranks)}", session.log)
+        reader.poll()
+    except ValueError as error:
+        return failure("protocol", str(error), session.log)
+    # A worker that ended after all was told fails the attempt that it should have gone on with.
+    return None if not session.is_last(place) and _all_told(ranks) else code
+
+
+def _all_told(ranks: list[RankLog]) -> bool:
+    return all(log.result is not None for log in ranks)
+
+
+def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Progress) -> None:
+    if rank != 0:
+        return
+    if isinstance(event, Phase):
+        progress.phase(event.name)
+    elif isinstance(event, Step):
+        measuring = event.phase == "measure"
+        position = num_measured if measuring else event.index + 1
+        total = point.effort.steps if measuring else point.effort.max_warmup_steps
+        tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
+        done, unit = (tokens, "tok/s") if tokens else (event.work.samples, "samples/s")
+        progress.step(position, total, event.phase, done / event.duration_s, unit)

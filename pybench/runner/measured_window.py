@@ -1,0 +1,56 @@
+"""What a power trace says of the time in which steps were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from pybench.compute.conditions import conditions_in
+from pybench.compute.energy import attempt_energy, phase_energies, without_pauses
+from pybench.model.health import GpuConditions
+from pybench.model.record import Energy
+from pybench.model.suite import Point
+from pybench.model.trace import PowerTrace
+from pybench.model.wire import Step
+from pybench.model.workloads.generate import Generate
+from pybench.runner.events import RankLog
+
+
+def window_energy(point: Point, ranks: Sequence[RankLog], trace: PowerTrace) -> Energy:
+    """Energy from the first measured step's start to the last one's end, over all ranks, less that of pauses."""
+    dithered = point.effort.dither_ms > 0
+    period_s = _load_period_s(ranks[0].steps, dithered=dithered)
+    energy = attempt_energy(trace, *_window_ns(ranks), period_s)
+    if dithered:
+        energy = without_pauses(energy, trace, _pauses_s(ranks[0].steps))
+    if isinstance(point.settings, Generate) and point.settings.is_batch:
+        together = list(zip(*(rank.steps for rank in ranks), strict=True))
+        energy = replace(energy, phases=phase_energies(trace, together, period_s))
+    return energy
+
+
+def window_conditions(ranks: Sequence[RankLog], trace: PowerTrace) -> tuple[GpuConditions, ...]:
+    """How each GPU stood while steps were measured."""
+    return conditions_in(trace, *_window_ns(ranks))
+
+
+def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
+    steps = [step for rank in ranks for step in rank.steps]
+    return min(step.start_ns for step in steps), max(step.end_ns for step in steps)
+
+
+def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:
+    """Median time between decode rounds, else of steps without dither: the period a sensor may alias with."""
+    rounds_s = [
+        (later - earlier) / 1e9
+        for step in steps
+        for earlier, later in zip(step.token_end_ns, step.token_end_ns[1:], strict=False)
+    ]
+    gaps_s = rounds_s or ([] if dithered else [step.duration_s for step in steps])
+    return sorted(gaps_s)[len(gaps_s) // 2] if gaps_s else None
+
+
+def _pauses_s(steps: Sequence[Step]) -> float:
+    """Time between steps, in which nothing was measured."""
+    return sum((later.start_ns - earlier.end_ns) / 1e9 for earlier, later in pairwise(steps))

@@ -1,0 +1,42 @@
+"""What one worker process is asked for: attempts at different points, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.compute.schedule import Attempt
+from pybench.launch.job import Job, Launcher
+from pybench.model.wire import WorkOrder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The attempts with their work orders and folders; the first one's folder holds the process's log and exchange.
+
+    ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``clock`` is this host's (boot id,
+    CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the power trace. ``power_reason`` says
+    why power is not sampled; ``None`` when it is.
+    """
+
+    run_path: Path
+    attempts: tuple[Attempt, ...]
+    orders: tuple[WorkOrder, ...]
+    folders: tuple[Path, ...]
+    job: Job
+    launcher: Launcher
+    clock: tuple[str, int]
+    power_reason: str | None
+
+    @property
+    def log(self) -> Path:
+        """What the process writes to its standard output and error."""
+        return self.folders[0] / "worker.log"
+
+    def is_last(self, place: int) -> bool:
+        """Whether the process ends after attempt ``place``."""
+        return place == len(self.attempts) - 1
+
+    def before(self, place: int) -> tuple[str, ...]:
+        """Ids of the points that the process measures before attempt ``place``."""
+        return tuple(point.id for point, _ in self.attempts[:place])

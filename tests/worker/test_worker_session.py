@@ -1,0 +1,93 @@
+"""One process, several points: the real backends, on CPU ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.model.wire import Header, Metric, Phase, Step
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.settings import BackendName
+from pybench.worker import orders
+from pybench.worker.orders import wait_for_go
+from tests.worker.conftest import points_of
+
+pytest.importorskip("transformers")
+
+from pybench.worker.backends.torch import memory
+from pybench.worker.backends.torch.memory import ResidentSet
+
+
+def peak_bytes(events: list[Any]) -> float:
+    (peak,) = (event.value for event in events if isinstance(event, Metric) and event.name == "peak_memory_bytes")
+    return float(peak)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_measure_a_node_point_after_point(run_worker: Any, ranks: int) -> None:
+    """Different workloads over one process group. The memory of a large one is not that of the small one behind it."""
+    large = MemoryBandwidth(backend="torch", gpus=ranks, array_bytes=2**28, passes=1)
+    product = Matmul(backend="torch", gpus=ranks, precision="float32", m=16, n=16, k=16, products=2)
+    last = Collective(backend="torch", gpus=2, message_bytes=64) if ranks > 1 else LaunchLatency(backend="torch")
+    code, streams, log = run_worker(large, None, ranks, then=(product, last))
+    assert code == 0, log
+    for rank, events in enumerate(streams):
+        points = points_of(events)
+        assert len(points) == 3
+        for point in points:
+            assert isinstance(point[0], Header)
+            assert point[0].rank == rank
+            assert [event.name for event in point if isinstance(event, Phase)] == [
+                *("prepare", "warmup", "measure", "finish"),
+            ]
+            assert len([event for event in point if isinstance(event, Step) and event.phase == "measure"]) == 2
+        assert peak_bytes(points[0]) > peak_bytes(points[1]) + 2**28
+
+
+@pytest.mark.parametrize("backend", ["torch", "transformers"])
+def test_a_model_stays_for_points_of_other_sizes(
+    run_worker: Any, architecture: dict[str, Any], backend: BackendName
+) -> None:
+    """The batch of each is its own, in each of its steps."""
+    sizes = ((3, 5, 4), (1, 7, 2), (3, 5, 4))
+    first, *then = (
+        Generate(backend=backend, model="tiny", dtype="float32", batch_size=b, prompt_tokens=p, output_tokens=o)
+        for b, p, o in sizes
+    )
+    code, [events], log = run_worker(first, architecture, then=tuple(then))
+    assert code == 0, log
+    for point, (batch, prompt, output) in zip(points_of(events), sizes, strict=True):
+        for step in (event for event in point if isinstance(event, Step)):
+            work = step.work
+            assert (work.samples, work.prompt_tokens, work.output_tokens) == (batch, batch * prompt, batch * output)
+            assert len(step.token_end_ns) == output
+
+
+def test_a_peak_that_cannot_be_set_back_is_known_once_it_is_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it may be another point's."""
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
+    (tmp_path / "clear_refs").mkdir()  # nobody can write there
+    (tmp_path / "status").write_text("Name:\tpython\nVmHWM:\t     100 kB\n")
+    resident = ResidentSet()
+    assert resident.peak_bytes() == 102_400
+    resident.forget_peak()
+    assert resident.peak_bytes() is None
+    (tmp_path / "status").write_text("VmHWM:\t     101 kB\n")
+    assert resident.peak_bytes() == 103_424
+
+
+def test_a_host_that_says_nothing_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that no one ends must not wait for ever."""
+    monkeypatch.setattr(orders, "_PATIENCE_S", 0.0)
+    with pytest.raises(TimeoutError, match="did not say within 0 s to go on with order 2"):
+        wait_for_go(tmp_path, 2)
+    (tmp_path / "go.2").touch()
+    wait_for_go(tmp_path, 2)
