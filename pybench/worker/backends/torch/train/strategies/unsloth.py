@@ -7,7 +7,6 @@ the library's own layers.
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,11 +15,9 @@ import torch
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.package import needs_package
 
-# Read when it is imported. No downloads that count its users, no generated code in the working directory; and all
-# weights are filled after it has loaded a checkpoint that lacks them.
+# Read when it is imported. No downloads that count its users; and all weights are filled after it has loaded a
+# checkpoint that lacks them. The code it generates lies in the working directory, which is the attempt's.
 os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
-_GENERATED = tempfile.TemporaryDirectory(prefix="pybench-unsloth-")
-os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", _GENERATED.name)
 os.environ["UNSLOTH_WARN_UNINITIALIZED"] = "0"
 
 with needs_package("strategy 'unsloth'", "unsloth"):
