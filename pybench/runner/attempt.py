@@ -1,4 +1,4 @@
-"""One attempt at one point: begin, sample, follow, record."""
+"""The attempts of a session, one after another: each begun, sampled, followed, recorded."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pybench.compute.schedule import pending, undecided
 from pybench.model.effort import Effort
 from pybench.model.record import Record
@@ -133,3 +135,21 @@ def test_a_point_that_was_given_up_gets_no_extra_attempt() -> None:
     """Its baseline may still be measured again."""
     records = (record("a", 1), record("b", 1, "out_of_memory"))
     assert names(undecided((point("a"), point("b")), (row("inconclusive"),), (), records)) == ["a2"]
+
+
+def failed_behind_another(name: str, attempt: int, cause: FailureCause) -> Record:
+    return replace(record(name, attempt, cause), warm_after=("z",))
+
+
+def test_a_failure_in_a_warm_process_is_owed_again() -> None:
+    """Even of a cause that is final for a fresh one; a second failure, fresh, ends it."""
+    failed = failed_behind_another("a", 1, "out_of_memory")
+    assert names(pending((point("a", 1),), (failed,))) == ["a2"]
+    assert names(pending((point("a"), point("b")), (failed,))) == ["b1", "b2", "a2", "a3"]
+    assert pending((point("a", 2),), (failed, record("a", 2, "out_of_memory"))) == ()
+
+
+def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
+    """Of the attempts that an open verdict may have."""
+    records = (failed_behind_another("b", 1, "signal"), *(record("b", n) for n in (2, 3)))
+    assert names(undecided((point("a"), point("b")), (), (check("inconclusive"),), records)) == ["b4"]

@@ -69,6 +69,20 @@ def test_a_suite_runs_end_to_end(boxed: Boxed, tmp_path: Path) -> None:
     assert not list(folder.path.rglob("environment"))
 
 
+def test_points_that_share_a_process_share_its_container(boxed: Boxed, tmp_path: Path) -> None:
+    """The host's word to go on reaches the worker inside; what ran is read back while it waits, and at its end."""
+    suite = suite_text(ranks="[2]").replace("batch_size = 1\n", "") + "batch_size = [1, 2, 3]\n"
+    result = run(boxed, tmp_path, suite, "--lock", str(boxed.lock))
+    assert result.exit_code == 4, result.output
+    records = only_run(tmp_path).records()
+    assert [(record.failure, len(record.warm_after)) for record in records] == [(None, 0), (None, 1), (None, 2)]
+    found = [record.container for record in records if record.container]
+    assert len({container.id for container in found}) == 1
+    assert [container.image_id for container in found] == [boxed.image_id] * 3
+    assert [container.exit_code for container in found] == [None, None, 0]
+    assert not boxed.containers()
+
+
 def test_a_false_digest_is_refused_before_anything_starts(boxed: Boxed, tmp_path: Path) -> None:
     """Although the tag that the lock names is right here, and names another image."""
     false = "sha256:" + "0123456789abcdef" * 3 + "fedcba9876543210"

@@ -10,7 +10,7 @@ import pytest
 from pybench.judge.summary import metric_samples, summarize
 from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.suite import Plan, Skip
-from pybench.model.wire import Work
+from pybench.model.wire import Failure, Work
 
 
 def _plan(*points: Any, skips: tuple[Skip, ...] = (), left_out: tuple[Skip, ...] = ()) -> Plan:
@@ -155,3 +155,16 @@ def test_cautions_are_flags(build: Any) -> None:
     (result,) = summarize(_plan(point), records)
     assert result.flags == ("not_steady", "outlying_attempt")
     assert result.metrics["step_s"].value == pytest.approx(2.4)
+
+
+def test_points_of_one_process_are_named_by_each_other(build: Any) -> None:
+    """One log is one process; a process that only a failed attempt shared does not count for that point."""
+    one, two, three = build.generate(1), build.generate(2), build.generate(4)
+    records = [
+        replace(record, log=log)
+        for point, log in ((one, "a"), (two, "a"), (three, "b"))
+        for record in build.measured(point, [[2.0]])
+    ]
+    lost = replace(records[2], log="a", failure=Failure(cause="signal", message=""))
+    found = summarize(_plan(one, two, three), [*records, lost])
+    assert [point.shared_with for point in found] == [(two.id, three.id), (one.id, three.id), ()]

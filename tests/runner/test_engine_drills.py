@@ -42,6 +42,7 @@ time_limit_s = {time_limit_s}
 
 [benchmark.axes]
 tensor_parallel = [1, 2]
+{loads}
 """
 
 Drill = Callable[..., tuple[Run, Results]]
@@ -65,9 +66,10 @@ def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, mo
     fake_nvml(devices=2, load="constant:400")
     monkeypatch.setattr(backend_packages, "missing_packages", lambda _python, _names: ())
 
-    def run(behaviour: str, time_limit_s: int = 250) -> tuple[Run, Results]:
+    def run(behaviour: str, time_limit_s: int = 250, loads: str = "") -> tuple[Run, Results]:
         suite = tmp_path / "drill.toml"
-        suite.write_text(SUITE.format(time_limit_s=time_limit_s))
+        text = SUITE.replace("batch_size = 4\n", "") if loads else SUITE
+        suite.write_text(text.format(time_limit_s=time_limit_s, loads=loads))
         launcher = DrillLauncher()
         monkeypatch.setattr(DrillLauncher, "behaviour", behaviour)
         monkeypatch.setattr(DrillLauncher, "library", str(fake_library.parent))
@@ -107,6 +109,23 @@ def test_a_healthy_engine_shows_everything(drill: Drill) -> None:
     assert prefill.duration_s < decode.duration_s
     assert "short_window" in prefill.flags
     assert decode.low_j <= 2 * 400 * decode.duration_s <= decode.high_j
+    assert_nothing_is_left(run)
+
+
+def test_an_engine_is_started_once_for_its_loads(drill: Drill) -> None:
+    """Two batches on each engine: every point has its own steps, joules and trace; start-up is the first one's."""
+    run, results = drill("", loads="batch_size = [2, 4]")
+    assert [point.status for point in results.points] == ["ok"] * 4, [point.reason for point in results.points]
+    records = run.folder.records()
+    assert [len(record.warm_after) for record in records] == [0, 1, 0, 1]
+    assert len(set(engine_pids(run))) == 2
+    assert len({record.trace for record in records}) == 4
+    for record, point in zip(records, results.points, strict=True):
+        assert all((run.folder.path / str(record.trace)).is_file() for record in records)
+        assert [step.work.samples for step in record.ranks[0].steps] == [point.axes["batch_size"]] * 5
+        assert len(point.energy_by_gpu_j) == point.num_gpus
+        assert ("startup_s" in point.metrics) == (not record.warm_after)
+        assert len(point.shared_with) == 1
     assert_nothing_is_left(run)
 
 

@@ -35,7 +35,8 @@ class FakeLauncher(Local):
 
     def environment(self, job: Job) -> dict[str, str]:
         behaviour = os.environ[f"FAKE_BEHAVIOUR_{job.num_processes}"]
-        return {**super().environment(job), "FAKE_BEHAVIOUR": behaviour, "PYTHONPATH": os.pathsep.join(sys.path)}
+        asked = {"FAKE_BEHAVIOUR": behaviour, "FAKE_POINT": os.environ.get("FAKE_POINT", "")}
+        return {**super().environment(job), **asked, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def fake(_asked: Asked) -> FakeLauncher:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,16 +41,6 @@ def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
     monkeypatch.setenv("FAKE_POINT", "m=2")
-
-
-@pytest.fixture(autouse=True)
-def _point_reaches_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = type(fake(None)).environment  # type: ignore[arg-type]
-    monkeypatch.setattr(
-        type(fake(None)),  # type: ignore[arg-type]
-        "environment",
-        lambda launcher, job: {**plain(launcher, job), "FAKE_POINT": os.environ["FAKE_POINT"]},
-    )
 
 
 def prepare(tmp_path: Path, attempts: int = 2, more: str = "") -> Run:
