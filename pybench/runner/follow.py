@@ -6,7 +6,7 @@ import time
 
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
-from pybench.model.wire import Event, Failure, Phase, Step
+from pybench.model.wire import Event, Failure, Phase, Step, Work
 from pybench.runner.events import EventReader, RankLog
 from pybench.runner.failure import failure, failure_of_exit, last_seen
 from pybench.runner.gpu_observation import GpuObservation
@@ -51,7 +51,8 @@ def _until_over(
                 worker.end()
                 reader.poll()
                 return failure("time_limit", f"no result within {limit_s:g} s, {last_seen(ranks)}", session.log)
-        reader.poll()
+        for rank, event in reader.poll():
+            _show(point, rank, event, len(ranks[0].steps), progress)
     except ValueError as error:
         return failure("protocol", str(error), session.log)
     # A worker that ended after all was told fails the attempt that it should have gone on with.
@@ -71,6 +72,13 @@ def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Pr
         measuring = event.phase == "measure"
         position = num_measured if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
-        tokens = event.work.output_tokens or event.work.samples * getattr(point.settings, "sequence_tokens", 0)
-        done, unit = (tokens, "tok/s") if tokens else (event.work.samples, "samples/s")
+        done, unit = _done(point, event.work)
         progress.step(position, total, event.phase, done / event.duration_s, unit)
+
+
+def _done(point: Point, work: Work) -> tuple[int, str]:
+    """What a step got done, in the unit of its rate; a look at the node itself is a step."""
+    tokens = work.output_tokens or work.samples * getattr(point.settings, "sequence_tokens", 0)
+    if tokens:
+        return tokens, "tok/s"
+    return (work.samples, "samples/s") if work.samples else (1, "steps/s")
