@@ -69,14 +69,15 @@ def calibrated_s(
     """
     if baseline_measured_s < baseline.total_s:
         return predicted.total_s * baseline_measured_s / baseline.total_s
-    return predicted.total_s + _beyond_s(predicted, baseline, baseline_measured_s, beyond_shrinks=beyond_shrinks)
+    beyond_s = baseline_measured_s - baseline.total_s
+    return predicted.total_s + beyond_s * _part_beyond(predicted, baseline, shrinks=beyond_shrinks)
 
 
-def _beyond_s(predicted: StepTime, baseline: StepTime, baseline_measured_s: float, *, beyond_shrinks: bool) -> float:
-    beyond_s = max(0.0, baseline_measured_s - baseline.total_s)
-    if beyond_shrinks:
-        return beyond_s * (predicted.compute_s + predicted.memory_s) / (baseline.compute_s + baseline.memory_s)
-    return beyond_s
+def _part_beyond(predicted: StepTime, baseline: StepTime, *, shrinks: bool) -> float:
+    """What remains of the baseline's time beyond the model, as a part of it."""
+    if not shrinks:
+        return 1.0
+    return (predicted.compute_s + predicted.memory_s) / (baseline.compute_s + baseline.memory_s)
 
 
 def attribute(
@@ -93,8 +94,8 @@ def attribute(
     compute_s = predicted.compute_s - share * baseline.compute_s
     memory_s = predicted.memory_s - share * baseline.memory_s
     imbalance_s = imbalance_fraction * predicted.compute_s
-    software_s = _beyond_s(predicted, baseline, baseline_measured_s, beyond_shrinks=beyond_shrinks)
-    software_s -= share * max(0.0, baseline_measured_s - baseline.total_s)
+    beyond_s = max(0.0, baseline_measured_s - baseline.total_s)
+    software_s = beyond_s * (_part_beyond(predicted, baseline, shrinks=beyond_shrinks) - share)
     whole_s = measured_s - share * baseline_measured_s
     told_s = compute_s + memory_s + predicted.communication_s + imbalance_s + software_s
     return Shortfall(
