@@ -24,7 +24,15 @@ pytest.importorskip("accelerate")
 
 SUITES = Path(__file__).parents[1] / "suites"
 TRAINING = (
-    *("ddp_scaling", "fsdp_scaling", "lora_scaling", "pipeline_scaling", "deepspeed_scaling", "train_strategies"),
+    *(
+        "ddp_scaling",
+        "fsdp_scaling",
+        "lora_scaling",
+        "pipeline_scaling",
+        "deepspeed_scaling",
+        "train_strategies",
+        "tensor_training_scaling",
+    ),
     "evaluation_step",
 )
 PROFILES = ("cpu", "rtx4090", "a100", "h100", "h200")

@@ -79,7 +79,7 @@ _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, micro
     [
         ("ddp_scaling", lambda count: replace(_DDP, data_parallel=count), True),
         ("fsdp_scaling", lambda count: replace(_SHARDED, data_parallel=count), True),
-        ("tensor_parallel_training", lambda count: replace(_LAYERS, tensor_parallel=count), False),
+        ("tensor_training_scaling", lambda count: replace(_LAYERS, tensor_parallel=count), False),
         ("pipeline_scaling", lambda count: replace(_STAGES, pipeline_parallel=count), False),
     ],
 )
