@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import pybench
-from pybench.model.wire import ORDERS_FILE, Event, Header, Result, WorkOrder, decode_event, go_file
+from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrder, decode_event, go_file
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
 
 TINY: dict[str, Any] = {
@@ -36,7 +37,13 @@ def points_of(events: list[Event]) -> list[list[Event]]:
     return parts
 
 
+def steps_of(events: list[Event]) -> list[Step]:
+    """The measured ones."""
+    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+
+
 RunWorker = Callable[..., tuple[int, list[list[Event]], str]]
+RunEngine = Callable[..., tuple[int, list[list[Event]], str]]
 
 
 @pytest.fixture
@@ -92,5 +99,34 @@ def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
         streams = [(exchange / f"events.{rank}.jsonl") for rank in range(ranks)]
         events = [[decode_event(line) for line in s.read_text().splitlines()] for s in streams if s.exists()]
         return done.returncode, events, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def run_engine(
+    stage: Path,
+    run_worker: RunWorker,
+    architecture: dict[str, Any],
+    fake_library: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> RunEngine:
+    """Run orders with an engine's stand-in on a fake driver's GPUs: exit code, events of each rank, standard error."""
+
+    def run(
+        stand_in: Path,
+        recorded: Path,
+        order: Generate,
+        behaviour: str = "",
+        devices: int = 4,
+        then: tuple[Generate, ...] = (),
+    ) -> tuple[int, list[list[Event]], str]:
+        for file in (stand_in, recorded):
+            shutil.copy(file, stage)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
+        monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
+        monkeypatch.setenv("FAKE_ENGINE", behaviour)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        return run_worker(order, architecture, order.data_parallel, device="cuda", then=then)
 
     return run

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.wire import Event, Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
-from tests.worker.conftest import points_of
+from tests.worker.conftest import RunEngine, points_of, steps_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/tensorrt_llm-1.x.json"
@@ -28,30 +28,9 @@ def settings(**more: Any) -> Generate:
 
 
 @pytest.fixture
-def run_tensorrt(
-    stage: Path, run_worker: Any, architecture: dict[str, Any], fake_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> RunTensorrt:
-    """Run one order with the stand-in on a fake driver's GPUs."""
-    shutil.copy(HERE / "fakes/tensorrt_llm.py", stage)
-    shutil.copy(RECORDED, stage)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
-    monkeypatch.setenv("FAKE_NVML_DEVICES", "4")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-
-    def run(
-        order: Generate, behaviour: str = "", then: tuple[Generate, ...] = ()
-    ) -> tuple[int, list[list[Event]], str]:
-        monkeypatch.setenv("FAKE_ENGINE", behaviour)
-        found: tuple[int, list[list[Event]], str] = run_worker(
-            order, architecture, order.data_parallel, device="cuda", then=then
-        )
-        return found
-
-    return run
-
-
-def steps_of(events: list[Event]) -> list[Step]:
-    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+def run_tensorrt(run_engine: RunEngine) -> RunTensorrt:
+    """Run an order with TensorRT-LLM's stand-in."""
+    return partial(run_engine, HERE / "fakes/tensorrt_llm.py", RECORDED)
 
 
 def test_a_batch_reports_every_request(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:

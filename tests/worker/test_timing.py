@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,16 @@ from pybench.worker.timing import TimingLoop, is_steady
 def test_steady_means_three_steps_within_five_percent(durations_ns: list[int], steady: bool) -> None:
     """Only the last three count, against their median."""
     assert is_steady(durations_ns) == steady
+
+
+ORDER = WorkOrder(
+    point_id="p",
+    settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
+    architecture={},
+    device="cpu",
+    steps=1,
+    max_warmup_steps=1,
+)
 
 
 class Steps:
@@ -56,14 +67,7 @@ class Steps:
 )
 def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Result) -> None:
     """Two measured steps follow the warm-up, which says whether it became steady below its ceiling of 4."""
-    order = WorkOrder(
-        point_id="p",
-        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
-        architecture={},
-        device="cpu",
-        steps=2,
-        max_warmup_steps=4,
-    )
+    order = replace(ORDER, steps=2, max_warmup_steps=4)
     workload = Steps(*lengths_ns)
     events: list[Event] = []
     result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
@@ -74,15 +78,7 @@ def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Resu
 
 def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
     """Pauses are random, below their limit, alike on every rank, and in no step's duration."""
-    order = WorkOrder(
-        point_id="p",
-        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
-        architecture={},
-        device="cpu",
-        steps=3,
-        max_warmup_steps=1,
-        dither_ms=4.0,
-    )
+    order = replace(ORDER, steps=3, max_warmup_steps=1, dither_ms=4.0)
 
     def run() -> tuple[list[float], list[int]]:
         workload, pauses_s, events = Steps(10, 7, 7, 7), list[float](), list[Event]()
@@ -103,14 +99,7 @@ def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
 
 def test_garbage_collector_passes_over_what_lived_before_the_steps() -> None:
     """While steps run only; cycles that they leave behind are still collected."""
-    order = WorkOrder(
-        point_id="p",
-        settings=Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=1),
-        architecture={},
-        device="cpu",
-        steps=2,
-        max_warmup_steps=1,
-    )
+    order = replace(ORDER, steps=2, max_warmup_steps=1)
     frozen: list[int] = []
 
     class Watched(Steps):

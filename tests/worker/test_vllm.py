@@ -10,18 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.wire import Event, Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.backends.vllm.iterations import Iterations
-from tests.worker.conftest import points_of
+from tests.worker.conftest import RunEngine, points_of, steps_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/vllm-0.20.2.json"
@@ -35,30 +36,9 @@ def settings(**more: Any) -> Generate:
 
 
 @pytest.fixture
-def run_vllm(
-    stage: Path, run_worker: Any, architecture: dict[str, Any], fake_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> RunVllm:
-    """Run one order with the stand-in on a fake driver's GPUs: exit code, events of each rank, standard error."""
-    shutil.copy(HERE / "fakes/vllm.py", stage)
-    shutil.copy(RECORDED, stage)
-
-    def run(
-        order: Generate, behaviour: str = "", devices: int = 4, then: tuple[Generate, ...] = ()
-    ) -> tuple[int, list[list[Event]], str]:
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
-        monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
-        monkeypatch.setenv("FAKE_ENGINE", behaviour)
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        found: tuple[int, list[list[Event]], str] = run_worker(
-            order, architecture, order.data_parallel, device="cuda", then=then
-        )
-        return found
-
-    return run
-
-
-def steps_of(events: list[Event]) -> list[Step]:
-    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+def run_vllm(run_engine: RunEngine) -> RunVllm:
+    """Run an order with vLLM's stand-in."""
+    return partial(run_engine, HERE / "fakes/vllm.py", RECORDED)
 
 
 def metrics_of(events: list[Event]) -> dict[str, float]:
