@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pynvml
 import pytest
 
 from pybench.machine.sampler import PowerSampler
@@ -19,6 +22,7 @@ Truth = Callable[[int | None, int], float]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(2))
 STEP_NS = 100_000
 TAU_NS = 10_900_000
+AVERAGE_FIELD = 185
 LOADS = ("square:100:600:50", "pulse:100:600:23:0.25", "decode:300:500:30", "bursty:100:700:1")
 
 
@@ -75,11 +79,26 @@ def test_series_spacing_on_h200(fake_nvml: Tell) -> None:
     assert np.std(spacing_ms) > 1
 
 
-def test_polled_fields_refresh_ten_times_a_second(fake_nvml: Tell) -> None:
+def test_polled_fields_refresh_ten_times_a_second(
+    fake_nvml: Tell, fake_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read every millisecond or so: a change came after the last reading of the old value."""
     fake_nvml(load="bursty:100:700:1", sensor="h200")
-    (gpu, _) = sampled(2.0).gpus
-    changed_ns = column(gpu.polled.t_ns)[1:][np.diff(column(gpu.polled.average_mw)) != 0]
-    assert np.all(np.diff(changed_ns) > 45_000_000)
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(fake_library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    pynvml.nvmlInit()
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+    read_ns, average_mw = [], []
+    end_ns = time.monotonic_ns() + 2_000_000_000
+    while time.monotonic_ns() < end_ns:
+        average_mw.append(pynvml.nvmlDeviceGetFieldValues(gpu, [AVERAGE_FIELD])[0].value.uiVal)
+        read_ns.append(time.monotonic_ns())
+        time.sleep(1e-3)
+    pynvml.nvmlShutdown()
+    before = np.flatnonzero(np.diff(average_mw))
+    times_ns = np.asarray(read_ns)
+    assert len(before) > 3
+    assert np.all(times_ns[before[1:] + 1] - times_ns[before[:-1]] > 45_000_000)
 
 
 def test_counter_lags_as_told(fake_nvml: Tell, fake_truth_j: Truth, fake_epoch_ns: int) -> None:
