@@ -9,6 +9,28 @@ from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
+class Extra:
+    """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
+
+    ``name`` is the extra of pybench that brings them.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    setting: str
+    value: str | None = None
+
+    def is_needed(self, settings: Settings) -> bool:
+        """Whether a point of these settings needs it."""
+        found = getattr(settings, self.setting, None)
+        return found is not None if self.value is None else found == self.value
+
+    def __str__(self) -> str:
+        """What asks for it, as a user wrote it."""
+        return self.setting if self.value is None else f"{self.setting} '{self.value}'"
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendTraits:
     """One backend's reach.
 
@@ -18,14 +40,14 @@ class BackendTraits:
     any other must stay at its default. ``bare_workloads`` need nothing that a process keeps but its ranks: they share
     one whatever else differs. Points of a workload in ``warm_settings`` may share a process and what it holds, a model
     or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
-    engine's arguments are made from). All need ``packages``, some settings one of ``optional_packages``. ``device`` is
+    engine's arguments are made from). All need ``packages``, some settings one of ``extras``. ``device`` is
     the only kind it runs on, ``None`` for both; ``remedy`` says how a Python without it gets it.
     """
 
     model_types: tuple[str, ...]
     parallel_axes: dict[WorkloadName, tuple[str, ...]]
     packages: tuple[str, ...]
-    optional_packages: tuple[str, ...] = ()
+    extras: tuple[Extra, ...] = ()
     remedy: str = "install it there"
     axes_inside: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -37,7 +59,7 @@ class BackendTraits:
     @property
     def all_packages(self) -> tuple[str, ...]:
         """Packages whose versions shape a measurement."""
-        return (*self.packages, *self.optional_packages)
+        return (*self.packages, *(package for extra in self.extras for package in extra.packages))
 
     def num_processes(self, settings: Settings) -> int:
         """Processes of a point: one for each GPU, but for those that one process drives together."""
@@ -60,6 +82,14 @@ _NODE: dict[WorkloadName, tuple[str, ...]] = {
     "burn": (),
 }
 
+_TRAINING_EXTRAS = (
+    Extra(name="train", packages=("peft",), setting="lora_rank"),
+    Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
+    Extra(name="deepspeed", packages=("deepspeed",), setting="strategy", value="deepspeed"),
+    Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),
+    Extra(name="unsloth", packages=("unsloth",), setting="strategy", value="unsloth"),
+)
+
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
         model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
@@ -70,7 +100,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             **_NODE,
         },
         packages=("torch", "transformers"),
-        optional_packages=("peft", "accelerate", "deepspeed", "torchtune", "torchao", "unsloth"),
+        extras=_TRAINING_EXTRAS,
         remedy="install it there: pip install 'pybench[torch]'",
         # Sustained load leaves more behind than memory: it has its process to itself.
         bare_workloads=tuple(name for name in _NODE if name != "burn"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 from pybench.launch.job import Launcher
@@ -9,28 +11,35 @@ from pybench.launch.local import Local
 from pybench.machine.python_packages import missing_packages
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Plan, Skip
-from pybench.model.workloads.settings import BackendName
+from pybench.model.workloads.settings import Settings
 
 
 def with_packages(plan: Plan, launcher: Launcher) -> Plan:
-    """``plan`` without the points whose backend is not installed: each becomes a skip that names the remedy.
+    """``plan`` without the points whose packages are not installed: each becomes a skip that names the remedy.
 
-    One missing backend would otherwise be an error of every one of its attempts. An image brings its own packages.
+    One missing package would otherwise be an error of every one of its attempts. An image brings its own packages.
     """
     if not isinstance(launcher, Local):
         return plan
-    backends = {point.settings.backend for point in plan.points}
-    reasons = {name: _reason(name, launcher.python) for name in backends}
+    missing = functools.cache(functools.partial(missing_packages, launcher.python))
+    reasons = {point.id: _reason(point.settings, missing) for point in plan.points}
     skips = [
         Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)
         for point in plan.points
-        if (reason := reasons[point.settings.backend]) is not None
+        if (reason := reasons[point.id]) is not None
     ]
-    kept = tuple(point for point in plan.points if reasons[point.settings.backend] is None)
+    if not skips:
+        return plan
+    kept = tuple(point for point in plan.points if reasons[point.id] is None)
     return replace(plan, points=kept, skips=(*plan.skips, *skips))
 
 
-def _reason(backend: BackendName, python: str) -> str | None:
-    traits = BACKENDS[backend]
-    missing = missing_packages(python, traits.packages)
-    return f"backend {backend} needs {' and '.join(missing)}, not found here: {traits.remedy}" if missing else None
+def _reason(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> str | None:
+    traits = BACKENDS[settings.backend]
+    if absent := missing(traits.packages):
+        return f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
+    for extra in traits.extras:
+        if extra.is_needed(settings) and (absent := missing(extra.packages)):
+            remedy = f"install it there: pip install 'pybench[{extra.name}]'"
+            return f"{extra} needs {' and '.join(absent)}, not found here: {remedy}"
+    return None

@@ -15,6 +15,7 @@ from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
+from pybench.model.workloads.train import Train
 from pybench.runner.backend_packages import with_packages
 
 
@@ -42,6 +43,26 @@ def test_a_missing_backend_is_a_skip_with_its_remedy(python: str) -> None:
     assert [point.id for point in plan.points] == ["torch"]
     (skip,) = plan.skips
     assert skip.reason == f"backend vllm needs vllm, not found here: {BACKENDS['vllm'].remedy}"
+
+
+def test_a_missing_extra_is_a_skip_of_the_points_that_ask_for_it(python: str) -> None:
+    """By strategy and by LoRA; other trainings stay."""
+    sizes: dict[str, Any] = {"backend": "torch", "model": "m", "global_batch_size": 1, "sequence_tokens": 1}
+    trainings = {
+        "ddp": Train(**sizes),
+        "deepspeed": Train(**sizes, strategy="deepspeed"),
+        "adapters": Train(**sizes, lora_rank=8),
+    }
+    points = tuple(
+        Point(id=name, benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=None)
+        for name, settings in trainings.items()
+    )
+    plan = with_packages(Plan(points=points, skips=()), Local(python))
+    assert [point.id for point in plan.points] == ["ddp"]
+    assert [skip.reason for skip in plan.skips] == [
+        "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install 'pybench[deepspeed]'",
+        "lora_rank needs peft, not found here: install it there: pip install 'pybench[train]'",
+    ]
 
 
 def test_an_image_brings_its_own() -> None:
