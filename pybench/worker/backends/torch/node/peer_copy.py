@@ -8,6 +8,7 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.worker.backends.torch.node.host_barrier import HostBarrier
 from pybench.worker.backends.torch.node.measured import Measured
 from pybench.worker.backends.torch.node.stopwatch import timed_s
 from pybench.worker.backends.torch.process_group import TorchRanks
@@ -23,6 +24,7 @@ class PeerCopyBench(Measured):
     def __init__(self, settings: PeerCopy, ranks: TorchRanks) -> None:
         super().__init__(ranks)
         self._settings = settings
+        self._barrier = HostBarrier(ranks)
         self._own = torch.ones(settings.peer_bytes, dtype=torch.uint8, device=self.device)
         others = [peer for peer in range(ranks.world_size) if peer != ranks.rank]
         self._targets = {peer: self._target(peer) for peer in others}
@@ -32,7 +34,7 @@ class PeerCopyBench(Measured):
         """Bytes/s from this rank to each other one (``link_to_3_bytes_per_s``), and over its slowest link."""
         found: dict[int, float] = {}
         for sender, receiver in permutations(range(self.ranks.world_size), 2):
-            self.ranks.barrier()
+            self._barrier.wait()
             if self.ranks.rank == sender:
                 num_bytes = self._own.nbytes * self._settings.peer_copies
                 found[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
