@@ -90,7 +90,7 @@ class Run:
     def _measure(self, attempts: tuple[Attempt, ...], records: list[Record], num_owed: int, progress: Progress) -> None:
         """Make the attempts in one process, up to the first that fails, and add their records to ``records``."""
         total = len(records) + num_owed
-        with closing(run_session(self._session(attempts), progress)) as measured:
+        with closing(run_session(self._session(attempts, records), progress)) as measured:
             for point, number in attempts:
                 progress.attempt_started(point.id, number, len(records) + 1, total)
                 require_room(self.folder.path, ATTEMPT_BYTES)
@@ -104,7 +104,7 @@ class Run:
                 if failure:
                     return
 
-    def _session(self, attempts: tuple[Attempt, ...]) -> Session:
+    def _session(self, attempts: tuple[Attempt, ...], records: Sequence[Record]) -> Session:
         folders = tuple(self.folder.attempt(point.id, number) for point, number in attempts)
         for folder in folders:
             clear_attempt(folder)
@@ -113,7 +113,7 @@ class Run:
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
-            orders=tuple(self._order(point) for point, _ in attempts),
+            orders=tuple(self._order(point, records) for point, _ in attempts),
             folders=folders,
             job=self._job(attempts[0][0], exchange),
             launcher=self.launcher,
@@ -133,10 +133,10 @@ class Run:
             host_environment=dict(os.environ),
         )
 
-    def _order(self, point: Point) -> WorkOrder:
+    def _order(self, point: Point, records: Sequence[Record]) -> WorkOrder:
         return WorkOrder(
             point_id=point.id,
-            settings=settings_of_next(point, self.folder.records()),
+            settings=settings_of_next(point, records),
             architecture=point.architecture,
             device=self.manifest.device,
             steps=point.effort.steps,

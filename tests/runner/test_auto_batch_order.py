@@ -28,8 +28,8 @@ def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, monke
     plain = build.train()
     assert isinstance(plain.settings, Train)
     point = dataclasses.replace(plain, settings=dataclasses.replace(plain.settings, batch_size_per_gpu="auto"))
-    assert run._order(point).settings.to_json()["batch_size_per_gpu"] == "auto"
+    assert run._order(point, run.folder.records()).settings.to_json()["batch_size_per_gpu"] == "auto"
     found = (Metric(name="batch_size_per_gpu", value=12, unit="samples"),)
     rank = dataclasses.replace(build.rank(build.steps([1.0], Work(samples=12))), metrics=found)
     run.folder.append(build.record(point, (rank,)))
-    assert run._order(point).settings.to_json()["batch_size_per_gpu"] == 12
+    assert run._order(point, run.folder.records()).settings.to_json()["batch_size_per_gpu"] == 12
