@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
+from pybench.model.workloads.generate import Generate
 from pybench.worker.header import Device
 from pybench.worker.ranks import Ranks
 
@@ -22,6 +23,14 @@ class EngineError(Exception):
 
 class MissingPackageError(Exception):
     """This point needs a package that the worker's Python lacks; the message names it and the remedy."""
+
+
+def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
+    """Settings and architecture of an order to generate. Raises :class:`UnsupportedError` for any other order."""
+    settings, architecture = order.settings, order.architecture
+    if not isinstance(settings, Generate) or architecture is None:
+        raise UnsupportedError(f"{order.point_id}: backend {settings.backend} has no {settings.workload} workload")
+    return settings, architecture
 
 
 @dataclass(frozen=True)

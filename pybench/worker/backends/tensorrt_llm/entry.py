@@ -11,8 +11,7 @@ import tensorrt_llm
 from tensorrt_llm.llmapi import TorchLlmArgs
 
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import Session, UnsupportedError
+from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.copies import joined_copy
@@ -27,9 +26,7 @@ join = joined_copy
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape."""
-    settings, architecture = order.settings, order.architecture
-    if not isinstance(settings, Generate) or architecture is None:
-        raise UnsupportedError(f"{order.point_id}: backend tensorrt_llm has no {settings.workload} workload")
+    settings, architecture = generation_of(order)
     # One machine needs no network.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     with config_folder(architecture, settings.dtype) as folder:
@@ -45,7 +42,5 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
 
 @contextmanager
 def _generation(order: WorkOrder, engine: TensorrtEngine, replica: int) -> Iterator[TensorrtGeneration]:
-    settings, architecture = order.settings, order.architecture
-    if not isinstance(settings, Generate) or architecture is None:
-        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    settings, architecture = generation_of(order)
     yield TensorrtGeneration(engine, settings, draw_requests(settings, architecture["vocab_size"], replica))

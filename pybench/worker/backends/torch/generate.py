@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache, StaticLayer
 
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import Session, StepOutcome, UnsupportedError
+from pybench.worker.backend import Session, StepOutcome, generation_of
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.memory import memory_metrics
@@ -166,9 +166,7 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 @contextmanager
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:  # noqa: ANN401 - the library's
     """Cache and buffers of one point, and on a GPU its decode round captured."""
-    settings = order.settings
-    if not isinstance(settings, Generate):
-        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    settings, _ = generation_of(order)
     work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel)
     if ranks.device.type == "cuda":
         work.capture()

@@ -10,8 +10,7 @@ from dataclasses import replace
 import torch
 
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import Session, UnsupportedError
+from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.torch.entry import describe, replica_of
 from pybench.worker.backends.torch.memory import afresh
 from pybench.worker.backends.torch.process_group import TorchRanks, joined
@@ -38,9 +37,7 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Load the model."""
-    if not isinstance(order.settings, Generate) or order.architecture is None:
-        raise UnsupportedError(f"{order.point_id}: backend transformers has no {order.settings.workload} workload")
-    yield afresh(generations(order.settings, order.architecture, ranks), visible_devices(ranks.device))
+    yield afresh(generations(*generation_of(order), ranks), visible_devices(ranks.device))
 
 
 def _keep_own_gpus(stages: int) -> None:

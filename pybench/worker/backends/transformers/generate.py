@@ -12,7 +12,7 @@ from transformers import GenerationConfig, StoppingCriteria
 
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import Session, StepOutcome, UnsupportedError
+from pybench.worker.backend import Session, StepOutcome, generation_of
 from pybench.worker.backends.torch.memory import memory_metrics
 from pybench.worker.backends.torch.process_group import TorchRanks
 from pybench.worker.backends.torch.round_clock import RoundClock, round_clock
@@ -95,7 +95,5 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 
 @contextmanager
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:  # noqa: ANN401
-    settings = order.settings
-    if not isinstance(settings, Generate):
-        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    settings, _ = generation_of(order)
     yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)

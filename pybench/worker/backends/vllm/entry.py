@@ -14,7 +14,7 @@ from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import Session, StepOutcome, UnsupportedError
+from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.copies import joined_copy
@@ -91,9 +91,7 @@ class VllmGeneration:
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape."""
-    settings, architecture = order.settings, order.architecture
-    if not isinstance(settings, Generate) or architecture is None:
-        raise UnsupportedError(f"{order.point_id}: backend vllm has no {settings.workload} workload")
+    settings, architecture = generation_of(order)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     iterations = Iterations()
@@ -111,9 +109,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
 def _generation(
     order: WorkOrder, engine: BatchEngine | ServingEngine, iterations: Iterations, replica: int
 ) -> Iterator[VllmGeneration]:
-    settings, architecture = order.settings, order.architecture
-    if not isinstance(settings, Generate) or architecture is None:
-        raise UnsupportedError(f"{order.point_id}: a session of generation has no {settings.workload} workload")
+    settings, architecture = generation_of(order)
     requests = draw_requests(settings, architecture["vocab_size"], replica)
     yield VllmGeneration(engine, iterations, settings, requests)
 
