@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
 
 
+def install(extra: str) -> str:
+    """How the worker's Python gets the packages of an extra of pybench."""
+    return f"install it there: pip install 'pybench[{extra}]'"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Extra:
     """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
@@ -101,7 +106,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         },
         packages=("torch", "transformers"),
         extras=_TRAINING_EXTRAS,
-        remedy="install it there: pip install 'pybench[torch]'",
+        remedy=install("torch"),
         # Sustained load leaves more behind than memory: it has its process to itself.
         bare_workloads=tuple(name for name in _NODE if name != "burn"),
         warm_settings={"generate": _SIZES},
@@ -110,7 +115,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         model_types=("llama", "qwen2", "qwen3"),
         parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
         packages=("torch", "transformers", "accelerate"),
-        remedy="install it there: pip install 'pybench[transformers]'",
+        remedy=install("transformers"),
         axes_inside=("pipeline_parallel",),
         options=("device_map",),
         warm_settings={"generate": _SIZES},

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pybench.launch.job import Launcher
 from pybench.launch.local import Local
 from pybench.machine.python_packages import missing_packages
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, install
 from pybench.model.suite import Plan, Skip
 from pybench.model.workloads.settings import Settings
 
@@ -40,6 +40,5 @@ def _reason(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, 
         return f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
     for extra in traits.extras:
         if extra.is_needed(settings) and (absent := missing(extra.packages)):
-            remedy = f"install it there: pip install 'pybench[{extra.name}]'"
-            return f"{extra} needs {' and '.join(absent)}, not found here: {remedy}"
+            return f"{extra} needs {' and '.join(absent)}, not found here: {install(extra.name)}"
     return None

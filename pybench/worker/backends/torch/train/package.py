@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pybench.model.backend import install
 from pybench.worker.backend import MissingPackageError
 
 # The extras of pybench whose packages the image of containers/train has.
@@ -20,7 +21,7 @@ def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
     except ImportError as error:
         raise MissingPackageError(
             f"{asked_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
-            f"install it there: pip install 'pybench[{extra}]'{_BUILD if extra in _IN_IMAGE else ''}"
+            f"{install(extra)}{_BUILD if extra in _IN_IMAGE else ''}"
         ) from error
 
 
