@@ -46,11 +46,11 @@ def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[At
     is measured in one of its own from then on.
     """
     first, *others = owed
-    session = [first]
+    session, key = [first], session_key(first[0])
     for attempt in others:
         alone = any(failed_warm(point, records) for point, _ in (first, attempt))
         seen = any(attempt[0].id == point.id for point, _ in session)
-        if alone or seen or session_key(first[0]) is None or session_key(first[0]) != session_key(attempt[0]):
+        if alone or seen or key is None or key != session_key(attempt[0]):
             break
         session.append(attempt)
     return tuple(session)

@@ -36,6 +36,11 @@ class _Measured:
     def rate(self) -> float:
         return self.samples / self.step_s
 
+    @property
+    def beyond_shrinks(self) -> bool:
+        """Whether what it takes beyond the model is kernels, as in training, and not launches."""
+        return isinstance(self.point.settings, Train)
+
 
 def explain(
     manifest: Manifest, records: Sequence[Record], node: Manifest, node_records: Sequence[Record]
@@ -100,8 +105,7 @@ def _explained(figures: NodeFigures, base: _Measured, other: _Measured) -> Expla
         predicted = predicted_step(figures, other.point, other.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
-    beyond_shrinks = isinstance(base.point.settings, Train)
-    predicted_s = calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=beyond_shrinks)
+    predicted_s = calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=base.beyond_shrinks)
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus
     parts = attribute(
         other.step_s,
@@ -110,7 +114,7 @@ def _explained(figures: NodeFigures, base: _Measured, other: _Measured) -> Expla
         baseline,
         share=share,
         imbalance_fraction=figures.imbalance_fraction,
-        beyond_shrinks=beyond_shrinks,
+        beyond_shrinks=base.beyond_shrinks,
     )
     return replace(
         measured,
@@ -144,15 +148,15 @@ def _extrapolations(
 
 def _law(figures: NodeFigures, base: _Measured, last: _Measured, tree: bool) -> Law:
     weak = last.samples > base.samples
+    baseline = predicted_step(figures, base.point, base.samples)
 
     def law(count: int) -> float:
         wider = replace(figures, collectives=_wider(figures, last.point.num_gpus, count, tree=tree))
         grown = count // last.point.num_gpus
         samples = last.samples * grown if weak else last.samples
-        baseline = predicted_step(figures, base.point, base.samples)
         predicted = predicted_step(wider, last.point, samples, grown=grown)
-        beyond_shrinks = isinstance(base.point.settings, Train)
-        return samples / calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=beyond_shrinks) / base.rate
+        predicted_s = calibrated_s(predicted, baseline, base.step_s, beyond_shrinks=base.beyond_shrinks)
+        return samples / predicted_s / base.rate
 
     return law
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median_high
 
 from pybench.compute.conditions import conditions_in
 from pybench.compute.energy import attempt_energy, phase_energies, without_pauses
@@ -42,13 +43,9 @@ def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
 
 def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:
     """Median time between decode rounds, else of steps without dither: the period a sensor may alias with."""
-    rounds_s = [
-        (later - earlier) / 1e9
-        for step in steps
-        for earlier, later in zip(step.token_end_ns, step.token_end_ns[1:], strict=False)
-    ]
+    rounds_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
     gaps_s = rounds_s or ([] if dithered else [step.duration_s for step in steps])
-    return sorted(gaps_s)[len(gaps_s) // 2] if gaps_s else None
+    return median_high(gaps_s) if gaps_s else None
 
 
 def _pauses_s(steps: Sequence[Step]) -> float:
