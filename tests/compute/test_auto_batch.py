@@ -7,48 +7,23 @@ from typing import Any
 
 from pybench.compute.auto_batch import settings_of_next
 from pybench.model.effort import Effort
-from pybench.model.record import RankReport, Record
+from pybench.model.record import Record
 from pybench.model.suite import Point
-from pybench.model.wire import Failure, Header, Metric
+from pybench.model.wire import Failure
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
+from tests.judge.conftest import Build
 
 SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
 POINT = Point(id="p", benchmark="p", axes={}, settings=SETTINGS, effort=Effort(), architecture={})
 
 
+BUILD = Build()
+
+
 def record(sizes: tuple[float, ...], **changes: Any) -> Record:
-    header = Header(
-        rank=0,
-        world_size=1,
-        pid=1,
-        boot_id="b",
-        time_offset_ns=0,
-        python="3.11",
-        packages={},
-        device="cuda",
-        device_name="d",
-    )
-    ranks = tuple(
-        RankReport(header=header, metrics=(Metric(name="batch_size_per_gpu", value=size, unit="samples"),))
-        for size in sizes
-    )
-    plain = Record(
-        point_id="p",
-        point_digest="d",
-        attempt=1,
-        started_utc="",
-        duration_s=1.0,
-        startup_s=None,
-        ranks=ranks,
-        failure=None,
-        energy=None,
-        energy_reason=None,
-        log="",
-        trace=None,
-        argv=(),
-    )
-    return dataclasses.replace(plain, **changes)
+    ranks = tuple(BUILD.rank((), number, told={"batch_size_per_gpu": size}) for number, size in enumerate(sizes))
+    return dataclasses.replace(BUILD.record(POINT, ranks), **changes)
 
 
 def test_the_first_good_attempt_decides() -> None:

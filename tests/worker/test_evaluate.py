@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 
 from pybench.model.wire import Step
 from pybench.model.workloads.evaluate import Evaluate
+from tests.worker.conftest import steps_of
 
 
 def measured(run_worker: Any, architecture: Any, method: Literal["loss", "generation"], ranks: int) -> list[list[Step]]:
@@ -26,7 +27,7 @@ def measured(run_worker: Any, architecture: Any, method: Literal["loss", "genera
     )
     code, streams, log = run_worker(settings, architecture, ranks)
     assert code == 0, log
-    return [[e for e in events if isinstance(e, Step) and e.phase == "measure"] for events in streams]
+    return [steps_of(events) for events in streams]
 
 
 def test_two_ranks_find_one_ranks_loss(run_worker: Any, architecture: dict[str, Any], tmp_path: Any) -> None:

@@ -21,6 +21,7 @@ from pybench.model.record import RankReport, Record
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import ORDERS_FILE, Event, Header, Step, WorkOrder, decode_event
 from pybench.model.workloads.matmul import Matmul
+from tests.judge.conftest import Build
 
 _POINT = Point(
     id="matmul",
@@ -73,21 +74,7 @@ def _attempt(stage: Path, folder: Path, number: int) -> Record:
     over.set()
     thread.join()
     assert done.returncode == 0, done.stderr
-    return Record(
-        point_id=_POINT.id,
-        point_digest=_POINT.digest,
-        attempt=number,
-        started_utc="",
-        duration_s=1.0,
-        startup_s=None,
-        ranks=tuple(_report(_events(exchange, rank)) for rank in range(2)),
-        failure=None,
-        energy=None,
-        energy_reason=None,
-        log="",
-        trace=None,
-        argv=(),
-    )
+    return Build().record(_POINT, tuple(_report(_events(exchange, rank)) for rank in range(2)), number)
 
 
 def _report(events: list[Event]) -> RankReport:

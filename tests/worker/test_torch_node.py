@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.model.wire import Failure, Step
+from pybench.model.wire import Failure
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
@@ -26,6 +26,7 @@ from pybench.worker.backends.torch.node.matmul import MatmulBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_matrix
 from pybench.worker.backends.torch.process_group import TorchRanks
+from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
 ALONE = TorchRanks(0, 1, CPU)
@@ -38,7 +39,7 @@ def values(run_worker: Any, settings: NodeWorkload) -> list[dict[str, float]]:
     """Each rank's values in its last measured step."""
     code, streams, log = run_worker(settings, None, settings.gpus)
     assert code == 0, log
-    return [[e for e in events if isinstance(e, Step) and e.phase == "measure"][-1].values for events in streams]
+    return [steps_of(events)[-1].values for events in streams]
 
 
 @pytest.mark.parametrize(

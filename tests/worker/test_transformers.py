@@ -10,12 +10,13 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 import torch
 
-from pybench.model.wire import Failure, Header, Metric, Result, Step
+from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backends.transformers.generate import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model
 from pybench.worker.backends.transformers.weights import state_dict
+from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 4}
@@ -34,7 +35,7 @@ def test_ranks_of_a_tensor_parallel_model_tell_of_the_whole_batch(
     assert (code, len(streams)) == (0, degree), log
     for events in streams:
         assert isinstance(events[-1], Result)
-        steps = [event for event in events if isinstance(event, Step) and event.phase == "measure"]
+        steps = steps_of(events)
         assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(20, 16, 4)] * 2
         for step in steps:
             ends = (step.start_ns, *step.token_end_ns, step.end_ns)
@@ -50,7 +51,7 @@ def test_copies_share_the_samples(run_worker: Any, architecture: dict[str, Any],
     assert code == 0, log
     headers = [event for events in streams for event in events if isinstance(event, Header)]
     assert [header.replica for header in headers] == [0, 1]
-    steps = [event for events in streams for event in events if isinstance(event, Step) and event.phase == "measure"]
+    steps = [step for events in streams for step in steps_of(events)]
     assert [(step.work.samples, step.work.output_tokens) for step in steps] == [(2, 8)] * 4
 
 

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
+from tests.worker.conftest import steps_of
 
 pytest.importorskip("transformers")
-
-
-def steps_of(events: list[Event]) -> list[Step]:
-    return [event for event in events if isinstance(event, Step) and event.phase == "measure"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

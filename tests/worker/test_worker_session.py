@@ -16,7 +16,7 @@ from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.settings import BackendName
 from pybench.worker import orders
 from pybench.worker.orders import wait_for_go
-from tests.worker.conftest import points_of
+from tests.worker.conftest import points_of, steps_of
 
 pytest.importorskip("transformers")
 
@@ -46,7 +46,7 @@ def test_ranks_measure_a_node_point_after_point(run_worker: Any, ranks: int) -> 
             assert [event.name for event in point if isinstance(event, Phase)] == [
                 *("prepare", "warmup", "measure", "finish"),
             ]
-            assert len([event for event in point if isinstance(event, Step) and event.phase == "measure"]) == 2
+            assert len(steps_of(point)) == 2
         assert peak_bytes(points[0]) > peak_bytes(points[1]) + 2**28
 
 
