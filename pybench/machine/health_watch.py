@@ -109,6 +109,4 @@ def _link(uuid: str, handle: Any) -> PcieLink:  # noqa: ANN401 - NVML's handle
 
 
 def _better(seen: PcieLink | None, now: PcieLink) -> PcieLink:
-    if seen is None or (seen.generation or 0, seen.width or 0) < (now.generation or 0, now.width or 0):
-        return now
-    return seen
+    return now if seen is None or seen.speed < now.speed else seen

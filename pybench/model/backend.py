@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
 
 
@@ -77,15 +78,7 @@ _SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 
 # What measures a node itself runs no model: it has no parallel degrees to raise.
-_NODE: dict[WorkloadName, tuple[str, ...]] = {
-    "matmul": (),
-    "memory_bandwidth": (),
-    "host_device_copy": (),
-    "peer_copy": (),
-    "collective": (),
-    "launch_latency": (),
-    "burn": (),
-}
+_NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
 _TRAINING_EXTRAS = (
     Extra(name="train", packages=("peft",), setting="lora_rank"),
@@ -108,7 +101,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         extras=_TRAINING_EXTRAS,
         remedy=install("torch"),
         # Sustained load leaves more behind than memory: it has its process to itself.
-        bare_workloads=tuple(name for name in _NODE if name != "burn"),
+        bare_workloads=tuple(name for name in NODE_WORKLOADS if name != "burn"),
         warm_settings={"generate": _SIZES},
     ),
     "transformers": BackendTraits(

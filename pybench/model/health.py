@@ -32,6 +32,11 @@ class PcieLink:
     width: int | None = None
     width_max: int | None = None
 
+    @property
+    def speed(self) -> tuple[int, int]:
+        """Orders links by what they reached: generation, then width; 0 where unknown."""
+        return self.generation or 0, self.width or 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Xid:

@@ -12,6 +12,7 @@ from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.metrics.traits import OverRanks
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
+from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import WorkloadName
 
 
@@ -33,13 +34,7 @@ FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
     "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt),
     "evaluate": Formulas(evaluate.of_step, evaluate.shares),
-    "matmul": Formulas(reported.of_step, reported.shares),
-    "memory_bandwidth": Formulas(reported.of_step, reported.shares),
-    "host_device_copy": Formulas(reported.of_step, reported.shares),
-    "peer_copy": Formulas(reported.of_step, reported.shares),
-    "collective": Formulas(reported.of_step, reported.shares),
-    "launch_latency": Formulas(reported.of_step, reported.shares),
-    "burn": Formulas(reported.of_step, reported.shares),
+    **dict.fromkeys(NODE_WORKLOADS, Formulas(reported.of_step, reported.shares)),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
     "max": max,

@@ -42,10 +42,10 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     """Links narrower or slower, even when busy, than GPU and slot can be."""
     best: dict[str, PcieLink] = {}
     for link in (link for record in records if record.health for link in record.health.links):
-        if link.uuid not in best or _speed(link) > _speed(best[link.uuid]):
+        if link.uuid not in best or link.speed > best[link.uuid].speed:
             best[link.uuid] = link
     known = [link for link in best.values() if link.generation_max is not None and link.width_max is not None]
-    short = [link for link in known if _speed(link) < (link.generation_max or 0, link.width_max or 0)]
+    short = [link for link in known if link.speed < (link.generation_max or 0, link.width_max or 0)]
     for link in short:
         found = f"generation {link.generation} x{link.width}"
         possible = f"generation {link.generation_max} x{link.width_max}"
@@ -54,10 +54,6 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         yield _unknown("pcie", "the driver does not say how fast its links are")
     elif not short:
         yield _check("pcie", "all GPUs", "pass", f"all {len(known)} links are as wide and fast as they can be")
-
-
-def _speed(link: PcieLink) -> tuple[int, int]:
-    return link.generation or 0, link.width or 0
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:

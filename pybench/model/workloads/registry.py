@@ -13,6 +13,7 @@ from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.launch_latency import LaunchLatency
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
@@ -32,6 +33,12 @@ WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
     "burn": Burn,
     "evaluate": Evaluate,
 }
+
+
+NODE_WORKLOADS: tuple[WorkloadName, ...] = tuple(
+    name for name, settings in WORKLOADS.items() if issubclass(settings, NodeSettings)
+)
+"""Those that measure a node itself and run no model."""
 
 
 def setting_names(workload: WorkloadName) -> frozenset[str]:
