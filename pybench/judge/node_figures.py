@@ -11,6 +11,7 @@ from pybench.compute.stats import location
 from pybench.judge.summary import metric_samples
 from pybench.model.errors import UsageError
 from pybench.model.manifest import Manifest
+from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
@@ -52,9 +53,9 @@ def node_figures(manifest: Manifest, records: Sequence[Record], dtype: str) -> N
 
 
 def _values(manifest: Manifest, records: Sequence[Record], metric: str) -> Iterator[tuple[Point, float]]:
+    """Of the points whose workload has the metric and that were measured."""
     for point in manifest.plan.points:
-        samples = metric_samples(point, records).get(metric)
-        if samples is not None:
+        if metric in METRICS_OF[point.settings.workload] and (samples := metric_samples(point, records).get(metric)):
             yield point, location(samples)
 
 
