@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from pybench.runner.root_cause import root_cause
 
 _LOG_TAIL_LINES = 80
 _LOG_TAIL_BYTES = 64 * 1024
+
+# A rank's end in torchrun's report.
+_EXIT_CODE = re.compile(r"exitcode\s*: (-?\d+)")
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
 _CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "engine", "exception")
@@ -25,7 +29,7 @@ def failure(cause: FailureCause, message: str, log: Path) -> Failure:
 def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
     """What exit code (negative: signal) and events of an ended worker say of its last attempt."""
     said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
-    killed = re.search(r"exitcode\s*: -(\d+)", log_tail(log)) if code > 0 else None
+    killed = _killing_signal(log_tail(log)) if code > 0 else None
     if said and not (killed and said[0].cause == "exception"):
         return root_cause(said[0], log_tail(log))
     if code < 0:
@@ -33,11 +37,21 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure |
     if code > 0:
         # torchrun reports a rank's death in its log and exits 1 itself; what its siblings say is that a peer is gone.
         if killed:
-            return failure("signal", f"a rank was ended by signal {killed[1]}, {last_seen(ranks)}", log)
+            return failure("signal", f"a rank was ended by signal {killed}, {last_seen(ranks)}", log)
         return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)
     if silent := [rank for rank, said_so in enumerate(ranks) if said_so.result is None]:
         return failure("protocol", f"exit code 0, but no result from rank {silent[0]}", log)
     return None
+
+
+def _killing_signal(log: str) -> int | None:
+    """Signal that ended a rank, by torchrun's report, whose last entry is the first failure it saw.
+
+    SIGTERM counts there alone: with it torchrun itself ends the ranks that a failed one leaves behind.
+    """
+    codes = [int(code) for code in _EXIT_CODE.findall(log)]
+    signals = [-code for code in codes if code < 0 and (code == codes[-1] or code != -signal.SIGTERM)]
+    return signals[-1] if signals else None
 
 
 def last_seen(ranks: Sequence[RankLog]) -> str:

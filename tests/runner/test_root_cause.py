@@ -26,6 +26,12 @@ ECHO = "RuntimeError: Engine core initialization failed. See root cause above. F
             ": ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
         ),
         ("first\nKeyError: 'x'\nValueError: no such layer\n" + ECHO, "engine", ": ValueError: no such layer"),
+        (
+            "(EngineCore pid=7) ERROR [multiproc_executor.py:283] Worker proc VllmWorker-1 died unexpectedly, ...\n"
+            "(EngineCore pid=7) ERROR [core.py:1138] RuntimeError: Executor failed.\n" + ECHO,
+            "engine",
+            ": Worker proc VllmWorker-1 died unexpectedly",
+        ),
         (ECHO, "engine", ""),
         ("", "engine", ""),
     ],

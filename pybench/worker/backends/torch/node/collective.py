@@ -9,6 +9,7 @@ size S, a time t of one operation and n ranks,
 - S is the whole array also for all_gather and reduce_scatter, of which each rank holds S / n.
 
 As there, operations are queued one behind the other, some of them before the first that is timed, and t is their mean.
+A GPU begins with them when all are queued: Python takes longer to queue a small one than NVLink to carry it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import distributed
 
 from pybench.model.workloads.collective import Collective
 from pybench.worker.backends.torch.node.measured import Measured
-from pybench.worker.backends.torch.node.stopwatch import timed_s
+from pybench.worker.backends.torch.node.stopwatch import hold, timed_s
 from pybench.worker.backends.torch.process_group import TorchRanks
 
 # Untimed, so that no rank's clock runs while it waits for another to begin.
@@ -49,6 +50,7 @@ class CollectiveBench(Measured):
     def measure(self) -> dict[str, float]:
         """Time, algbw and busbw of one operation as this rank saw them."""
         settings = self._settings
+        hold(self.device, _AHEAD + settings.operations)
         for _ in range(_AHEAD):
             self._operate()
         length_s = timed_s(self.device, self._repeat) / settings.operations
