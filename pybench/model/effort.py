@@ -17,7 +17,7 @@ class Effort:
     steps: Annotated[int, Range(1, 10_000), "measured iterations per attempt"] = 5
     max_warmup_steps: Annotated[int, Range(0, 1000), "ceiling of the warm-up, in steps"] = 10
     dither_ms: Annotated[
-        float, Range(0, 1000), "longest random pause before a measured step: breaks step with sensors"
+        float, Range(0, 1000), "a power sensor's sampling period: pauses spread steps over all its phases"
     ] = 0.0
     time_limit_s: Annotated[float, Range(1, 86_400), "wall clock of one attempt before it is ended"] = 900.0
     share_process: Annotated[

@@ -41,7 +41,7 @@ def _until_over(
     try:
         while (code := worker.wait(_POLL_S)) is None:
             for rank, event in reader.poll():
-                _show(point, rank, event, len(ranks[0].steps), progress)
+                _show(point, rank, event, ranks, progress)
                 gpus.note(rank, event)
             if gpus.samples_power:
                 progress.power(gpus.power_w())
@@ -52,7 +52,7 @@ def _until_over(
                 reader.poll()
                 return failure("time_limit", f"no result within {limit_s:g} s, {last_seen(ranks)}", session.log)
         for rank, event in reader.poll():
-            _show(point, rank, event, len(ranks[0].steps), progress)
+            _show(point, rank, event, ranks, progress)
     except ValueError as error:
         return failure("protocol", str(error), session.log)
     # A worker that ended after all was told fails the attempt that it should have gone on with.
@@ -63,17 +63,19 @@ def _all_told(ranks: list[RankLog]) -> bool:
     return all(log.result is not None for log in ranks)
 
 
-def _show(point: Point, rank: int, event: Event, num_measured: int, progress: Progress) -> None:
+def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress: Progress) -> None:
+    """Show what rank 0 says, as much of it as there are copies: each tells of its own work."""
     if rank != 0:
         return
     if isinstance(event, Phase):
         progress.phase(event.name)
     elif isinstance(event, Step):
         measuring = event.phase == "measure"
-        position = num_measured if measuring else event.index + 1
+        position = len(ranks[0].steps) if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
         done, unit = _done(point, event.work)
-        progress.step(position, total, event.phase, done / event.duration_s, unit)
+        copies = len({log.header.replica for log in ranks if log.header})
+        progress.step(position, total, event.phase, done * copies / event.duration_s, unit)
 
 
 def _done(point: Point, work: Work) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Literal
 
 from pybench.model.wire import Event, Phase, Result, Step, WorkOrder
 from pybench.worker.backend import Workload
+from pybench.worker.dither import Dither
 from pybench.worker.ranks import Ranks
 
 STEADY_STEPS = 3
@@ -56,8 +56,8 @@ class TimingLoop:
     def run(self, order: WorkOrder) -> Result:
         """Warm up until steady or the ceiling, then measure ``order.steps`` steps.
 
-        Before each measured step comes a random pause of up to ``order.dither_ms``, which no step's time contains:
-        steps whose period is a power sensor's sampling period would otherwise always be seen at one phase.
+        With ``order.dither_ms``, a power sensor's sampling period, pauses come before measured steps, which no step's
+        time contains: steps in time with the sensor would otherwise always be seen at one phase.
         """
         try:
             return self._run(order)
@@ -70,12 +70,13 @@ class TimingLoop:
         num_warmup, steady = self._warm_up(order.max_warmup_steps)
         _spare_collector()
         self._report(Phase(name="measure", start_ns=self._clock()))
-        # The same pauses on every rank: nobody waits for another's.
-        pauses = random.Random(order.settings.seed)  # noqa: S311 - no secret
+        dither = Dither(order.dither_ms * 1e6) if order.dither_ms else None
         for index in range(num_warmup, num_warmup + order.steps):
-            if order.dither_ms > 0:
-                self._sleep(pauses.uniform(0, order.dither_ms) / 1e3)
-            self._step(index, "measure")
+            if dither:
+                self._sleep(dither.pause_ns(self._clock()) / 1e9)
+            step = self._step(index, "measure")
+            if dither:
+                dither.begun(step.start_ns)
         self._report(Phase(name="finish", start_ns=self._clock()))
         return Result(warmup_steps=num_warmup, steady=steady)
 
@@ -83,28 +84,28 @@ class TimingLoop:
         durations_ns: list[int] = []
         steady = False
         while not steady and len(durations_ns) < ceiling:
-            durations_ns.append(self._step(len(durations_ns), "warmup"))
+            step = self._step(len(durations_ns), "warmup")
+            durations_ns.append(step.end_ns - step.start_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
             steady = self._ranks.agree(is_steady(durations_ns))
         return len(durations_ns), steady
 
-    def _step(self, index: int, phase: Literal["warmup", "measure"]) -> int:
+    def _step(self, index: int, phase: Literal["warmup", "measure"]) -> Step:
         self._ranks.barrier()
         start_ns = self._clock()
         outcome = self._workload.step(index)
         self._ranks.barrier()
         end_ns = self._clock()
-        self._report(
-            Step(
-                index=index,
-                phase=phase,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                work=outcome.work,
-                token_end_ns=outcome.token_end_ns,
-                requests=outcome.requests,
-                loss=outcome.loss,
-                values=outcome.values,
-            )
+        step = Step(
+            index=index,
+            phase=phase,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            work=outcome.work,
+            token_end_ns=outcome.token_end_ns,
+            requests=outcome.requests,
+            loss=outcome.loss,
+            values=outcome.values,
         )
-        return end_ns - start_ns
+        self._report(step)
+        return step

@@ -40,6 +40,7 @@ class PeerCopyBench(Measured):
                 found[receiver] = num_bytes / timed_s(self.device, lambda peer=receiver: self._send(peer))  # type: ignore[misc]
             elif self.ranks.rank == receiver and self.device.type == "cpu":
                 self._receive(sender)
+        self._barrier.wait()  # whoever is done early would wait in a collective
         links = {f"link_to_{peer}_bytes_per_s": speed for peer, speed in found.items()}
         return {"peer_copy_bytes_per_s": min(found.values()), **links}
 
