@@ -29,9 +29,6 @@ def learner(task: Task) -> Learner:
     os.environ.setdefault("LOCAL_RANK", "0")
     if task.ranks.device.type == "cuda":
         _name_gpus_by_number()
-    if task.settings.offload_optimizer:
-        # The host's update is worth all its cores; torchrun leaves each of several ranks one.
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // task.ranks.world_size))
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.optimizer import update_with_all_cores
 from pybench.worker.backends.torch.train.package import needs_package
 
 _HERE = __name__.rpartition(".")[0]
@@ -15,6 +16,8 @@ def learner(task: Task) -> Learner:
 
     It is imported only now: some need a package that not every image has.
     """
+    if task.settings.updates_on_host:
+        update_with_all_cores(task.ranks)
     with needs_package("backend 'torch'", "torch"):
         module = import_module(f"{_HERE}.{task.settings.strategy}")
     built: Learner = module.learner(task)
