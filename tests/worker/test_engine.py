@@ -121,11 +121,13 @@ def test_percentiles_are_numpys(gaps_s: list[float]) -> None:
     assert gap_values([]) == {}
 
 
-def test_a_models_shape_is_a_folder() -> None:
-    """With the class that engines look for; gone afterwards."""
+def test_a_models_shape_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the attempt's own folder, with the class that engines look for; gone afterwards."""
+    monkeypatch.chdir(tmp_path)
     with config_folder({"model_type": "qwen3", "hidden_size": 8}, "bfloat16") as folder:
         found = json.loads((folder / "config.json").read_text())
     assert (found["architectures"], found["dtype"], found["hidden_size"]) == (["Qwen3ForCausalLM"], "bfloat16", 8)
+    assert folder.parent == tmp_path
     assert not folder.exists()
     with (
         pytest.raises(UnsupportedError, match="model_type 'other': engines here know llama"),

@@ -24,6 +24,8 @@ _CLASSES = {
 def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
     """A folder with ``config.json``, there as long as the context is open.
 
+    It lies in the working directory, the attempt's own: a worker that is killed leaves it there.
+
     Raises :class:`UnsupportedError` for a family whose class is not known.
     """
     family = architecture.get("model_type")
@@ -31,7 +33,7 @@ def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
         raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(_CLASSES)}")
     # Both names of the type: libraries before and after its renaming read it.
     values = {**architecture, "architectures": [_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
-    with tempfile.TemporaryDirectory(prefix="pybench-model-") as name:
+    with tempfile.TemporaryDirectory(prefix="model-", dir=Path.cwd()) as name:
         folder = Path(name)
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
         yield folder
