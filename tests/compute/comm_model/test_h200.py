@@ -14,7 +14,7 @@ import pytest
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
-from pybench.compute.comm_model.step_time import calibrated_s
+from pybench.compute.comm_model.step_time import Baseline, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
 from pybench.store.expected_tables import read_table
 from pybench.store.models import load_models
@@ -62,7 +62,7 @@ def test_speedups_are_predicted_within_a_seventh(count: int, metric: str, step: 
         for n in (1, count)
     }
     base, shared = (step(figures, _LLAMA, shapes[n]) for n in (1, count))
-    predicted = measured[1][metric] / calibrated_s(shared, base, measured[1][metric])
+    predicted = measured[1][metric] / Baseline(predicted=base, measured_s=measured[1][metric]).calibrated_s(shared)
     found = measured[1][metric] / measured[count][metric]
     assert predicted == pytest.approx(found, rel=0.15)
 
@@ -90,7 +90,8 @@ def test_training_speedups_are_predicted_within_a_seventh(
     measured, figures = _measured(suite), replace(_figures(), peer_bytes_per_s=_LINK_BYTES_PER_S)
     base, shared = (training_step(figures, _LLAMA, shape(n)) for n in (1, count))
     base_s = measured[1]["step_s"]
-    predicted = (count if weak else 1) * base_s / calibrated_s(shared, base, base_s, beyond_shrinks=True)
+    baseline = Baseline(predicted=base, measured_s=base_s, beyond_shrinks=True)
+    predicted = (count if weak else 1) * base_s / baseline.calibrated_s(shared)
     assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.15)
 
 
@@ -98,12 +99,27 @@ def test_an_engine_with_collectives_of_its_own_gains_more_than_predicted() -> No
     """One-shot kernels for small messages, which the node's figures of NCCL do not tell: vLLM has such."""
     measured, figures = _measured("tp_scaling_vllm"), _figures()
     shape = GenerationShape(samples=256, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    base = generation_step(figures, _LLAMA, shape)
+    base = Baseline(predicted=generation_step(figures, _LLAMA, shape), measured_s=measured[1]["step_s"])
     for count, within in ((2, 0.15), (4, 0.25)):
         shared = generation_step(figures, _LLAMA, replace(shape, tensor_parallel=count))
-        predicted = measured[1]["step_s"] / calibrated_s(shared, base, measured[1]["step_s"])
+        predicted = measured[1]["step_s"] / base.calibrated_s(shared)
         found = measured[1]["step_s"] / measured[count]["step_s"]
         assert (1 - within) * found < predicted < found
+
+
+@pytest.mark.parametrize("slow", ["matmul_flops_per_s", "memory_bytes_per_s"])
+def test_one_slow_gpu_of_four_costs_speedup(slow: str) -> None:
+    """At 70 %, while the baseline ran on a good one: less is predicted, and what it costs is imbalance."""
+    measured, figures = _measured("tp_scaling"), _figures()
+    lame = replace(figures, **{slow: 0.7 * getattr(figures, slow)})
+    one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    four = replace(one, tensor_parallel=4)
+    base = Baseline(predicted=generation_step(figures, _LLAMA, one), measured_s=measured[1]["step_s"])
+    even, slowed = (generation_step(node, _LLAMA, four) for node in (figures, lame))
+    assert base.calibrated_s(slowed) > 1.02 * base.calibrated_s(even)
+    parts = attribute(base.calibrated_s(slowed), base, predicted=slowed, even=even, share=0.25)
+    assert parts.imbalance_s == pytest.approx(base.calibrated_s(slowed) - base.calibrated_s(even))
+    assert parts.unexplained_s == 0.0
 
 
 def test_the_fits_follow_the_curves() -> None:
