@@ -23,6 +23,10 @@ _BACKWARD_OVER_FORWARD = 2
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
+# Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
+# gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2). A rank that has logits
+# has them all.
+_LOSS_BYTES_PER_LOGIT = 36
 # DDP's own default.
 BUCKET_BYTES = 25 * 2**20
 
@@ -59,9 +63,11 @@ def training_step(figures: NodeFigures, architecture: Architecture, shape: Train
     backward_s = forward_s * (passes - 1)
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
     held = parameters / (shape.data_parallel if shape.sharing == "fsdp" else 1)
+    updated_bytes = _OPTIMIZER_PASSES * held * shape.element_bytes
+    loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * int(architecture["vocab_size"])
     return StepTime(
         compute_s=passes * forward_s,
-        memory_s=_OPTIMIZER_PASSES * held * shape.element_bytes / figures.memory_bytes_per_s,
+        memory_s=(updated_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, architecture, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, architecture, shape),
     )

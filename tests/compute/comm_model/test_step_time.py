@@ -98,12 +98,20 @@ def test_ddp_hides_all_but_its_last_bucket() -> None:
 
 
 def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
-    """Seven passes over weights, gradients and moments."""
+    """Seven passes over weights, gradients and moments; the loss passes over 4 tokens' logits besides."""
     ddp = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
     fsdp = dataclasses.replace(ddp, sharing="fsdp")
-    parameters = 2 * _LAYER + 2 * _HEAD
-    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters
-    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2
+    parameters, loss = 2 * _LAYER + 2 * _HEAD, 36 * 4 * 32
+    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters + loss
+    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2 + loss
+
+
+def test_no_split_of_the_model_splits_the_loss() -> None:
+    """Tensor-parallel ranks each see all logits, and a pipeline waits for its last stage."""
+    one = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
+    updated, loss = 7 * (2 * _LAYER + 2 * _HEAD), 36 * 4 * 32
+    for split in (dataclasses.replace(one, tensor_parallel=2), dataclasses.replace(one, pipeline_parallel=2)):
+        assert training_step(_UNIT, _TINY, split).memory_s == updated / 2 + loss
 
 
 def test_fsdp_waits_for_what_no_layer_hides() -> None:
