@@ -26,9 +26,9 @@ def extrapolate(
         return [], [f"not extrapolated: {refusal}"]
     base, last = group[0], group[-1]
     own, reason = last.point.num_gpus, explained[-1].reason
-    larger = [count for count in COUNTS if count > own]
-    counts = [count for count in larger if count % own == 0]
-    notes = [f"not extrapolated to {count} GPUs: not a multiple of {own}" for count in larger if count not in counts]
+    counts = [count for count in COUNTS if count > own and count % own == 0]
+    odd = ", ".join(str(count) for count in COUNTS if count > own and count % own)
+    notes = [f"not extrapolated to {odd} GPUs: no multiples of {own}"] if odd else []
     if reason is not None and counts:
         notes.append(f"extrapolated from measured speedups alone: {reason}")
     laws = [] if reason else [_law(figures, base, last, tree=tree) for tree in (False, True)]

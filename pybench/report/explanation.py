@@ -46,15 +46,15 @@ def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
 def _shortfalls(explanation: Explanation) -> Table:
     """Points without a prediction as well: power limits are known of these, too."""
     names = next((tuple(point.parts) for point in explanation.points if point.parts), ())
-    heads = ("point", "shortfall", *names, "at the power limit", "baseline's")
+    heads = ("point", "shortfall", "at power limit", "baseline at power limit", *names)
     told = [point for point in explanation.points if point.parts or point.power_limited is not None]
     rows = tuple(
         (
             point.point_id,
             "-" if point.shortfall_s is None else _seconds(point.shortfall_s),
-            *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
+            *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
         )
         for point in told
     )

@@ -205,9 +205,7 @@ def test_counts_that_do_not_divide_are_named(runs: Runs, build: Any) -> None:
     """Three GPUs make neither 16 nor 64."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
     assert explanation.extrapolations == ()
-    assert [note for note in explanation.notes if "multiple" in note] == [
-        f"fit: not extrapolated to {count} GPUs: not a multiple of 3" for count in (16, 64, 256, 1024)
-    ]
+    assert "fit: not extrapolated to 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
 
 
 def _split(build: Any, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:
@@ -277,7 +275,7 @@ def test_boards_at_their_power_limit_are_named(runs: Runs, build: Any) -> None:
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited) == (("GPU 1",), ())
     text = render(explanation, width=240)
-    assert "at the power limit" in text
+    assert "baseline at power limit" in text
     assert "GPU 1" in text
 
 
