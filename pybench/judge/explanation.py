@@ -65,6 +65,7 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
         measured_speedup=other.rate / base.rate,
         power_limited=other.power_limited,
         baseline_power_limited=base.power_limited,
+        clock_fraction=other.clock_hz / base.clock_hz - 1 if other.clock_hz and base.clock_hz else None,
     )
     try:
         baseline = base.as_baseline(predicted_step(base.figures(figures), base.point, base.samples))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import Baseline, StepTime
@@ -69,6 +70,15 @@ class MeasuredStep:
         held = [gpu for gpu in known if (gpu.clock_event_reasons or 0) & POWER_CAP]
         names = {gpu.uuid if gpu.index is None else f"GPU {gpu.index}" for gpu in held}
         return tuple(sorted(names)) if known else None
+
+    @property
+    def clock_hz(self) -> float | None:
+        """SM clock of the GPU with the lowest, each the median over attempts; ``None`` where none was read."""
+        read: dict[str, list[float]] = {}
+        for gpu in self.conditions:
+            if gpu.uuid in self.gpus and gpu.sm_clock_hz is not None:
+                read.setdefault(gpu.uuid, []).append(gpu.sm_clock_hz)
+        return min((median(clocks) for clocks in read.values()), default=None)
 
 
 def measured_groups(manifest: Manifest, records: Sequence[Record]) -> list[list[MeasuredStep]]:

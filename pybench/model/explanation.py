@@ -14,7 +14,7 @@ class ExplainedPoint:
     ``parts`` are what the step takes longer than its share of the baseline's: their sum is the shortfall. Where no
     prediction can be made, ``reason`` says why, and what is predicted is ``None``. ``power_limited`` names the GPUs
     whose clock their power limit held down meanwhile, ``baseline_power_limited`` those of the baseline; ``None``: not
-    known.
+    known. ``clock_fraction`` is the SM clock of the GPU with the lowest, over that of the baseline, less one.
     """
 
     point_id: str
@@ -29,6 +29,7 @@ class ExplainedPoint:
     reason: str | None = None
     power_limited: tuple[str, ...] | None = None
     baseline_power_limited: tuple[str, ...] | None = None
+    clock_fraction: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

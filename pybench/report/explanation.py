@@ -46,7 +46,7 @@ def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
 def _shortfalls(explanation: Explanation) -> Table:
     """Points without a prediction as well: power limits are known of these, too."""
     names = next((tuple(point.parts) for point in explanation.points if point.parts), ())
-    heads = ("point", "shortfall", "at power limit", "baseline at power limit", *names)
+    heads = ("point", "shortfall", "at power limit", "baseline at power limit", "clock", *names)
     told = [point for point in explanation.points if point.parts or point.power_limited is not None]
     rows = tuple(
         (
@@ -54,6 +54,7 @@ def _shortfalls(explanation: Explanation) -> Table:
             "-" if point.shortfall_s is None else _seconds(point.shortfall_s),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
+            "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
             *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
         )
         for point in told

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
 from pybench.report.explanation import render
 
 
 def test_boards_at_their_power_limit_are_named(runs: Any, build: Any) -> None:
-    """Beside the shortfall: GPU 1 of two, none of the baseline; a GPU of no rank is left aside."""
+    """Beside the shortfall: GPU 1 of two, whose clock is a tenth lower, none of the baseline; a third is no rank's."""
     one, two = build.train(1), build.train(2)
     records = [
         *(_with_gpus(record, (0x0, 0x4, 0x4)) for record in runs.measured(one, 0.1)),
@@ -20,16 +22,18 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Any) -> None:
     explanation = runs.explain_records(records, [(one, 0.1), (two, 0.11)])
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited) == (("GPU 1",), ())
+    assert point.clock_fraction == pytest.approx(-0.1)
     text = render(explanation, width=240)
     assert "baseline at power limit" in text
     assert "GPU 1" in text
+    assert "-10.0%" in text
 
 
 def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Any) -> None:
     """Not none."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
     (point,) = explanation.points
-    assert (point.power_limited, point.baseline_power_limited) == (None, None)
+    assert (point.power_limited, point.baseline_power_limited, point.clock_fraction) == (None, None, None)
     assert "unknown" in render(explanation, width=240)
 
 
@@ -40,6 +44,9 @@ def _with_gpus(record: Record, reasons: tuple[int, ...]) -> Record:
         for place, rank in enumerate(record.ranks)
     )
     conditions = tuple(
-        GpuConditions(uuid=f"GPU-{place}", index=place, clock_event_reasons=own) for place, own in enumerate(reasons)
+        GpuConditions(
+            uuid=f"GPU-{place}", index=place, clock_event_reasons=own, sm_clock_hz=1.8e9 if own & 0x4 else 2.0e9
+        )
+        for place, own in enumerate(reasons)
     )
     return dataclasses.replace(record, ranks=ranks, conditions=conditions)
