@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta, fit
-from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.figures import GpuFigures, NodeFigures
 from pybench.compute.stats import location
 from pybench.judge.summary import metric_samples
 from pybench.model.errors import UsageError
 from pybench.model.manifest import Manifest
 from pybench.model.metrics.registry import METRICS_OF
-from pybench.model.record import Record
+from pybench.model.record import RankReport, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.matmul import Matmul
@@ -25,31 +24,45 @@ _MIN_SIZES = 2
 def node_figures(manifest: Manifest, records: Sequence[Record], dtype: str) -> NodeFigures:
     """Figures of the node, with products in ``dtype``. Raises ``UsageError`` when the run lacks the basic ones."""
     matmuls = [
-        (point, value)
-        for point, value in _values(manifest, records, "matmul_flops_per_s")
+        _by_gpu(point, records, "matmul_flops_per_s")
+        for point, _ in _values(manifest, records, "matmul_flops_per_s")
         if isinstance(point.settings, Matmul) and point.settings.precision == dtype
     ]
     memory = [
-        value
-        for point, value in _values(manifest, records, "memory_bytes_per_s")
+        _by_gpu(point, records, "memory_bytes_per_s")
+        for point, _ in _values(manifest, records, "memory_bytes_per_s")
         if isinstance(point.settings, MemoryBandwidth)
     ]
     if not matmuls or not memory:
         lacks = f"matmul in {dtype}" if not matmuls else "memory_bandwidth"
         raise UsageError(f"{manifest.run_id}: it measured no {lacks}; give a run of node_check on this machine")
-    best, flops = max(matmuls, key=lambda pair: pair[1])
+    flops, moved = _best(matmuls), _best(memory)
     links = [
         value
         for point, value in _values(manifest, records, "peer_copy_bytes_per_s")
         if isinstance(point.settings, PeerCopy)
     ]
     return NodeFigures(
-        matmul_flops_per_s=flops,
-        memory_bytes_per_s=max(memory),
+        matmul_flops_per_s=min(flops.values()),
+        memory_bytes_per_s=min(moved.values()),
         peer_bytes_per_s=min(links, default=None),
-        imbalance_fraction=_imbalance_fraction(best, records),
+        gpus={
+            name: GpuFigures(matmul_flops_per_s=flops[name], memory_bytes_per_s=moved[name])
+            for name in flops
+            if name in moved
+        },
         collectives=_collectives(manifest, records),
     )
+
+
+def gpu_names(records: Sequence[Record]) -> tuple[str, ...]:
+    """The GPUs that the attempts ran on: by UUID, on CPUs by rank."""
+    ranks = (rank for record in records for rank in record.ranks)
+    return tuple(dict.fromkeys(name for rank in ranks for name in _names(rank)))
+
+
+def _names(rank: RankReport) -> tuple[str, ...]:
+    return rank.header.all_uuids or (f"rank {rank.header.rank}",)
 
 
 def _values(manifest: Manifest, records: Sequence[Record], metric: str) -> Iterator[tuple[Point, float]]:
@@ -57,6 +70,21 @@ def _values(manifest: Manifest, records: Sequence[Record], metric: str) -> Itera
     for point in manifest.plan.points:
         if metric in METRICS_OF[point.settings.workload] and (samples := metric_samples(point, records).get(metric)):
             yield point, location(samples)
+
+
+def _by_gpu(point: Point, records: Sequence[Record], metric: str) -> dict[str, float]:
+    """What each GPU reached of a figure that every rank tells in every step."""
+    told: dict[str, list[list[float]]] = {}
+    for record in (record for record in records if record.point_id == point.id and record.ok):
+        for rank in record.ranks:
+            for name in _names(rank):
+                told.setdefault(name, []).append([step.values[metric] for step in rank.steps])
+    return {name: location(samples) for name, samples in told.items()}
+
+
+def _best(points: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of the points that saw the most GPUs the one whose slowest reached the most."""
+    return max(points, key=lambda gpus: (len(gpus), min(gpus.values())))
 
 
 def _collectives(manifest: Manifest, records: Sequence[Record]) -> dict[tuple[str, int], AlphaBeta]:
@@ -67,13 +95,3 @@ def _collectives(manifest: Manifest, records: Sequence[Record]) -> dict[tuple[st
         key = point.settings.operation, point.settings.gpus
         curves.setdefault(key, {})[point.settings.message_bytes] = time_s
     return {key: fit(list(curve.items())) for key, curve in curves.items() if len(curve) >= _MIN_SIZES}
-
-
-def _imbalance_fraction(point: Point, records: Sequence[Record]) -> float:
-    """How much longer the slowest rank takes for a product than the mean of all."""
-    own = [record for record in records if record.point_id == point.id and record.ok]
-    speeds = [
-        fmean(step.values["matmul_flops_per_s"] for record in own for step in record.ranks[rank].steps)
-        for rank in range(point.num_gpus)
-    ]
-    return fmean(speeds) / min(speeds) - 1

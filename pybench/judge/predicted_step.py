@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
+from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step
 from pybench.compute.comm_model.step_time import StepTime
-from pybench.compute.comm_model.training import TrainingShape, training_step
+from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
+from pybench.judge.unknown_work import SHARING, refuse_unknown
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import ModelSettings
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import AUTO, Train
 
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-# Strategies whose weights, gradients and messages the model counts, and how their data-parallel ranks share.
-_SHARING: dict[str, Literal["ddp", "fsdp"]] = {
-    "ddp": "ddp",
-    "tensor_parallel": "ddp",
-    "pipeline_parallel": "ddp",
-    "fsdp": "fsdp",
-}
 
 
 def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> StepTime:
@@ -28,49 +20,66 @@ def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown:
 
     Raises ``UnmeasuredError`` when the node's run lacks a figure, or the model does not know the point's kind of work.
     """
+    refuse_unknown(point)
     settings, architecture = point.settings, point.architecture
-    if not isinstance(settings, (Generate, Train)) or architecture is None:
-        raise UnmeasuredError(f"the model knows no {settings.workload}")
-    if settings.context_parallel > 1:
-        raise UnmeasuredError("the model knows no context_parallel")
+    assert architecture is not None, "a model without a shape was refused"
     if isinstance(settings, Generate):
-        return generation_step(figures, architecture, _generation(settings, samples, grown))
+        shape, waves = _generation(settings, samples, grown)
+        return generation_step(figures, architecture, shape).times(waves)
+    assert isinstance(settings, Train), "other work was refused"
     return training_step(figures, architecture, _training(settings, samples, grown))
 
 
+def raised_degree(settings: ModelSettings) -> str:
+    """The parallel degree that more GPUs would raise: the highest, and of equals the one that needs least fabric."""
+    names = ("data_parallel", "pipeline_parallel", "tensor_parallel")
+    return max(names, key=lambda name: int(getattr(settings, name)))
+
+
 def _degrees(settings: ModelSettings, grown: int) -> dict[str, int]:
-    """Degrees by name, the one that the point raises multiplied: one copy of its model is one kind of parallelism."""
     names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     degrees = {name: int(getattr(settings, name)) for name in names}
-    raised = max(degrees, key=lambda name: degrees[name])
+    raised = raised_degree(settings)
     return {**degrees, raised: degrees[raised] * grown}
 
 
-def _generation(settings: Generate, samples: float, grown: int) -> GenerationShape:
+def _generation(settings: Generate, samples: float, grown: int) -> tuple[GenerationShape, float]:
+    """One wave of a copy, which runs as many sequences at a time as it may, and how many waves it has."""
     degrees = _degrees(settings, grown)
-    return GenerationShape(
-        samples=max(1, round(samples / degrees["data_parallel"])),
+    share = max(1, round(samples / degrees["data_parallel"]))
+    at_once = min(share, settings.max_num_seqs or share)
+    shape = GenerationShape(
+        samples=at_once,
         prompt_tokens=settings.prompt_tokens,
         output_tokens=settings.output_tokens,
         element_bytes=_ELEMENT_BYTES[settings.dtype],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
     )
+    return shape, share / at_once
 
 
 def _training(settings: Train, samples: float, grown: int) -> TrainingShape:
-    sharing = _SHARING.get(settings.strategy)
-    if sharing is None:
-        raise UnmeasuredError(f"the model knows no strategy {settings.strategy}")
     degrees = _degrees(settings, grown)
+    of_rank = samples / degrees["data_parallel"]
     return TrainingShape(
-        samples=samples / degrees["data_parallel"],
+        samples=of_rank,
         sequence_tokens=settings.sequence_tokens,
         element_bytes=_ELEMENT_BYTES[settings.dtype],
-        sharing=sharing,
+        sharing=SHARING[settings.strategy],
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        microbatches=getattr(settings, "microbatches", None) or 1,
-        recompute=getattr(settings, "activation_checkpointing", None) == "full",
+        # As the worker takes it: a microbatch for each stage.
+        microbatches=settings.microbatches or degrees["pipeline_parallel"],
+        passes=_passes(settings, of_rank),
+        bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
+        recompute=settings.activation_checkpointing == "full",
     )
+
+
+def _passes(settings: Train, of_rank: float) -> int:
+    """As many as a rank's samples need; where they are set, they stay on any number of GPUs."""
+    if settings.grad_accum != AUTO:
+        return int(settings.grad_accum)
+    return max(1, round(of_rank / settings.micro_batch_size))

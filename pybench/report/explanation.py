@@ -13,8 +13,8 @@ _LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as
 
 
 def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
-    """Speedups, what each shortfall is made of, and predictions for more GPUs, labelled as such."""
-    tables = [_speedups(explanation), _shortfalls(explanation), _predictions(explanation)]
+    """Speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs, labelled so."""
+    tables = [_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
     notes = "".join(f"note: {note}\n" for note in explanation.notes)
     return _lines(head + notes) + draw_tables([t for t in tables if t.rows], width=width, color=color)
@@ -39,22 +39,48 @@ def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
         f"{point.measured_speedup:.3f}x",
         "-" if predicted is None else f"{predicted:.3f}x",
         "-" if predicted is None else f"{predicted / point.measured_speedup - 1:+.1%}",
-        point.reason or "",
+        "" if point.reason is None else f"not predicted: {point.reason}",
     )
 
 
 def _shortfalls(explanation: Explanation) -> Table:
-    explained = [point for point in explanation.points if point.parts]
-    names = tuple(explained[0].parts or ()) if explained else ()
+    """Points without a prediction as well: power limits are known of these, too."""
+    names = next((tuple(point.parts) for point in explanation.points if point.parts), ())
+    heads = ("point", "shortfall", "at power limit", "baseline at power limit", "clock", *names)
+    told = [point for point in explanation.points if point.parts or point.power_limited is not None]
     rows = tuple(
         (
             point.point_id,
-            _seconds(point.shortfall_s or 0.0),
-            *(_seconds(value) for value in (point.parts or {}).values()),
+            "-" if point.shortfall_s is None else _seconds(point.shortfall_s),
+            _held(point.power_limited),
+            _held(point.baseline_power_limited),
+            "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
+            *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
         )
-        for point in explained
+        for point in told
     )
-    return Table("Longer than the GPUs' share, and why", ("point", "shortfall", *names), rows)
+    return Table("Longer than the GPUs' share, and why", heads, rows)
+
+
+def _held(names: tuple[str, ...] | None) -> str:
+    return "unknown" if names is None else ", ".join(names) or "none"
+
+
+def _fits(explanation: Explanation) -> Table:
+    """Latency and bandwidth as fitted to the node's size curves."""
+    rows = tuple(
+        (
+            fit.operation,
+            str(fit.num_gpus),
+            _seconds(fit.latency_s),
+            "-" if fit.bytes_per_s is None else _quantity(fit.bytes_per_s, "bytes/s"),
+            f"{fit.misfit_fraction:.1%}",
+        )
+        for fit in explanation.fits
+    )
+    return Table(
+        "Collectives as fitted", ("operation", "GPUs", "latency", "bytes over time", "worst size off by"), rows
+    )
 
 
 def _predictions(explanation: Explanation) -> Table:
@@ -74,4 +100,8 @@ def _prediction(found: Extrapolation) -> tuple[str, ...]:
 
 
 def _seconds(value: float) -> str:
-    return quantity(Estimate(value=value, low=None, high=None, unit="s"))
+    return _quantity(value, "s")
+
+
+def _quantity(value: float, unit: str) -> str:
+    return quantity(Estimate(value=value, low=None, high=None, unit=unit))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 
@@ -16,18 +16,34 @@ class UnmeasuredError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuFigures:
+    """One GPU: FLOP/s of products, bytes/s of its memory."""
+
+    matmul_flops_per_s: float
+    memory_bytes_per_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFigures:
     """Of the slowest GPU: FLOP/s of products, bytes/s of its memory, bytes/s over the slowest link between two.
 
-    ``collectives`` are keyed by operation and number of GPUs. ``imbalance_fraction`` is how much longer the slowest GPU
-    takes for a product than the mean of all.
+    ``gpus`` are the figures of each by its name, ``collectives`` are keyed by operation and number of GPUs.
     """
 
     matmul_flops_per_s: float
     memory_bytes_per_s: float
     peer_bytes_per_s: float | None = None
-    imbalance_fraction: float = 0.0
+    gpus: Mapping[str, GpuFigures] = field(default_factory=dict)
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
+
+    def on(self, names: Iterable[str]) -> NodeFigures:
+        """With the figures of the slowest of these GPUs, of which there is at least one, and all known."""
+        own = [self.gpus[name] for name in names]
+        return replace(
+            self,
+            matmul_flops_per_s=min(gpu.matmul_flops_per_s for gpu in own),
+            memory_bytes_per_s=min(gpu.memory_bytes_per_s for gpu in own),
+        )
 
     def collective_s(self, operation: str, num_bytes: float, count: int) -> float:
         """Seconds of one operation over ``count`` GPUs; 0 for one. Raises :class:`UnmeasuredError`."""

@@ -40,8 +40,9 @@ class StepTime:
 class Shortfall:
     """Why a step takes longer than the baseline's over the GPU ratio; the parts add up to that difference.
 
-    ``software_s``: what one GPU takes beyond the model (launches, kernels below the microbenchmarks), as far as it does
-    not shrink with more of them. ``unexplained_s`` is what remains, and may be negative.
+    ``imbalance_s``: what its slowest GPU costs beside GPUs like the baseline's. ``software_s``: what the baseline takes
+    beyond the model (launches, kernels below the microbenchmarks), as far as it does not shrink with more GPUs.
+    ``unexplained_s`` is measured less predicted, and may be negative.
     """
 
     compute_s: float
@@ -52,57 +53,56 @@ class Shortfall:
     unexplained_s: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A step as predicted and as measured: what it tells of every other step.
+
+    Launches stay as they are on more GPUs, so what it takes beyond the model is added once; kernels beside the products
+    share the work as these do (``beyond_shrinks``), and it grows and shrinks with them. A baseline that is faster than
+    the model says shrinks every prediction alike.
+    """
+
+    predicted: StepTime
+    measured_s: float
+    beyond_shrinks: bool = False
+
+    @property
+    def pace(self) -> float:
+        """Measured over predicted where it is faster than the model, else 1."""
+        return min(1.0, self.measured_s / self.predicted.total_s)
+
+    def beyond_s(self, step: StepTime) -> float:
+        """What ``step`` takes beyond the model."""
+        own_s = max(0.0, self.measured_s - self.predicted.total_s)
+        return own_s * _work_s(step) / _work_s(self.predicted) if self.beyond_shrinks else own_s
+
+    def calibrated_s(self, step: StepTime) -> float:
+        """Predicted seconds of ``step``, after what the baseline showed."""
+        return self.pace * step.total_s + self.beyond_s(step)
+
+
 def roofline(figures: NodeFigures, flops: float, num_bytes: float) -> StepTime:
     """The longer of computing and moving bytes (Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009)."""
     compute_s, memory_s = flops / figures.matmul_flops_per_s, num_bytes / figures.memory_bytes_per_s
     return StepTime(compute_s=compute_s) if compute_s >= memory_s else StepTime(memory_s=memory_s)
 
 
-def calibrated_s(
-    predicted: StepTime, baseline: StepTime, baseline_measured_s: float, *, beyond_shrinks: bool = False
-) -> float:
-    """Predicted seconds, with what the baseline takes beyond the model.
+def attribute(measured_s: float, baseline: Baseline, *, predicted: StepTime, even: StepTime, share: float) -> Shortfall:
+    """Parts of ``measured_s`` less ``share`` (the GPUs' ideal: 1/N of the same work) of the baseline's time.
 
-    Launches stay as they are on more GPUs, so it is added once; kernels beside the products share the work as these do
-    (``beyond_shrinks``), and it grows and shrinks with them. A baseline that is faster than the model says shrinks
-    every prediction alike.
+    ``even`` is the step as ``predicted`` for GPUs that are all like the baseline's.
     """
-    if baseline_measured_s < baseline.total_s:
-        return predicted.total_s * baseline_measured_s / baseline.total_s
-    beyond_s = baseline_measured_s - baseline.total_s
-    return predicted.total_s + beyond_s * _part_beyond(predicted, baseline, shrinks=beyond_shrinks)
-
-
-def _part_beyond(predicted: StepTime, baseline: StepTime, *, shrinks: bool) -> float:
-    """What remains of the baseline's time beyond the model, as a part of it."""
-    if not shrinks:
-        return 1.0
-    return (predicted.compute_s + predicted.memory_s) / (baseline.compute_s + baseline.memory_s)
-
-
-def attribute(
-    measured_s: float,
-    predicted: StepTime,
-    baseline_measured_s: float,
-    baseline: StepTime,
-    *,
-    share: float,
-    imbalance_fraction: float,
-    beyond_shrinks: bool = False,
-) -> Shortfall:
-    """Parts of ``measured_s`` less ``share`` (the GPUs' ideal: 1/N of the same work) of the baseline's time."""
-    compute_s = predicted.compute_s - share * baseline.compute_s
-    memory_s = predicted.memory_s - share * baseline.memory_s
-    imbalance_s = imbalance_fraction * predicted.compute_s
-    beyond_s = max(0.0, baseline_measured_s - baseline.total_s)
-    software_s = beyond_s * (_part_beyond(predicted, baseline, shrinks=beyond_shrinks) - share)
-    whole_s = measured_s - share * baseline_measured_s
-    told_s = compute_s + memory_s + predicted.communication_s + imbalance_s + software_s
+    predicted_s = baseline.calibrated_s(predicted)
+    ideal = baseline.predicted.times(share)
     return Shortfall(
-        compute_s=compute_s,
-        memory_s=memory_s,
-        communication_s=predicted.communication_s,
-        imbalance_s=imbalance_s,
-        software_s=software_s,
-        unexplained_s=whole_s - told_s,
+        compute_s=baseline.pace * (even.compute_s - ideal.compute_s),
+        memory_s=baseline.pace * (even.memory_s - ideal.memory_s),
+        communication_s=baseline.pace * (even.communication_s - ideal.communication_s),
+        imbalance_s=predicted_s - baseline.calibrated_s(even),
+        software_s=baseline.beyond_s(even) - share * baseline.beyond_s(baseline.predicted),
+        unexplained_s=measured_s - predicted_s,
     )
+
+
+def _work_s(step: StepTime) -> float:
+    return step.compute_s + step.memory_s

@@ -23,12 +23,20 @@ _BACKWARD_OVER_FORWARD = 2
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
-_BUCKET_BYTES = 25 * 2**20
+# Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
+# gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2). A rank that has logits
+# has them all.
+_LOSS_BYTES_PER_LOGIT = 36
+# DDP's own default.
+BUCKET_BYTES = 25 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingShape:
-    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice."""
+    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
+
+    The samples go through in ``passes``; gradients are shared in the last one. A bucket of DDP holds ``bucket_bytes``.
+    """
 
     samples: float
     sequence_tokens: int
@@ -38,6 +46,8 @@ class TrainingShape:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     microbatches: int = 1
+    passes: int = 1
+    bucket_bytes: int = BUCKET_BYTES
     recompute: bool = False
 
 
@@ -53,9 +63,11 @@ def training_step(figures: NodeFigures, architecture: Architecture, shape: Train
     backward_s = forward_s * (passes - 1)
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
     held = parameters / (shape.data_parallel if shape.sharing == "fsdp" else 1)
+    updated_bytes = _OPTIMIZER_PASSES * held * shape.element_bytes
+    loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * int(architecture["vocab_size"])
     return StepTime(
         compute_s=passes * forward_s,
-        memory_s=_OPTIMIZER_PASSES * held * shape.element_bytes / figures.memory_bytes_per_s,
+        memory_s=(updated_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, architecture, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, architecture, shape),
     )
@@ -75,10 +87,10 @@ def _ddp_s(
     _forward_s: float,
     backward_s: float,
 ) -> float:
-    """What backward does not hide: at least the last bucket, which is full only when backward is over."""
-    buckets = max(1.0, gradient_bytes / _BUCKET_BYTES)
+    """What the last pass's backward does not hide: at least the last bucket, full only when backward is over."""
+    buckets = max(1.0, gradient_bytes / shape.bucket_bytes)
     reduce_s = figures.collective_s("all_reduce", gradient_bytes / buckets, shape.data_parallel)
-    return max(reduce_s, buckets * reduce_s - backward_s * (1 - 1 / buckets))
+    return max(reduce_s, buckets * reduce_s - backward_s / shape.passes * (1 - 1 / buckets))
 
 
 def _fsdp_s(
@@ -100,11 +112,11 @@ def _fsdp_s(
 
 def _inside_s(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> float:
     """Activations: reduced in every layer, handed to the next stage, their gradients back. Logits: gathered."""
-    tokens_bytes = shape.samples * shape.sequence_tokens * shape.element_bytes
+    tokens_bytes = shape.samples / shape.passes * shape.sequence_tokens * shape.element_bytes
     activations = tokens_bytes * int(architecture["hidden_size"])
     reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * int(architecture["num_hidden_layers"])
     degree = shape.tensor_parallel
     reduced_s = reductions / shape.pipeline_parallel * figures.collective_s("all_reduce", activations, degree)
     gathered_s = figures.collective_s("all_gather", tokens_bytes * int(architecture["vocab_size"]), degree)
     sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
-    return reduced_s + gathered_s + sent_s
+    return shape.passes * (reduced_s + gathered_s + sent_s)

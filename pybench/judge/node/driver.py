@@ -17,7 +17,8 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-_POWER_CAP = 0x04
+POWER_CAP = 0x04
+"""The clock event reason of a board at its power limit."""
 
 
 def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -33,7 +34,7 @@ def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeChec
     if not seen:
         yield _unknown("throttling", "no clock event reasons were read while measuring")
     elif not slowed:
-        capped = sum(bool(reasons & _POWER_CAP) for reasons in seen.values())
+        capped = sum(bool(reasons & POWER_CAP) for reasons in seen.values())
         reason = f"no thermal slowdown and no power brake; {capped} of {len(seen)} met their power limit"
         yield _check("throttling", "all GPUs", "pass", reason)
 

@@ -1,6 +1,6 @@
 """The model against kept measurements: generation and training on 1, 2 and 4 H200s.
 
-Figures of the node: the rows of the shipped tables that were measured on such a machine.
+Figures of the node: the rows of the shipped tables that were measured on such a machine, or the kept run of node_check.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
-from pybench.compute.comm_model.step_time import calibrated_s
+from pybench.compute.comm_model.step_time import Baseline, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
 from pybench.store.expected_tables import read_table
 from pybench.store.models import load_models
@@ -38,8 +38,31 @@ def _figures() -> NodeFigures:
     return NodeFigures(
         matmul_flops_per_s=next(row.value or 0 for row in own if row.where.get("m") == 8192),
         memory_bytes_per_s=next(row.value or 0 for row in own if row.where.get("pattern") == "copy"),
+        peer_bytes_per_s=_LINK_BYTES_PER_S,
         collectives={("all_reduce", count): fit(curve) for count, curve in curves.items()},
     )
+
+
+def _checked() -> NodeFigures:
+    kept = json.loads((shipped_suites() / "measured/node_check-h200x4-20261121.json").read_text())
+    found: dict[str, list[float]] = {}
+    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for point in kept["points"]:
+        for name, metric in point["metrics"].items():
+            found.setdefault(f"{point['benchmark']} {name}", []).append(metric["value"])
+        axes = point["axes"]
+        if "message_bytes" in axes:
+            curve = curves.setdefault((axes.get("operation", "all_reduce"), axes["gpus"]), [])
+            curve.append((axes["message_bytes"], point["metrics"]["collective_s"]["value"]))
+    return NodeFigures(
+        matmul_flops_per_s=max(found["matmul matmul_flops_per_s"]),
+        memory_bytes_per_s=max(found["memory memory_bytes_per_s"]),
+        peer_bytes_per_s=min(found["peer_copy peer_copy_bytes_per_s"]),
+        collectives={key: fit(curve) for key, curve in curves.items()},
+    )
+
+
+_SOURCES = pytest.mark.parametrize("source", [_figures, _checked], ids=["tables", "node_check"])
 
 
 def _measured(suite: str) -> dict[int, dict[str, float]]:
@@ -51,18 +74,21 @@ def _measured(suite: str) -> dict[int, dict[str, float]]:
     }
 
 
+@_SOURCES
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize(("metric", "step"), [("step_s", generation_step), ("ttft_s", prefill_step)])
-def test_speedups_are_predicted_within_a_seventh(count: int, metric: str, step: object) -> None:
+def test_speedups_are_predicted_within_a_seventh(
+    count: int, metric: str, step: object, source: Callable[[], NodeFigures]
+) -> None:
     """Of the whole step, and of the prefill alone."""
     assert callable(step)
-    measured, figures = _measured("tp_scaling"), _figures()
+    measured, figures = _measured("tp_scaling"), source()
     shapes = {
         n: GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2, tensor_parallel=n)
         for n in (1, count)
     }
     base, shared = (step(figures, _LLAMA, shapes[n]) for n in (1, count))
-    predicted = measured[1][metric] / calibrated_s(shared, base, measured[1][metric])
+    predicted = measured[1][metric] / Baseline(predicted=base, measured_s=measured[1][metric]).calibrated_s(shared)
     found = measured[1][metric] / measured[count][metric]
     assert predicted == pytest.approx(found, rel=0.15)
 
@@ -73,6 +99,7 @@ _LAYERS = TrainingShape(samples=4, sequence_tokens=4096, element_bytes=2, recomp
 _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, microbatches=16, recompute=True)
 
 
+@_SOURCES
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize(
     ("suite", "shape", "weak"),
@@ -84,13 +111,14 @@ _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, micro
     ],
 )
 def test_training_speedups_are_predicted_within_a_seventh(
-    suite: str, shape: Callable[[int], TrainingShape], weak: bool, count: int
+    suite: str, shape: Callable[[int], TrainingShape], weak: bool, count: int, source: Callable[[], NodeFigures]
 ) -> None:
     """Tokens/s on so many GPUs over those on one."""
-    measured, figures = _measured(suite), replace(_figures(), peer_bytes_per_s=_LINK_BYTES_PER_S)
+    measured, figures = _measured(suite), source()
     base, shared = (training_step(figures, _LLAMA, shape(n)) for n in (1, count))
     base_s = measured[1]["step_s"]
-    predicted = (count if weak else 1) * base_s / calibrated_s(shared, base, base_s, beyond_shrinks=True)
+    baseline = Baseline(predicted=base, measured_s=base_s, beyond_shrinks=True)
+    predicted = (count if weak else 1) * base_s / baseline.calibrated_s(shared)
     assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.15)
 
 
@@ -98,12 +126,27 @@ def test_an_engine_with_collectives_of_its_own_gains_more_than_predicted() -> No
     """One-shot kernels for small messages, which the node's figures of NCCL do not tell: vLLM has such."""
     measured, figures = _measured("tp_scaling_vllm"), _figures()
     shape = GenerationShape(samples=256, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    base = generation_step(figures, _LLAMA, shape)
+    base = Baseline(predicted=generation_step(figures, _LLAMA, shape), measured_s=measured[1]["step_s"])
     for count, within in ((2, 0.15), (4, 0.25)):
         shared = generation_step(figures, _LLAMA, replace(shape, tensor_parallel=count))
-        predicted = measured[1]["step_s"] / calibrated_s(shared, base, measured[1]["step_s"])
+        predicted = measured[1]["step_s"] / base.calibrated_s(shared)
         found = measured[1]["step_s"] / measured[count]["step_s"]
         assert (1 - within) * found < predicted < found
+
+
+@pytest.mark.parametrize("slow", ["matmul_flops_per_s", "memory_bytes_per_s"])
+def test_one_slow_gpu_of_four_costs_speedup(slow: str) -> None:
+    """At 70 %, while the baseline ran on a good one: less is predicted, and what it costs is imbalance."""
+    measured, figures = _measured("tp_scaling"), _figures()
+    lame = replace(figures, **{slow: 0.7 * getattr(figures, slow)})
+    one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    four = replace(one, tensor_parallel=4)
+    base = Baseline(predicted=generation_step(figures, _LLAMA, one), measured_s=measured[1]["step_s"])
+    even, slowed = (generation_step(node, _LLAMA, four) for node in (figures, lame))
+    assert base.calibrated_s(slowed) > 1.02 * base.calibrated_s(even)
+    parts = attribute(base.calibrated_s(slowed), base, predicted=slowed, even=even, share=0.25)
+    assert parts.imbalance_s == pytest.approx(base.calibrated_s(slowed) - base.calibrated_s(even))
+    assert parts.unexplained_s == 0.0
 
 
 def test_the_fits_follow_the_curves() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
-from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
+from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
-from pybench.compute.comm_model.step_time import StepTime, attribute, calibrated_s, roofline
+from pybench.compute.comm_model.step_time import Baseline, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
 
 _TINY: dict[str, Any] = {
@@ -98,12 +98,20 @@ def test_ddp_hides_all_but_its_last_bucket() -> None:
 
 
 def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
-    """Seven passes over weights, gradients and moments."""
+    """Seven passes over weights, gradients and moments; the loss passes over 4 tokens' logits besides."""
     ddp = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
     fsdp = dataclasses.replace(ddp, sharing="fsdp")
-    parameters = 2 * _LAYER + 2 * _HEAD
-    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters
-    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2
+    parameters, loss = 2 * _LAYER + 2 * _HEAD, 36 * 4 * 32
+    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters + loss
+    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2 + loss
+
+
+def test_no_split_of_the_model_splits_the_loss() -> None:
+    """Tensor-parallel ranks each see all logits, and a pipeline waits for its last stage."""
+    one = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
+    updated, loss = 7 * (2 * _LAYER + 2 * _HEAD), 36 * 4 * 32
+    for split in (dataclasses.replace(one, tensor_parallel=2), dataclasses.replace(one, pipeline_parallel=2)):
+        assert training_step(_UNIT, _TINY, split).memory_s == updated / 2 + loss
 
 
 def test_fsdp_waits_for_what_no_layer_hides() -> None:
@@ -137,19 +145,39 @@ def test_a_pipelines_bubble() -> None:
     assert training_step(_UNIT, _TINY, shape).communication_s == 2 * 4 * 8
 
 
+def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> None:
+    """DDP overlaps with the last pass alone; tensor parallelism pays every pass's latencies."""
+    large = {**_TINY, "vocab_size": 2**24}
+    backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
+    buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
+    fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, passes=2)
+    assert training_step(fast, large, shape).communication_s == pytest.approx(buckets * 100 - 250 * (1 - 1 / buckets))
+    split = TrainingShape(samples=2, sequence_tokens=4, element_bytes=1, tensor_parallel=2, passes=2)
+    assert training_step(_UNIT, _TINY, split).communication_s == 2 * (8 * 100 + 10)
+
+
+def test_larger_buckets_are_fewer() -> None:
+    """All gradients in one: nothing of it is hidden."""
+    large = {**_TINY, "vocab_size": 2**24}
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, bucket_bytes=2**30)
+    assert training_step(_UNIT, large, shape).communication_s == 100.0
+
+
 def test_calibration_adds_what_one_gpu_takes_beyond_the_model() -> None:
     """Once; a baseline faster than the model shrinks all."""
     base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
-    assert calibrated_s(two, base, 10.0) == 7.0
-    assert calibrated_s(two, base, 4.0) == 2.5
+    assert Baseline(predicted=base, measured_s=10.0).calibrated_s(two) == 7.0
+    assert Baseline(predicted=base, measured_s=4.0).calibrated_s(two) == 2.5
 
 
 def test_kernels_beside_the_products_share_the_work() -> None:
     """2 s beyond the model's 8 are 1 s beyond its 4, and no shortfall."""
     base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
-    assert calibrated_s(two, base, 10.0, beyond_shrinks=True) == 6.0
-    assert calibrated_s(two, base, 4.0, beyond_shrinks=True) == 2.5
-    parts = attribute(6.0, two, 10.0, base, share=0.5, imbalance_fraction=0.0, beyond_shrinks=True)
+    shared = Baseline(predicted=base, measured_s=10.0, beyond_shrinks=True)
+    assert shared.calibrated_s(two) == 6.0
+    assert Baseline(predicted=base, measured_s=4.0, beyond_shrinks=True).calibrated_s(two) == 2.5
+    parts = attribute(6.0, shared, predicted=two, even=two, share=0.5)
     assert (parts.software_s, parts.communication_s, parts.unexplained_s) == (0.0, 1.0, 0.0)
 
 
@@ -157,15 +185,40 @@ def test_a_shortfall_adds_up() -> None:
     """Half of 10 is 5, measured 8: 3 too long, of which 1 is communication, 1 software, 0.4 a slow GPU."""
     parts = attribute(
         8.0,
-        StepTime(compute_s=4.0, communication_s=1.0),
-        10.0,
-        StepTime(compute_s=8.0),
+        Baseline(predicted=StepTime(compute_s=8.0), measured_s=10.0),
+        predicted=StepTime(compute_s=4.4, communication_s=1.0),
+        even=StepTime(compute_s=4.0, communication_s=1.0),
         share=0.5,
-        imbalance_fraction=0.1,
     )
     assert dataclasses.astuple(parts) == pytest.approx((0.0, 0.0, 1.0, 0.4, 1.0, 0.6))
     assert sum(dataclasses.astuple(parts)) == pytest.approx(3.0)
     assert StepTime(memory_s=1.0).times(3).total_s == 3.0
+
+
+@pytest.mark.parametrize("shrinks", [False, True])
+@pytest.mark.parametrize("baseline_s", [5.0, 9.5, 14.0])
+def test_what_is_measured_as_predicted_leaves_nothing_unexplained(baseline_s: float, shrinks: bool) -> None:
+    """Whether the baseline is faster or slower than the model; its own communication is its own share's."""
+    base = StepTime(compute_s=7.0, memory_s=1.5, communication_s=1.0)
+    baseline = Baseline(predicted=base, measured_s=baseline_s, beyond_shrinks=shrinks)
+    even = StepTime(compute_s=4.0, memory_s=1.0, communication_s=2.0)
+    slowed = StepTime(compute_s=5.0, memory_s=1.5, communication_s=2.0)
+    predicted_s = baseline.calibrated_s(slowed)
+    parts = attribute(predicted_s, baseline, predicted=slowed, even=even, share=0.5)
+    assert parts.unexplained_s == 0.0
+    assert parts.imbalance_s > 0
+    assert sum(dataclasses.astuple(parts)) == pytest.approx(predicted_s - 0.5 * baseline_s)
+
+
+def test_figures_on_some_gpus_are_those_of_the_slowest_of_them() -> None:
+    """One is slow at products, another at moving bytes; a third is not asked."""
+    gpus = {
+        name: GpuFigures(matmul_flops_per_s=flops, memory_bytes_per_s=moved)
+        for name, flops, moved in (("a", 9.0, 4.0), ("b", 7.0, 5.0), ("c", 1.0, 1.0))
+    }
+    node = dataclasses.replace(_UNIT, gpus=gpus)
+    assert (node.on(["a"]).matmul_flops_per_s, node.on(["a"]).memory_bytes_per_s) == (9.0, 4.0)
+    assert (node.on(["a", "b"]).matmul_flops_per_s, node.on(["a", "b"]).memory_bytes_per_s) == (7.0, 4.0)
 
 
 _H200 = NodeFigures(matmul_flops_per_s=1.0, memory_bytes_per_s=1.0, collectives={("all_reduce", 2): _FREE})

@@ -1,0 +1,83 @@
+"""A group's speedups on more GPUs than were measured, and why there are none where there are none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.scale_out import Law, predict
+from pybench.judge.measured_step import MeasuredStep
+from pybench.judge.predicted_step import predicted_step, raised_degree
+from pybench.model.explanation import ExplainedPoint, Extrapolation
+
+COUNTS = (16, 64, 256, 1024)
+
+
+def extrapolate(
+    figures: NodeFigures, group: Sequence[MeasuredStep], explained: Sequence[ExplainedPoint]
+) -> tuple[list[Extrapolation], list[str]]:
+    """Speedups over one GPU, and notes on what could not be predicted.
+
+    The alpha-beta law is the largest point's, once by rings and once by trees.
+    """
+    if (refusal := _refusal(group)) is not None:
+        return [], [f"not extrapolated: {refusal}"]
+    base, last = group[0], group[-1]
+    own, reason = last.point.num_gpus, explained[-1].reason
+    counts = [count for count in COUNTS if count > own and count % own == 0]
+    odd = ", ".join(str(count) for count in COUNTS if count > own and count % own)
+    notes = [f"not extrapolated to {odd} GPUs: no multiples of {own}"] if odd else []
+    if reason is not None and counts:
+        notes.append(f"extrapolated from measured speedups alone: {reason}")
+    laws = [] if reason else [_law(figures, base, last, tree=tree) for tree in (False, True)]
+    measured = {point.num_gpus: point.measured_speedup for point in explained}
+    found = [
+        Extrapolation(
+            benchmark=base.point.benchmark,
+            group=base.group,
+            num_gpus=one.count,
+            speedup=one.speedup,
+            low=one.low,
+            high=one.high,
+        )
+        for one in predict(measured, counts, laws)
+    ]
+    return found, notes
+
+
+def _refusal(group: Sequence[MeasuredStep]) -> str | None:
+    """Why no law can be fitted to the group."""
+    least = group[0].point.num_gpus
+    if len(group) == 1:
+        return f"measured on {least} GPUs only"
+    if least != 1:
+        return f"the laws start from one GPU, and the fewest here are {least}"
+    (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)
+    return f"{times} points have {count} GPUs, and a law has one speedup for each number" if times > 1 else None
+
+
+def _law(figures: NodeFigures, base: MeasuredStep, last: MeasuredStep, *, tree: bool) -> Law:
+    weak = last.samples > base.samples
+    baseline = base.as_baseline(predicted_step(base.figures(figures), base.point, base.samples))
+
+    def law(count: int) -> float:
+        grown = count // last.point.num_gpus
+        samples = last.samples * grown if weak else last.samples
+        wider = _wider(last.figures(figures), last, grown, tree=tree)
+        predicted = predicted_step(wider, last.point, samples, grown=grown)
+        return samples / baseline.calibrated_s(predicted) / base.rate
+
+    return law
+
+
+def _wider(figures: NodeFigures, last: MeasuredStep, grown: int, *, tree: bool) -> NodeFigures:
+    """With the collectives of the degree that grows as they would be for so many times the GPUs."""
+    degree = int(getattr(last.settings, raised_degree(last.settings)))
+    wider = {
+        (operation, degree * grown): curve.at(operation, degree, degree * grown, tree=tree)
+        for (operation, count), curve in figures.collectives.items()
+        if count == degree
+    }
+    return replace(figures, collectives={**figures.collectives, **wider})

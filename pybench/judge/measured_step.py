@@ -1,0 +1,104 @@
+"""A point of a model's workload as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.step_time import Baseline, StepTime
+from pybench.compute.plan import point_id
+from pybench.compute.stats import location
+from pybench.judge.formulas.joint_step import joint_steps
+from pybench.judge.node.driver import POWER_CAP
+from pybench.judge.node_figures import gpu_names
+from pybench.judge.summary import metric_samples
+from pybench.judge.unknown_work import runs_in_waves
+from pybench.model.health import GpuConditions
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.suite import AxisValue, Point
+from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
+from pybench.model.workloads.train import Train
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredStep:
+    """A point with its median step, the samples in it, the names of its GPUs and how they stood in every attempt."""
+
+    point: Point
+    step_s: float
+    samples: float
+    gpus: tuple[str, ...]
+    conditions: tuple[GpuConditions, ...] = ()
+
+    @property
+    def settings(self) -> ModelSettings:
+        """Those of a model's workload."""
+        assert isinstance(self.point.settings, ModelSettings)
+        return self.point.settings
+
+    @property
+    def rate(self) -> float:
+        """Samples in a second."""
+        return self.samples / self.step_s
+
+    @property
+    def group(self) -> dict[str, AxisValue]:
+        """What it has in common with the points that it is compared with."""
+        return {name: value for name, value in self.point.axes.items() if name not in PARALLEL_AXES}
+
+    @property
+    def label(self) -> str:
+        """The group's name."""
+        return point_id(self.point.benchmark, self.group)
+
+    def figures(self, node: NodeFigures) -> NodeFigures:
+        """Of its own GPUs, where the node's run tells them apart."""
+        return node.on(self.gpus) if node.gpus else node
+
+    def as_baseline(self, predicted: StepTime) -> Baseline:
+        """Beyond the model: kernels in training and whole waves of an engine, which more GPUs share; else launches."""
+        shrinks = isinstance(self.settings, Train) or runs_in_waves(self.settings)
+        return Baseline(predicted=predicted, measured_s=self.step_s, beyond_shrinks=shrinks)
+
+    @property
+    def power_limited(self) -> tuple[str, ...] | None:
+        """GPUs whose clock their power limit held down at some time; ``None`` where no reason was read of any."""
+        known = [gpu for gpu in self.conditions if gpu.uuid in self.gpus and gpu.clock_event_reasons is not None]
+        held = [gpu for gpu in known if (gpu.clock_event_reasons or 0) & POWER_CAP]
+        names = {gpu.uuid if gpu.index is None else f"GPU {gpu.index}" for gpu in held}
+        return tuple(sorted(names)) if known else None
+
+    @property
+    def clock_hz(self) -> float | None:
+        """SM clock of the GPU with the lowest, each the median over attempts; ``None`` where none was read."""
+        read: dict[str, list[float]] = {}
+        for gpu in self.conditions:
+            if gpu.uuid in self.gpus and gpu.sm_clock_hz is not None:
+                read.setdefault(gpu.uuid, []).append(gpu.sm_clock_hz)
+        return min((median(clocks) for clocks in read.values()), default=None)
+
+
+def measured_groups(manifest: Manifest, records: Sequence[Record]) -> list[list[MeasuredStep]]:
+    """Measured points of model workloads that differ in their parallel degrees alone, the fewest GPUs first."""
+    groups: dict[str, list[MeasuredStep]] = {}
+    for point in manifest.plan.points:
+        if (measured := _measured(point, records)) is not None:
+            groups.setdefault(f"{point.benchmark} {sorted(measured.group.items())!r}", []).append(measured)
+    return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
+
+
+def _measured(point: Point, records: Sequence[Record]) -> MeasuredStep | None:
+    samples = metric_samples(point, records).get("step_s")
+    if samples is None or not isinstance(point.settings, ModelSettings):
+        return None
+    good = [record for record in records if record.point_id == point.id and record.ok]
+    return MeasuredStep(
+        point=point,
+        step_s=location(samples),
+        samples=float(joint_steps(good[0])[0].work.samples),
+        gpus=gpu_names(good),
+        conditions=tuple(conditions for record in good for conditions in record.conditions),
+    )

@@ -1,0 +1,71 @@
+"""What the model of step times leaves out: work of which a prediction would be a guess."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pybench.compute.comm_model.figures import UnmeasuredError
+from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.train import AUTO, Train
+
+SHARING: dict[str, Literal["ddp", "fsdp"]] = {
+    "ddp": "ddp",
+    "tensor_parallel": "ddp",
+    "pipeline_parallel": "ddp",
+    "fsdp": "fsdp",
+}
+"""How the data-parallel ranks of a strategy share; weights, gradients and messages of the others are not counted."""
+
+# Strategies whose ranks exchange gradients once a step, however many passes it has.
+_ACCUMULATING = ("ddp", "tensor_parallel")
+
+
+def refuse_unknown(point: Point) -> None:
+    """Raises ``UnmeasuredError``, naming the setting, for what the model would leave out without a word."""
+    settings = point.settings
+    if not isinstance(settings, (Generate, Train)) or point.architecture is None:
+        raise UnmeasuredError(f"the model knows no {settings.workload}")
+    unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
+    for name, asked in {"context_parallel": settings.context_parallel > 1, **unknown}.items():
+        if asked:
+            raise UnmeasuredError(f"the model knows no {name}")
+
+
+def runs_in_waves(settings: ModelSettings) -> bool:
+    """Whether an engine runs fewer sequences at a time than a copy has."""
+    if not isinstance(settings, Generate) or settings.max_num_seqs is None:
+        return False
+    return settings.max_num_seqs * settings.data_parallel < settings.batch_size
+
+
+def _of_generation(settings: Generate) -> dict[str, bool]:
+    split = settings.tensor_parallel * settings.pipeline_parallel > 1
+    return {
+        "requests that come one by one (concurrency)": settings.concurrency is not None,
+        "requests that come one by one (request_rate_per_s)": settings.request_rate_per_s is not None,
+        "lengths that differ (length_spread_fraction)": settings.length_spread_fraction > 0,
+        "quantization": settings.quantization is not None,
+        "engine_args": bool(settings.engine_args),
+        "split model that runs part of its sequences at a time (max_num_seqs)": split and runs_in_waves(settings),
+    }
+
+
+def _of_training(settings: Train) -> dict[str, bool]:
+    found = settings.finds_batch_size and settings.grad_accum == AUTO
+    passes = settings.strategy not in _ACCUMULATING and (found or settings.num_passes > 1)
+    return {
+        f"strategy {settings.strategy}": settings.strategy not in SHARING,
+        "LoRA adapters (lora_rank)": settings.lora_rank is not None,
+        "selective activation_checkpointing": settings.activation_checkpointing == "selective",
+        "mixed_precision": settings.mixed_precision is not None,
+        "cpu_offload": bool(settings.cpu_offload),
+        "offload_optimizer": bool(settings.offload_optimizer),
+        "offload_parameters": bool(settings.offload_parameters),
+        "reshard_after_forward = false": settings.reshard_after_forward is False,
+        "async_tensor_parallel": bool(settings.async_tensor_parallel),
+        "interleaved stages (stages_per_rank)": (settings.stages_per_rank or 1) > 1,
+        f"grad_accum of {settings.strategy}": passes,
+        "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found,
+    }

@@ -1,0 +1,114 @@
+"""A node with round figures, and runs of a model on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pybench.judge.explanation import explain
+from pybench.model.effort import Effort
+from pybench.model.explanation import Explanation
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.suite import Plan, Point, Suite
+from pybench.model.wire import Work
+from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.peer_copy import PeerCopy
+
+_MIB = 2**20
+
+
+class Runs:
+    """A node's run with round figures, and runs of a model on it."""
+
+    def __init__(self, build: Any, second: dict[str, float] | None = None) -> None:
+        """``second`` are figures of the second GPU, which else does what the first one does."""
+        self.build = build
+        self.node_points: list[Point] = []
+        self.node_records: list[Record] = []
+        self._node(Matmul(backend="torch", gpus=2), {"matmul_flops_per_s": 660e12}, second)
+        self._node(Matmul(backend="torch", gpus=1), {"matmul_flops_per_s": 700e12})
+        self._node(Matmul(backend="torch", gpus=2, precision="float32"), {"matmul_flops_per_s": 50e12})
+        self._node(MemoryBandwidth(backend="torch", gpus=2), {"memory_bytes_per_s": 4.2e12}, second)
+        self._node(PeerCopy(backend="torch", gpus=2), {"peer_copy_bytes_per_s": 350e9})
+        for size in (_MIB, 512 * _MIB):
+            self._node(Collective(backend="torch", gpus=2, message_bytes=size), {"collective_s": 15e-6 + size / 300e9})
+        self._node(Collective(backend="torch", gpus=2, operation="broadcast"), {"collective_s": 1e-3})
+
+    @property
+    def node(self) -> Manifest:
+        return self.manifest(tuple(self.node_points), run_id="node")
+
+    def manifest(self, points: tuple[Point, ...], run_id: str = "run", fingerprint: str = "f") -> Manifest:
+        return Manifest(
+            run_id=run_id,
+            created_utc="",
+            pybench_version="0",
+            suite=Suite(name="s", description="", benchmarks=()),
+            plan=Plan(points=points, skips=()),
+            device="cuda",
+            machine=self.build.machine(),
+            fingerprint=fingerprint,
+            tables={},
+            worker_sha256="",
+            engine="none",
+        )
+
+    def explain(self, times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
+        records = [record for point, t in times for record in self.measured(point, t)]
+        return self.explain_records(records, times, **manifest)
+
+    def explain_records(self, records: list[Record], times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
+        return explain(
+            self.manifest(tuple(point for point, _ in times), **manifest), records, self.node, self.node_records
+        )
+
+    def measured(self, point: Point, time_s: float, first_gpu: int = 0) -> list[Record]:
+        """Two attempts; copies of a generation tell of their own samples."""
+        settings = point.settings
+        copies = settings.data_parallel if isinstance(settings, Generate) else 1
+        samples = settings.batch_size // copies if isinstance(settings, Generate) else 2 * point.num_gpus
+        steps = self.build.steps([time_s, time_s], Work(samples=samples))
+        ranks = tuple(
+            self.build.rank(steps, rank + first_gpu, replica=rank if copies > 1 else 0)
+            for rank in range(point.num_gpus)
+        )
+        return [self.build.record(point, ranks, n) for n in (1, 2)]
+
+    def _node(self, settings: NodeSettings, first: dict[str, float], second: dict[str, float] | None = None) -> None:
+        name = f"{settings.workload}{len(self.node_points)}"
+        point: Point = Point(
+            id=name,
+            benchmark=name,
+            axes={},
+            settings=settings,  # type: ignore[arg-type]
+            effort=Effort(),
+            architecture=None,
+        )
+        ranks = tuple(
+            self.build.rank(
+                tuple(dataclasses.replace(step, values=values) for step in self.build.steps([1.0, 1.0], Work())), rank
+            )
+            for rank, values in enumerate((first, {**first, **(second or {})})[: settings.gpus])
+        )
+        self.node_points.append(point)
+        self.node_records += [self.build.record(point, ranks, n) for n in (1, 2)]
+
+
+@pytest.fixture
+def runs(build: Any) -> Runs:
+    return Runs(build, second={"matmul_flops_per_s": 540e12})
+
+
+@pytest.fixture
+def node(build: Any) -> Callable[..., Runs]:
+    """Makes runs on a node whose second GPU has figures of its own."""
+    return partial(Runs, build)

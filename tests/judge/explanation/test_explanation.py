@@ -1,0 +1,142 @@
+"""A run beside what a node's figures predict."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.judge.explanation import explain
+from pybench.model.errors import UsageError
+from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
+from pybench.report.explanation import render
+
+
+def test_generation_is_explained(runs: Any, build: Any) -> None:
+    """Two GPUs: 1.6 times measured; the parts add up to what is longer than half."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (point,) = explanation.points
+    assert point.measured_speedup == pytest.approx(1.6)
+    assert point.predicted_speedup is not None
+    assert 1 < point.predicted_speedup < 2
+    assert point.shortfall_s == pytest.approx(0.1 - 0.08)
+    assert point.parts is not None
+    assert sum(point.parts.values()) == pytest.approx(point.shortfall_s)
+    assert point.parts["communication"] > 0
+    assert point.parts["software"] > 0
+    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    assert all(found.low <= found.speedup <= found.high for found in explanation.extrapolations)
+    assert explanation.notes == ()
+
+
+def test_training_is_explained(runs: Any, build: Any) -> None:
+    """Weak scaling: twice the samples in 1.1 times the time is 1.82 times the work."""
+    (point,) = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)]).points
+    assert point.measured_speedup == pytest.approx(2 / 1.1)
+    assert point.shortfall_s == pytest.approx(0.01)
+    assert point.parts is not None
+    assert sum(point.parts.values()) == pytest.approx(0.01)
+
+
+def test_what_was_not_measured_is_told(runs: Any, build: Any) -> None:
+    """Four GPUs, of which the node's run has no curve: measured speedups alone are extrapolated."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
+    _, four = explanation.points
+    assert four.reason == "the node's run has no size curve of all_reduce on 4 GPUs"
+    assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
+    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    others, alone = explanation.notes
+    assert others == "decode: the node's run did not measure every GPU; the slowest that it measured stands for each"
+    assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
+
+
+def test_another_machine_is_noted(runs: Any, build: Any) -> None:
+    """Its figures may still tell something."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)], fingerprint="g")
+    assert "may not hold" in explanation.notes[0]
+
+
+@pytest.mark.parametrize("figure", ["matmul_flops_per_s", "memory_bytes_per_s"])
+def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Any, figure: str) -> None:
+    """The baseline ran on the other one: what the slow one costs is imbalance, and nothing else changes."""
+    lame = {"matmul_flops_per_s": 660e12, "memory_bytes_per_s": 4.2e12}
+    lame[figure] *= 0.5
+    times = [(build.generate(1), 0.16), (build.generate(2), 0.1)]
+    (even,) = node(second=None).explain(times).points
+    (slowed,) = node(second=lame).explain(times).points
+    assert even.parts is not None
+    assert slowed.parts is not None
+    assert even.predicted_speedup is not None
+    assert slowed.predicted_speedup is not None
+    assert slowed.predicted_speedup < even.predicted_speedup
+    assert (even.parts["imbalance"], slowed.parts["imbalance"] > 0) == (0.0, True)
+    assert sum(slowed.parts.values()) == pytest.approx(slowed.shortfall_s)
+    own = ("compute", "memory", "communication", "software")
+    assert {name: slowed.parts[name] for name in own} == {name: even.parts[name] for name in own}
+
+
+def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, build: Any) -> None:
+    """Two GPUs are no faster than it, so nothing is imbalance."""
+    runs = node(second={"matmul_flops_per_s": 330e12, "memory_bytes_per_s": 2.1e12})
+    one, two = build.generate(1), build.generate(2)
+    records = [*runs.measured(one, 0.32, first_gpu=1), *runs.measured(two, 0.2)]
+    (point,) = runs.explain_records(records, [(one, 0.32), (two, 0.2)]).points
+    assert point.parts is not None
+    assert point.parts["imbalance"] == 0.0
+
+
+def test_copies_in_waves_share_them_evenly(runs: Any, build: Any) -> None:
+    """Copies tell of their own samples; two have half as many waves of two sequences each: linear."""
+    one, two = (_copies(build, count, batch_size=8, max_num_seqs=2) for count in (1, 2))
+    (point,) = runs.explain([(one, 0.16), (two, 0.081)]).points
+    assert point.measured_speedup == pytest.approx(0.16 / 0.081)
+    assert point.predicted_speedup == pytest.approx(2.0)
+
+
+def _copies(build: Any, count: int, **settings: Any) -> Point:
+    """Copies that share nothing but the samples."""
+    point: Point = build.generate(1, **settings)
+    assert isinstance(point.settings, Generate)
+    own = dataclasses.replace(point.settings, data_parallel=count)
+    return dataclasses.replace(point, id=f"decode[data_parallel={count}]", axes={"data_parallel": count}, settings=own)
+
+
+def test_one_number_of_gpus_explains_nothing(runs: Any, build: Any) -> None:
+    """Nor does a run of no model."""
+    with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
+        runs.explain([(build.generate(2), 0.1)])
+    with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
+        explain(runs.node, runs.node_records, runs.node, runs.node_records)
+
+
+def test_unmeasured_points_are_left_aside(runs: Any, build: Any) -> None:
+    """The others are explained."""
+    one, two, four = build.generate(1), build.generate(2), build.generate(4)
+    records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
+    found = explain(runs.manifest((one, two, four)), records, runs.node, runs.node_records)
+    assert [point.num_gpus for point in found.points] == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"concurrency": 2}, "concurrency"),
+        ({"request_rate_per_s": 1.0}, "request_rate_per_s"),
+        ({"length_spread_fraction": 0.5}, "length_spread_fraction"),
+        ({"quantization": "fp8"}, "quantization"),
+        ({"engine_args": {"kv_cache_dtype": "fp8"}}, "engine_args"),
+        ({"max_num_seqs": 2}, "max_num_seqs"),
+    ],
+)
+def test_generation_that_the_model_does_not_know(runs: Any, build: Any, settings: dict[str, Any], named: str) -> None:
+    """The setting is named, and the speedup that was measured stays."""
+    times = [(build.generate(1, **settings), 0.16), (build.generate(2, **settings), 0.1)]
+    explanation = runs.explain(times)
+    (point,) = explanation.points
+    assert point.reason is not None
+    assert named in point.reason
+    assert point.predicted_s is None
+    assert point.measured_speedup == pytest.approx(1.6)
+    assert f"not predicted: {point.reason}" in render(explanation, width=300)

@@ -1,0 +1,53 @@
+"""More GPUs than were measured, and groups that say nothing of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pybench.compute.plan import point_id
+from pybench.model.suite import Point
+from pybench.model.workloads.train import Train
+
+
+def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Any) -> None:
+    """A law starts from one; nor are those with two speedups for a number of GPUs, or with one number."""
+    explanation = runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)])
+    assert explanation.extrapolations == ()
+    assert "decode: not extrapolated: the laws start from one GPU, and the fewest here are 2" in explanation.notes
+    explanation = runs.explain(
+        [(build.train(1), 0.1), (build.train(2), 0.1), (_split(build, tensor_parallel=2), 0.1), (build.generate(2), 1)]
+    )
+    assert explanation.extrapolations == ()
+    assert explanation.notes == (
+        "fit: not extrapolated: 2 points have 2 GPUs, and a law has one speedup for each number",
+        "decode: not extrapolated: measured on 2 GPUs only",
+    )
+
+
+def test_mixed_degrees_are_extrapolated(runs: Any, build: Any) -> None:
+    """Two copies of two parts of every layer, from one GPU: more GPUs are more copies."""
+    mixed = _split(build, tensor_parallel=2, data_parallel=2)
+    explanation = runs.explain([(_split(build), 0.1), (mixed, 0.11)])
+    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    (point,) = explanation.points
+    assert point.reason is None
+    assert not any("extrapolated" in note for note in explanation.notes)
+
+
+def test_counts_that_do_not_divide_are_named(runs: Any, build: Any) -> None:
+    """Three GPUs make neither 16 nor 64."""
+    explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
+    assert explanation.extrapolations == ()
+    assert "fit: not extrapolated to 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
+
+
+def _split(build: Any, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:
+    """A point of the benchmark ``fit`` that splits its model by FSDP's mesh."""
+    degrees = {"tensor_parallel": tensor_parallel, "data_parallel": data_parallel}
+    point: Point = build.train(1)
+    assert isinstance(point.settings, Train)
+    settings = dataclasses.replace(
+        point.settings, strategy="fsdp", tensor_parallel=tensor_parallel, data_parallel=data_parallel
+    )
+    return dataclasses.replace(point, id=point_id("fit", {**degrees}), axes={**degrees}, settings=settings)

@@ -1,0 +1,52 @@
+"""GPUs at their power limit, beside the shortfall."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.model.health import GpuConditions
+from pybench.model.record import Record
+from pybench.report.explanation import render
+
+
+def test_boards_at_their_power_limit_are_named(runs: Any, build: Any) -> None:
+    """Beside the shortfall: GPU 1 of two, whose clock is a tenth lower, none of the baseline; a third is no rank's."""
+    one, two = build.train(1), build.train(2)
+    records = [
+        *(_with_gpus(record, (0x0, 0x4, 0x4)) for record in runs.measured(one, 0.1)),
+        *(_with_gpus(record, (0x1, 0x5, 0x4)) for record in runs.measured(two, 0.11)),
+    ]
+    explanation = runs.explain_records(records, [(one, 0.1), (two, 0.11)])
+    (point,) = explanation.points
+    assert (point.power_limited, point.baseline_power_limited) == (("GPU 1",), ())
+    assert point.clock_fraction == pytest.approx(-0.1)
+    text = render(explanation, width=240)
+    assert "baseline at power limit" in text
+    assert "GPU 1" in text
+    assert "-10.0%" in text
+
+
+def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Any) -> None:
+    """Not none."""
+    explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
+    (point,) = explanation.points
+    assert (point.power_limited, point.baseline_power_limited, point.clock_fraction) == (None, None, None)
+    assert "unknown" in render(explanation, width=240)
+
+
+def _with_gpus(record: Record, reasons: tuple[int, ...]) -> Record:
+    """With a UUID for each rank, and the clock event reasons of every GPU of the machine."""
+    ranks = tuple(
+        dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_uuid=f"GPU-{place}"))
+        for place, rank in enumerate(record.ranks)
+    )
+    conditions = tuple(
+        GpuConditions(
+            uuid=f"GPU-{place}", index=place, clock_event_reasons=own, sm_clock_hz=1.8e9 if own & 0x4 else 2.0e9
+        )
+        for place, own in enumerate(reasons)
+    )
+    return dataclasses.replace(record, ranks=ranks, conditions=conditions)

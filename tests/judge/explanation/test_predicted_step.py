@@ -1,0 +1,105 @@
+"""A point's step from its settings, and settings that no prediction follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pybench.compute.comm_model.figures import UnmeasuredError
+from pybench.compute.plan import point_id
+from pybench.judge.node_figures import node_figures
+from pybench.judge.predicted_step import predicted_step
+from pybench.model.effort import Effort
+from pybench.model.suite import Point
+from pybench.model.workloads.train import Train
+
+
+def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
+    """Says so: another strategy, context parallelism, no model at all."""
+    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    fit = build.train(2)
+    other = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, strategy="zero"))
+    with pytest.raises(UnmeasuredError, match="knows no strategy zero"):
+        predicted_step(figures, other, 4)
+    ring = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, context_parallel=2))
+    with pytest.raises(UnmeasuredError, match="knows no context_parallel"):
+        predicted_step(figures, ring, 4)
+    with pytest.raises(UnmeasuredError, match="knows no matmul"):
+        predicted_step(figures, runs.node_points[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"strategy": "deepspeed", "zero_stage": 2}, "strategy deepspeed"),
+        ({"lora_rank": 8}, "LoRA"),
+        ({"activation_checkpointing": "selective"}, "selective"),
+        ({"strategy": "fsdp", "mixed_precision": "bfloat16"}, "mixed_precision"),
+        ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload"),
+        ({"strategy": "fsdp", "reshard_after_forward": False}, "reshard_after_forward"),
+        ({"strategy": "fsdp", "async_tensor_parallel": True}, "async_tensor_parallel"),
+        ({"strategy": "fsdp", "grad_accum": 2}, "grad_accum of fsdp"),
+        ({"strategy": "pipeline_parallel", "grad_accum": 2}, "grad_accum of pipeline_parallel"),
+        ({"strategy": "pipeline_parallel", "stages_per_rank": 2}, "stages_per_rank"),
+        ({"batch_size_per_gpu": "auto", "grad_accum": "auto", "global_batch_size": 8}, "found by trying"),
+    ],
+)
+def test_training_that_the_model_does_not_know(runs: Any, build: Any, settings: dict[str, Any], named: str) -> None:
+    """Refused by name."""
+    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    fit = build.train(2)
+    asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
+    with pytest.raises(UnmeasuredError, match=named):
+        predicted_step(figures, asked, 4)
+
+
+def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Any) -> None:
+    """As the worker does: two stages take 3/4 of the work each, not all of it."""
+    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    point = build.train(1)
+    unset, two = (
+        dataclasses.replace(
+            point,
+            settings=dataclasses.replace(
+                point.settings, strategy="pipeline_parallel", pipeline_parallel=2, microbatches=parts
+            ),
+        )
+        for parts in (None, 2)
+    )
+    assert predicted_step(figures, unset, 4) == predicted_step(figures, two, 4)
+    whole_s = predicted_step(figures, point, 4).compute_s
+    assert predicted_step(figures, unset, 4).compute_s == pytest.approx(0.75 * whole_s)
+
+
+def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Any) -> None:
+    """Set, they stay; ``auto`` follows the samples of a rank. More passes hide less of DDP's sums."""
+    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    settings = build.train(2).settings
+    auto = dataclasses.replace(settings, global_batch_size=64, grad_accum="auto")
+    set_ = dataclasses.replace(settings, grad_accum=16)
+    one = dataclasses.replace(settings, batch_size_per_gpu=32)
+    many, same, single = (
+        predicted_step(figures, dataclasses.replace(build.train(2), settings=own), 64) for own in (auto, set_, one)
+    )
+    assert many == same
+    assert many.communication_s > single.communication_s
+
+
+def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Any) -> None:
+    """Eight times two copies are sixteen: as many samples each as an eighth of the grown step."""
+    point = Point(
+        id=point_id("fit", {}),
+        benchmark="fit",
+        axes={},
+        settings=Train(backend="torch", model="m", global_batch_size=16, sequence_tokens=8, data_parallel=2),
+        effort=Effort(),
+        architecture=build.architecture,
+    )
+    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    curve = figures.collectives["all_reduce", 2]
+    wider = dataclasses.replace(figures, collectives={("all_reduce", 2): curve, ("all_reduce", 16): curve})
+    assert predicted_step(wider, point, 128, grown=8).compute_s == pytest.approx(
+        predicted_step(wider, point, 16).compute_s
+    )
