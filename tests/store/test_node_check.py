@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pybench.judge.absolute import absolute_row
+from pybench.judge.verdict import limits
 from pybench.machine.environment import snapshot
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.suite import Plan, Point, Skip
@@ -127,6 +128,19 @@ def test_h200_rows(num_gpus: int) -> None:
     unknown |= {f"other_collectives[gpus={num_gpus},operation=broadcast]"}
     unknown |= {f"all_reduce[gpus=8,message_bytes={size * 2**20}]" for size in (1, 16) if num_gpus == 8}
     assert _without_row("h200", num_gpus) == (unknown if num_gpus > 1 else set())
+
+
+@pytest.mark.parametrize(("num_gpus", "host_bound"), [(2, 58e9), (4, 72e9)])
+def test_a_host_limited_loop_is_no_standard_for_links(num_gpus: int, host_bound: float) -> None:
+    """The floors of small all-reduces lie above what calls queued one by one had on such a machine."""
+    (row,) = (
+        row
+        for row in load_tables(_PATH, ["collective_busbw"])["collective_busbw"].rows
+        if (row.machine, row.count, row.where.get("message_bytes")) == ("h200", num_gpus, 2**20)
+    )
+    floor, _ = limits(row)
+    assert floor is not None
+    assert floor > host_bound
 
 
 @pytest.mark.parametrize("machine", ["h100", "b200", "a100"])
