@@ -10,8 +10,8 @@ from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import Baseline, StepTime
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
+from pybench.judge.clock_events import POWER_CAP
 from pybench.judge.formulas.joint_step import joint_steps
-from pybench.judge.node.driver import POWER_CAP
 from pybench.judge.node_figures import gpu_names
 from pybench.judge.summary import metric_samples
 from pybench.judge.unknown_work import runs_in_waves

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from pybench.compute.stats import Samples, estimate, outlying_attempts
 from pybench.judge.formulas.registry import metric_values
+from pybench.judge.gpu_states import gpu_states
 from pybench.judge.validity import starvation
 from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.record import Record
@@ -54,6 +55,7 @@ def _point_result(point: Point, of_all: Sequence[Record]) -> PointResult:
         energy_phases=_phases(good),
         flags=_flags(point, good, samples),
         shared_with=_shared_with(good, of_all),
+        gpu_states=gpu_states(good),
     )
 
 

@@ -41,11 +41,25 @@ class PhaseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """How a GPU stood while a point was measured, over all attempts: median clock, highest temperature.
+
+    ``held_by`` names what held its clock down. ``None``: nothing was read, ``()``: nothing held it.
+    """
+
+    uuid: str
+    index: int | None
+    sm_clock_hz: float | None
+    temperature_c: float | None
+    held_by: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PointResult:
     """One point over all its attempts.
 
     ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
-    process measured besides this one, before or after it.
+    process measured besides this one, before or after it. ``gpu_states`` is empty where no sensor was read.
     """
 
     id: str
@@ -61,6 +75,7 @@ class PointResult:
     energy_phases: tuple[PhaseResult, ...] = ()
     flags: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
+    gpu_states: tuple[GpuState, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

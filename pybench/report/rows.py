@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.metrics.registry import METRICS
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.report import gpu_states
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 from pybench.report.training import HEADS, training_rows
@@ -39,9 +40,9 @@ class Table:
 
 
 def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, latency, training, scaling, orders, limits, node checks, use, energy."""
+    """Every table that has rows: points, latency, training, scaling, orders, limits, the node, use, energy."""
     names = labels(results.points)
-    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _use, _phases, _energy)
+    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _gpu_states, _use, _phases, _energy)
     everything = (one(results, names) for one in draw)
     return tuple(table for table in everything if table.rows)
 
@@ -176,6 +177,10 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
         for check in results.node
     )
     return Table("Node", ("check", "GPU or link", "point", "verdict", "reason"), rows)
+
+
+def _gpu_states(results: Results, names: Mapping[str, str]) -> Table:
+    return Table("GPUs under load", gpu_states.HEADS, tuple(gpu_states.gpu_state_rows(results, names)))
 
 
 def _use(results: Results, names: Mapping[str, str]) -> Table:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from pybench.compute.all_gpus import with_all_gpus
 from pybench.compute.fingerprint import fingerprint, fingerprint_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
@@ -40,8 +41,9 @@ def plan_suite(
 
     Raises ``FileError`` or ``UsageError``.
     """
-    suite = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
     device, num_devices = _devices(machine)
+    read = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
+    suite = with_all_gpus(read, num_devices=num_devices, max_gpus=max_gpus)
     plan = expand(
         suite,
         load_models(),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from pybench.model.workloads.node import ALL_GPUS
 from pybench.store.toml_lines import KeyPath
 
 _MAX_TEXT = 60
@@ -90,7 +91,7 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
         words = re.findall(r"'([^']*)'", context["expected"])
         return f"found {describe(found)}, valid: {context['expected']}{did_you_mean(found, words)}"
     if kind in _KINDS:
-        return f"found {describe(found)}, expected {_KINDS[kind]}"
+        return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found == ALL_GPUS else ''}"
     if kind in {"greater_than_equal", "less_than_equal"}:
         limit = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"found {describe(found)}, must be {limit}"
@@ -107,4 +108,5 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     return f"found {describe(found)}: {error['msg']}"
 
 
+_ELSEWHERE = f"; {ALL_GPUS!r} belongs in axes.gpus, of workloads that measure the node"
 _PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"

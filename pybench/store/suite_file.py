@@ -17,7 +17,7 @@ from pybench.store.problem_text import describe, did_you_mean, key_text, message
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
 from pybench.store.suite_profiles import apply_profile, is_omitted
-from pybench.store.suite_schema import suite_model, suite_schema
+from pybench.store.suite_schema import NUMBER, WORD, suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
 
@@ -57,9 +57,9 @@ def _shape_problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
 
 
 def _path(loc: tuple[str | int, ...]) -> KeyPath:
-    """Drop the workload that pydantic puts behind a benchmark's index, and its mark of a refused table name."""
+    """Drop the workload that pydantic puts behind a benchmark's index, and its own marks in brackets."""
     path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
-    return tuple(part for part in path if part != "[key]")
+    return tuple(part for part in path if part not in {"[key]", WORD, NUMBER})
 
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:

@@ -7,13 +7,14 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.suite import Expectation
+from pybench.model.workloads.node import ALL_GPUS
 from pybench.model.workloads.registry import WORKLOADS, count_axes, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.store.models import load_models
@@ -23,6 +24,11 @@ MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 # No control characters: the text goes to terminals and reports.
 _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,2000}$"
+
+# Words that stand beside the numbers of an axis, but are no value of the setting itself.
+_AXIS_WORDS = {"gpus": ALL_GPUS}
+# Which of the two a value was taken for; part of pydantic's path, and no key of the file.
+WORD, NUMBER = "[word]", "[number]"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -48,7 +54,18 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     kinds = [
         kind if get_origin(kind) is Literal else Annotated[kind, within] for kind in members if kind is not NoneType
     ]
-    return Annotated[Union[tuple(kinds)], Field(description=description)]  # noqa: UP007 - built at run time
+    words = [kind for kind in kinds if get_origin(kind) is Literal]
+    numbers = [kind for kind in kinds if kind not in words]
+    one = _either(numbers[0], words[0]) if words and numbers else Union[tuple(kinds)]  # noqa: UP007 - at run time
+    return Annotated[one, Field(description=description)]
+
+
+def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
+    """A number or a word, told apart by the value, so that an error is about the one that was meant."""
+    return Annotated[
+        Union[Annotated[number, Tag(NUMBER)], Annotated[word, Tag(WORD)]],  # noqa: UP007 - built at run time
+        Discriminator(lambda value: WORD if isinstance(value, str) else NUMBER),
+    ]
 
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +95,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
     single = {key: kind for key, kind in types.items() if get_origin(get_args(kind)[0]) is not dict}
+    single |= {key: _either(single[key], Literal[word]) for key, word in _AXIS_WORDS.items() if key in single}
     axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 

@@ -15,6 +15,7 @@
 //   FAKE_NVML_MIG, FAKE_NVML_SHARED_BOARD, FAKE_NVML_MODULE  1: what the GPUs say they are
 //   FAKE_NVML_DRIVER   version, default 580.00.fake
 //   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
+//   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
 //   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
 //   FAKE_NVML_PCIE_WIDTH, FAKE_NVML_PCIE_GENERATION  of the link now; 16 and 5 are its best
 //   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
@@ -406,7 +407,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {
-    const auto told = static_cast<unsigned long long>(number("CLOCK_EVENT_REASONS", 0));
+    const auto told = static_cast<unsigned long long>(number_of(index_of(device), "CLOCK_EVENT_REASONS", 0));
     return tell("nvmlDeviceGetCurrentClocksEventReasons", device, reasons, told);
 }
 
@@ -528,7 +529,8 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned* width)
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t kind, nvmlEccCounterType_t,
                                          unsigned long long* errors) {
     const bool corrected = kind == NVML_MEMORY_ERROR_TYPE_CORRECTED;
-    const auto told = static_cast<unsigned long long>(number(corrected ? "ECC_CORRECTED" : "ECC_UNCORRECTED", 0));
+    const char* name = corrected ? "ECC_CORRECTED" : "ECC_UNCORRECTED";
+    const auto told = static_cast<unsigned long long>(number_of(index_of(device), name, 0));
     return tell("nvmlDeviceGetTotalEccErrors", device, errors, told);
 }
 

@@ -27,6 +27,12 @@ inline int64_t number(const std::string& name, int64_t fallback) {
     return std::stoll(variable(name, std::to_string(fallback)));
 }
 
+// One device's number: several, parted by ";", go to the devices in turn.
+inline int64_t number_of(int device, const std::string& name, int64_t fallback) {
+    const std::vector<std::string> told = split(variable(name, std::to_string(fallback)), ';');
+    return std::stoll(told[static_cast<size_t>(device) % told.size()]);
+}
+
 // FUNCTION:VALUE[:DEVICE][@after=MS][@until=MS][@call=N[-M]]; "*" is every call about a device. Times run from
 // nvmlInit, calls of a function about a device are counted from 1.
 struct Rule {

@@ -63,12 +63,12 @@ def header(rank: int, behaviour: str) -> Header:
     )
 
 
-def measure(rank: int, num_steps: int, started_ns: int) -> None:
+def measure(rank: int, num_steps: int, started_ns: int, step_ns: int) -> None:
     """Report steps whose speed is exactly the number of ranks."""
     work = Work(output_tokens=100)
     for index in range(num_steps):
-        begin = started_ns + index * STEP_NS
-        end = begin + STEP_NS // ranks
+        begin = started_ns + index * step_ns
+        end = begin + step_ns // ranks
         ends = () if VALUES else (begin, end)
         say(
             rank,
@@ -144,8 +144,10 @@ def work_on(order: WorkOrder, place: int) -> None:
     misbehave(behaviour, place)
     while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
         time.sleep(0.01)
+    # Steps that waited span the wait, and what sensors read in it.
+    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - started_ns) // order.steps) if wait else STEP_NS
     for number in range(ranks):
-        measure(number, order.steps - (behaviour == "short"), started_ns)
+        measure(number, order.steps - (behaviour == "short"), started_ns, step_ns)
         say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
         say(number, Result(warmup_steps=3, steady=True))
     match behaviour:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ max_attempts = 2
 steps = 3
 """
 UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(2))
+_REASONS = "nvmlDeviceGetCurrentClocksEventReasons"
 Tell = Callable[..., None]
 
 
@@ -112,13 +114,54 @@ def test_a_healthy_node(fake_nvml: Tell, run: Callable[..., Results]) -> None:
     assert results.verdict == "pass", results.reason
 
 
-def test_an_ecc_error_meanwhile(fake_nvml: Tell, run: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes while the worker runs, on both fake GPUs alike."""
+@pytest.mark.parametrize(("errors", "hit"), [("0;1", [1]), ("1", [0, 1])])
+def test_an_ecc_error_meanwhile(
+    fake_nvml: Tell, run: Callable[..., Results], monkeypatch: pytest.MonkeyPatch, errors: str, hit: list[int]
+) -> None:
+    """It comes while the worker runs, on one of the two GPUs or on both: those are named, and no other."""
     fake_nvml(devices=2)
-    results = run(lambda: monkeypatch.setenv("FAKE_NVML_ECC_UNCORRECTED", "1"))
-    failing = [check for check in results.node if check.name == "memory_errors"]
-    assert [(c.subject, c.verdict) for c in failing] == [(f"GPU {i} ({UUIDS[i]})", "fail") for i in range(2)]
+    results = run(lambda: monkeypatch.setenv("FAKE_NVML_ECC_UNCORRECTED", errors))
+    failing = [check for check in results.node if check.verdict == "fail"]
+    assert [(c.name, c.subject) for c in failing] == [("memory_errors", f"GPU {i} ({UUIDS[i]})") for i in hit]
     assert (results.verdict, results.reason.split(":")[0]) == ("fail", "memory_errors")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "verdict", "words"),
+    [
+        ("0;72", "fail", "hardware slowdown, hardware thermal slowdown, read in 1 of 1 points"),
+        ("0;128", "fail", "hardware power brake, read in 1 of 1 points"),
+        (
+            "0;4",
+            "pass",
+            (
+                f"read in 1 of 1 points; met their power limit: GPU 1 ({UUIDS[1]}); "
+                "a cause: GPU 1 is limited to 650 W, below its default of 700 W"
+            ),
+        ),
+    ],
+)
+def test_throttling(
+    fake_nvml: Tell,
+    fake_answered: Callable[[str, int], int],
+    run: Callable[..., Results],
+    reasons: str,
+    verdict: str,
+    words: str,
+) -> None:
+    """Of the second GPU, read while steps are measured: heat and a power brake fail, the power limit is told."""
+    fake_nvml(devices=2, clock_event_reasons=reasons)
+
+    def until_read() -> None:
+        before = [fake_answered(_REASONS, gpu) for gpu in range(2)]
+        while any(fake_answered(_REASONS, gpu) < before[gpu] + 2 for gpu in range(2)):
+            time.sleep(0.01)
+
+    results = run(until_read)
+    (check,) = (check for check in results.node if check.name == "throttling")
+    assert (check.subject, check.verdict) == (f"GPU 1 ({UUIDS[1]})" if verdict == "fail" else "all GPUs", verdict)
+    assert check.reason.endswith(words)
+    assert results.verdict == verdict, results.reason
 
 
 def test_a_narrow_slot(fake_nvml: Tell, run: Callable[..., Results]) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import pytest
 
-from pybench.compute.plan import expand
-from pybench.model.suite import Plan, Point
+from pybench.judge.absolute import absolute_row
+from pybench.judge.verdict import limits
+from pybench.machine.environment import snapshot
+from pybench.model.machine import GpuInfo, Machine
+from pybench.model.suite import Plan, Point, Skip
 from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.matmul import Matmul
+from pybench.runner.prepare import plan_suite
 from pybench.store.expected_tables import load_tables
-from pybench.store.models import load_models
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_file import read_suite
 
+_HERE = snapshot()
 _PATH = shipped_suites() / "node_check.toml"
 _LIMIT_S = 600
 # Assumed: a worker's start took 13 to 16 s on H200s with an 8B model to build; here nothing is built.
@@ -21,10 +29,15 @@ _STEP_S = 0.1
 _WARMUP_STEPS = 3
 
 
-def _plan(profile: str, num_devices: int) -> Plan:
-    suite = read_suite(_PATH, profile=profile, machine_kind=profile)
-    device = "cpu" if profile == "cpu" else "cuda"
-    return expand(suite, load_models(), device=device, num_devices=num_devices)  # type: ignore[arg-type]
+def _machine(kind: str, num_devices: int) -> Machine:
+    """One of that kind with so many GPUs, or cores; the rest is this one's."""
+    gpu = GpuInfo(**dict.fromkeys((field.name for field in dataclasses.fields(GpuInfo)), None))  # type: ignore[arg-type]
+    gpus = () if kind == "cpu" else (gpu,) * num_devices
+    return dataclasses.replace(_HERE, kind=kind, fabric="nvlink", gpus=gpus, cpu_cores=num_devices)
+
+
+def _plan(kind: str, num_devices: int, max_gpus: int | None = None) -> Plan:
+    return plan_suite(_PATH, _machine(kind, num_devices), profile=None, keep=None, max_gpus=max_gpus)[1]
 
 
 def _seconds(point: Point) -> float:
@@ -32,18 +45,109 @@ def _seconds(point: Point) -> float:
     return point.effort.attempts * (_START_S + step_s * (point.effort.steps + _WARMUP_STEPS))
 
 
-@pytest.mark.parametrize(
-    ("profile", "num_devices"),
-    [("cpu", 2), ("rtx4090", 2), ("a100", 4), ("h100", 4), ("h200", 4), ("b200", 4), ("eight", 8)],
-)
-def test_every_point_can_run(profile: str, num_devices: int) -> None:
-    """On as many GPUs as the profile is for, and each workload is in."""
-    plan = _plan(profile, num_devices)
+def _counts(entries: Sequence[Point | Skip]) -> dict[str, set[int]]:
+    """GPU counts of each benchmark."""
+    found: dict[str, set[int]] = {}
+    for entry in entries:
+        found.setdefault(entry.benchmark, set()).add(entry.num_gpus)
+    return found
+
+
+_ALONE = ("matmul", "matmul_narrow", "memory", "host_copy", "host_copy_at_once", "launch", "burn")
+_TOGETHER = ("peer_copy", "gather_scatter", "other_collectives")
+
+
+@pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
+@pytest.mark.parametrize(("num_gpus", "reduced"), [(2, {2}), (3, {2, 3}), (4, {2, 4}), (6, {2, 4, 6}), (8, {2, 4, 8})])
+def test_every_gpu_of_a_node_takes_part(profile: str, num_gpus: int, reduced: set[int]) -> None:
+    """However many there are, in every benchmark; all-reduces run over fewer, too, for the model of step times."""
+    plan = _plan(profile, num_gpus)
     assert plan.skips == ()
-    assert {point.settings.workload for point in plan.points} == {
-        *("matmul", "memory_bandwidth", "host_device_copy", "peer_copy", "collective", "launch_latency", "burn")
-    }
+    assert _counts(plan.points) == {**{name: {num_gpus} for name in (*_ALONE, *_TOGETHER)}, "all_reduce": reduced}
     assert all(point.effort.attempts >= 2 for point in plan.points), "one attempt decides nothing"
+
+
+@pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
+def test_one_gpu_has_no_links(profile: str) -> None:
+    """What needs two is skipped and says so; the rest is measured."""
+    plan = _plan(profile, 1)
+    assert _counts(plan.points) == {name: {1} for name in _ALONE}
+    assert _counts(plan.skips) == {name: {1} for name in (*_TOGETHER, "all_reduce")}
+    assert {skip.reason for skip in plan.skips} == {
+        "peer_copy needs at least 2 gpus, found 1",
+        "collective needs at least 2 gpus, found 1",
+    }
+
+
+def test_a_limit_of_the_users_own() -> None:
+    """Two of four GPUs: the others' points are not left out, they are not asked for."""
+    plan = _plan("h200", 4, max_gpus=2)
+    assert (plan.skips, plan.left_out) == ((), ())
+    assert {point.num_gpus for point in plan.points} == {2}
+
+
+@pytest.mark.parametrize("num_cores", [2, 64])
+def test_two_ranks_on_a_cpu(num_cores: int) -> None:
+    """However many cores."""
+    plan = _plan("cpu", num_cores)
+    assert plan.skips == ()
+    assert _counts(plan.points) == {name: {2} for name in (*_ALONE, *_TOGETHER, "all_reduce")}
+
+
+@pytest.mark.parametrize(
+    ("profile", "precision"),
+    [("a100", "tfloat32"), ("h100", "float8_e4m3fn"), ("h200", "float8_e4m3fn"), ("b200", "float8_e4m3fn")],
+)
+def test_eight_gpus_keep_their_own_profile(profile: str, precision: str) -> None:
+    """An A100 has no FP8 units."""
+    matmuls = [point.settings for point in _plan(profile, 8).points if isinstance(point.settings, Matmul)]
+    assert [settings.precision for settings in matmuls] == ["bfloat16", precision]
+
+
+def _without_row(machine: str, num_gpus: int) -> set[str]:
+    """Ids of planned points with a figure to be held against a table that has no row for them."""
+    suite = read_suite(_PATH, profile=None, machine_kind=machine)
+    wanted = {b.name: e for b in suite.benchmarks for e in b.expectations}
+    tables = load_tables(_PATH, ["kernel", "collective_busbw"])
+    return {
+        point.id.replace("backend=torch,", "")
+        for point in _plan(machine, num_gpus).points
+        if (asked := wanted.get(point.benchmark)) is not None
+        and asked.table is not None
+        and absolute_row(tables[asked.table], point, asked.metric, _machine(machine, num_gpus)) is None
+    }
+
+
+_SMALLER = [f"all_gather,message_bytes={16 * 2**20}", f"reduce_scatter,message_bytes={16 * 2**20}"]
+
+
+@pytest.mark.parametrize("num_gpus", [1, 2, 4, 8])
+def test_h200_rows(num_gpus: int) -> None:
+    """For all but these, of which no figure is known; of all-reduces on 8 GPUs the largest is."""
+    unknown = {f"gather_scatter[gpus={num_gpus},operation={sent}]" for sent in _SMALLER}
+    unknown |= {f"other_collectives[gpus={num_gpus},operation=broadcast]"}
+    unknown |= {f"all_reduce[gpus=8,message_bytes={size * 2**20}]" for size in (1, 16) if num_gpus == 8}
+    assert _without_row("h200", num_gpus) == (unknown if num_gpus > 1 else set())
+
+
+@pytest.mark.parametrize(("num_gpus", "host_bound"), [(2, 58e9), (4, 72e9)])
+def test_a_host_limited_loop_is_no_standard_for_links(num_gpus: int, host_bound: float) -> None:
+    """The floors of small all-reduces lie above what calls queued one by one had on such a machine."""
+    (row,) = (
+        row
+        for row in load_tables(_PATH, ["collective_busbw"])["collective_busbw"].rows
+        if (row.machine, row.count, row.where.get("message_bytes")) == ("h200", num_gpus, 2**20)
+    )
+    floor, _ = limits(row)
+    assert floor is not None
+    assert floor > host_bound
+
+
+@pytest.mark.parametrize("machine", ["h100", "b200", "a100"])
+@pytest.mark.parametrize("num_gpus", [1, 8])
+def test_rows_of_each_gpu_hold_for_any_number(machine: str, num_gpus: int) -> None:
+    """The matmul of the published shape is held against its row on 8 GPUs as on one."""
+    assert f"matmul[gpus={num_gpus}]" not in _without_row(machine, num_gpus)
 
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])

@@ -23,6 +23,7 @@ TRAIN = (
     HEAD
     + '[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\nsequence_tokens = 4\n'
 )
+MATMUL = HEAD + '[[benchmark]]\nname = "m"\nworkload = "matmul"\nbackend = "torch"\n'
 EXPECT = '[[benchmark.expect]]\nmetric = "step_s"\n'
 SCALING = EXPECT + 'scaling = "strong"\nalong = "tensor_parallel"\ntable = "t"\n'
 AXIS = "[benchmark.axes]\ntensor_parallel = [1, 2]\n"
@@ -89,6 +90,15 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "axis_scalar": (GOOD + "[benchmark.axes]\nseed = 1", "axes.seed: found 1, expected an array"),
     "axis_value": (GOOD + '[benchmark.axes]\ntensor_parallel = [1, "2"]', "axes.tensor_parallel[1]: found '2'"),
     "axis_twice": (GOOD + "[benchmark.axes]\nseed = [1, 1]", "1 appears twice"),
+    "all_of_another_axis": (
+        GOOD + '[benchmark.axes]\ntensor_parallel = ["all"]',
+        "axes.tensor_parallel[0]: found 'all', expected an integer; 'all' belongs in axes.gpus",
+    ),
+    "all_of_no_axis": (GOOD + 'tensor_parallel = "all"', "'all' belongs in axes.gpus, of workloads that measure"),
+    "all_and_auto": (TRAIN + 'grad_accum = "all"', "grad_accum: found 'all', valid: 'auto'"),
+    "word_of_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["al"]', "axes.gpus[0]: found 'al', valid: 'all'"),
+    "no_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["all", 0]', "axes.gpus[1]: found 0, must be at least 1"),
+    "all_fixed": (MATMUL + 'gpus = "all"', "gpus: found 'all', expected an integer; 'all' belongs in axes.gpus"),
     "axis_long": (GOOD + f"[benchmark.axes]\nseed = {list(range(65))}", "at most 64 are allowed"),
     "axis_unknown": (GOOD + "[benchmark.axes]\ntensor_paralel = [1]", "did you mean 'tensor_parallel'?"),
     "axis_effort": (GOOD + "[benchmark.axes]\nsteps = [1]", "axes.steps: unknown key"),
@@ -207,6 +217,16 @@ def test_profile_of_the_machine(tmp_path: Path) -> None:
     assert benchmark.settings["batch_size"] == 16
     assert benchmark.axes == {"tensor_parallel": (4,)}
     assert (benchmark.effort.attempts, benchmark.effort.max_attempts) == (9, 9)
+
+
+def test_all_gpus_in_an_axis_and_in_a_profile(tmp_path: Path) -> None:
+    """The word stays a word until the machine is known; the JSON Schema knows it, too."""
+    text = MATMUL + '[benchmark.axes]\ngpus = [2, "all"]\n[profile.cpu.axes]\ngpus = ["all"]\n[profile.h200]\n'
+    assert _read(tmp_path, text).benchmarks[0].axes == {"gpus": ("all",)}
+    assert _read(tmp_path, text, profile="h200").benchmarks[0].axes == {"gpus": (2, "all")}
+    jsonschema.validate(tomllib.loads(text), suite_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tomllib.loads(text.replace('"all"', '"al"')), suite_schema())
 
 
 def test_a_profile_may_leave_a_benchmark_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One slow rank, in earnest: a process that is stopped again and again while its neighbour works."""
+"""Faults in earnest, from ranks over gloo to a named verdict: a slow rank, a wrong result, a slow link."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,34 @@ from pybench.judge.node.checks import node_checks
 from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.record import RankReport, Record
+from pybench.model.results import NodeCheck
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import ORDERS_FILE, Event, Header, Step, WorkOrder, decode_event
+from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
+from pybench.model.workloads.peer_copy import PeerCopy
 from tests.judge.conftest import Build
 
-_POINT = Point(
-    id="matmul",
-    benchmark="matmul",
-    axes={},
-    settings=Matmul(backend="torch", gpus=2, precision="float32", m=256, n=256, k=256, products=200),
-    effort=Effort(steps=4, max_warmup_steps=1),
-    architecture=None,
-)
+_SLOWED = "import time; time.sleep(0.5)"
+
+
+def _point(settings: Matmul | Burn | PeerCopy) -> Point:
+    return Point(
+        id=settings.workload,
+        benchmark=settings.workload,
+        axes={},
+        settings=settings,
+        effort=Effort(steps=4, max_warmup_steps=1),
+        architecture=None,
+    )
+
+
+_MATMUL = _point(Matmul(backend="torch", gpus=2, precision="float32", m=256, n=256, k=256, products=200))
+_COPIES = _point(PeerCopy(backend="torch", gpus=3, peer_bytes=2**20, peer_copies=2))
+
+
+def _burn(num_ranks: int) -> Point:
+    return _point(Burn(backend="torch", gpus=num_ranks, burn_precision="float32", side=64, burn_s=0.1))
 
 
 def _events(exchange: Path, rank: int) -> list[Event]:
@@ -54,27 +70,46 @@ def _delay(exchange: Path, over: threading.Event) -> None:
             time.sleep(length_s)
 
 
-def _attempt(stage: Path, folder: Path, number: int) -> Record:
-    exchange = folder / f"exchange-{number}"
+def _unharmed(_exchange: Path, _over: threading.Event) -> None:
+    """Leave the processes alone: the fault is in the worker's own source."""
+
+
+def _break(stage: Path, module: str, before: str, fault: str) -> None:
+    """Put a fault into a staged module, as a statement before the one line that begins so."""
+    path = stage / "pybench/worker/backends/torch/node" / f"{module}.py"
+    lines = path.read_text().splitlines()
+    (place,) = (number for number, line in enumerate(lines) if line.strip().startswith(before))
+    indent = lines[place][: -len(lines[place].lstrip())]
+    path.write_text("\n".join([*lines[:place], indent + fault, *lines[place:]]) + "\n")
+
+
+Harm = Callable[[Path, threading.Event], None]
+
+
+def _attempt(stage: Path, point: Point, number: int, harm: Harm) -> Record:
+    num_ranks = point.num_gpus
+    exchange = stage.parent / f"exchange-{number}"
     exchange.mkdir()
     order = WorkOrder(
-        point_id=_POINT.id,
-        settings=_POINT.settings,
+        point_id=point.id,
+        settings=point.settings,
         architecture=None,
         device="cpu",
-        steps=_POINT.effort.steps,
-        max_warmup_steps=_POINT.effort.max_warmup_steps,
+        steps=point.effort.steps,
+        max_warmup_steps=point.effort.max_warmup_steps,
     )
     (exchange / ORDERS_FILE).write_text(order.to_json())
     over = threading.Event()
-    thread = threading.Thread(target=_delay, args=(exchange, over))
+    thread = threading.Thread(target=harm, args=(exchange, over))
     thread.start()
-    argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange), "--ranks", "2"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280)
+    worker = [str(stage / "pybench/worker/__main__.py"), str(exchange), "--ranks", str(num_ranks)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-B", *worker], capture_output=True, text=True, check=False, timeout=280
+    )
     over.set()
     thread.join()
     assert done.returncode == 0, done.stderr
-    return Build().record(_POINT, tuple(_report(_events(exchange, rank)) for rank in range(2)), number)
+    return Build().record(point, tuple(_report(_events(exchange, rank)) for rank in range(num_ranks)), number)
 
 
 def _report(events: list[Event]) -> RankReport:
@@ -84,14 +119,66 @@ def _report(events: list[Event]) -> RankReport:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_delayed_rank_is_named(stage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty times slower is far from any noise of a busy machine."""
+@pytest.fixture
+def drill(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequence[NodeCheck]]:
+    """Two attempts at a point on this machine's CPU, and what is found."""
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    records = [_attempt(stage, tmp_path, number) for number in (1, 2)]
-    (check,) = node_checks(Plan(points=(_POINT,), skips=()), records, snapshot())
+
+    def run(point: Point, harm: Harm = _unharmed) -> Sequence[NodeCheck]:
+        records = [_attempt(stage, point, number, harm) for number in (1, 2)]
+        return node_checks(Plan(points=(point,), skips=()), records, snapshot())
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_delayed_rank_is_named(drill: Callable[..., Sequence[NodeCheck]]) -> None:
+    """Twenty times slower is far from any noise of a busy machine."""
+    (check,) = drill(_MATMUL, _delay)
     assert (check.name, check.subject, check.verdict) == ("slowest", "rank 1", "fail")
     assert check.value is not None
     assert check.value < -0.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("num_ranks", "subject"), [(3, "rank 1"), (2, "rank 0, rank 1")])
+def test_a_wrong_result_is_named(
+    stage: Path, drill: Callable[..., Sequence[NodeCheck]], num_ranks: int, subject: str
+) -> None:
+    """One operand's bit flipped in one rank's memory: the others agree against it; of two, nobody knows which."""
+    _break(stage, "burn", "self._right = ", "if ranks.rank == 1: self._left.view(torch.int32)[0, 0] ^= 1 << 20")
+    wrong = [check for check in drill(_burn(num_ranks)) if check.name == "checksum"]
+    assert [(check.subject, check.verdict) for check in wrong] == [(subject, "fail")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
+    """One bit of one rank's results flipped after the first: of two ranks, that one."""
+    _break(stage, "burn", "self._differing +=", "if self.ranks.rank == 1: self._out.view(torch.int32)[0, 0] ^= 1")
+    wrong = [check for check in drill(_burn(2)) if check.name == "checksum"]
+    assert [(check.subject, check.verdict) for check in wrong] == [("rank 1", "fail")]
+    assert "elements from the same product's first result" in wrong[0].reason
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]]) -> None:
+    """However slow the machine: results repeat bit for bit."""
+    (check,) = (check for check in drill(_burn(2)) if check.name == "checksum")
+    assert (check.subject, check.verdict) == ("all ranks", "pass")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_slow_link_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
+    """Half a second for what takes milliseconds, one way between two of three ranks: slower than any other."""
+    _break(stage, "peer_copy", "distributed.send(self._own, peer)", f"if (self.ranks.rank, peer) == (1, 2): {_SLOWED}")
+    links = [check for check in drill(_COPIES) if check.name == "link"]
+    slowest = min(links, key=lambda check: check.value or 0)
+    assert (slowest.subject, slowest.verdict) == ("rank 1 → rank 2", "fail")
+    assert slowest.value is not None
+    assert slowest.value < -0.5

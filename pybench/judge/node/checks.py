@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.judge.node.checksum import checksums
-from pybench.judge.node.driver import memory_errors, pcie, throttling, xids
+from pybench.judge.node.driver import memory_errors, pcie, xids
 from pybench.judge.node.links import slow_links
 from pybench.judge.node.ranks import PointRecords
 from pybench.judge.node.sensors import sensors
 from pybench.judge.node.spread import slowest
+from pybench.judge.node.throttling import throttling
 from pybench.model.machine import Machine
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
@@ -21,13 +22,16 @@ _OF_RUNS = (throttling, pcie, memory_errors, xids)
 
 
 def node_checks(plan: Plan, records: Sequence[Record], machine: Machine) -> tuple[NodeCheck, ...]:
-    """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself."""
+    """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself.
+
+    What the driver said counts in failed attempts, too: an XID is why many a worker fails.
+    """
     planned = [point for point in plan.points if isinstance(point.settings, NodeSettings)]
     good = {
         point.id: tuple(record for record in records if record.point_id == point.id and record.ok) for point in planned
     }
     measured = [PointRecords(point, good[point.id], machine) for point in planned if good[point.id]]
     found = [check for point in measured for kind in _OF_POINTS for check in kind(point)]
-    if measured and machine.gpus:
+    if planned and records and machine.gpus:
         found += [check for kind in _OF_RUNS for check in kind(records, machine)]
     return tuple(found)

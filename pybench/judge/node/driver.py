@@ -1,42 +1,15 @@
-"""What the driver counted and said over all attempts: throttling, PCIe links, memory errors, XIDs."""
+"""What the driver counted and said over all attempts: PCIe links, memory errors, XIDs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pybench.compute.energy.flags import THROTTLE_REASONS
 from pybench.judge.node.ranks import gpu_name
+from pybench.judge.node.run_check import run_check, unknown
 from pybench.model.health import GpuCounters, PcieLink
 from pybench.model.machine import Machine
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck, Verdict
-
-_REASONS = {
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
-POWER_CAP = 0x04
-"""The clock event reason of a board at its power limit."""
-
-
-def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """Clocks held down by heat or a power brake. A board at its power limit is at work: told, not blamed."""
-    seen: dict[str, int] = {}
-    for gpu in (gpu for record in records for gpu in record.conditions):
-        if gpu.clock_event_reasons is not None:
-            seen[gpu.uuid] = seen.get(gpu.uuid, 0) | gpu.clock_event_reasons
-    slowed = {uuid: reasons for uuid, reasons in seen.items() if reasons & THROTTLE_REASONS}
-    for uuid, reasons in slowed.items():
-        names = ", ".join(name for bit, name in _REASONS.items() if reasons & bit)
-        yield _check("throttling", gpu_name(uuid, machine), "fail", names)
-    if not seen:
-        yield _unknown("throttling", "no clock event reasons were read while measuring")
-    elif not slowed:
-        capped = sum(bool(reasons & POWER_CAP) for reasons in seen.values())
-        reason = f"no thermal slowdown and no power brake; {capped} of {len(seen)} met their power limit"
-        yield _check("throttling", "all GPUs", "pass", reason)
 
 
 def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -50,11 +23,11 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     for link in short:
         found = f"generation {link.generation} x{link.width}"
         possible = f"generation {link.generation_max} x{link.width_max}"
-        yield _check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
+        yield run_check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
     if not known:
-        yield _unknown("pcie", "the driver does not say how fast its links are")
+        yield unknown("pcie", "the driver does not say how fast its links are")
     elif not short:
-        yield _check("pcie", "all GPUs", "pass", f"all {len(known)} links are as wide and fast as they can be")
+        yield run_check("pcie", "all GPUs", "pass", f"all {len(known)} links are as wide and fast as they can be")
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
@@ -66,12 +39,12 @@ def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeC
         if (judged := _memory_verdict([pair for pair in pairs if pair[1].uuid == uuid]))
     }
     for uuid, (verdict, reason) in found.items():
-        yield _check("memory_errors", gpu_name(uuid, machine), verdict, reason)
+        yield run_check("memory_errors", gpu_name(uuid, machine), verdict, reason)
     if all(after.ecc_uncorrected is None for _, after in pairs):
-        yield _unknown("memory_errors", "the driver counts no memory errors here")
+        yield unknown("memory_errors", "the driver counts no memory errors here")
     elif not found:
         reason = "no new ECC error, no new remapped row, none pending or failed"
-        yield _check("memory_errors", "all GPUs", "pass", reason)
+        yield run_check("memory_errors", "all GPUs", "pass", reason)
 
 
 def _counts(records: Sequence[Record]) -> Iterator[tuple[GpuCounters, GpuCounters]]:
@@ -109,11 +82,11 @@ def xids(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     for xid in found.values():
         uuid = next((gpu.uuid for gpu in machine.gpus if _same_slot(gpu.pci_bus_id, xid.pci_bus_id)), None)
         subject = f"PCI {xid.pci_bus_id}" if uuid is None else gpu_name(uuid, machine)
-        yield _check("xid", subject, "fail", f"XID {xid.number} in the kernel's log")
+        yield run_check("xid", subject, "fail", f"XID {xid.number} in the kernel's log")
     if not logs:
-        yield _unknown("xid", "the kernel's log can't be read; root can")
+        yield unknown("xid", "the kernel's log can't be read; root can")
     elif not found:
-        yield _check("xid", "all GPUs", "pass", "no XID in the kernel's log")
+        yield run_check("xid", "all GPUs", "pass", "no XID in the kernel's log")
 
 
 def _same_slot(nvml: str | None, kernel: str) -> bool:
@@ -123,13 +96,3 @@ def _same_slot(nvml: str | None, kernel: str) -> bool:
 
 def _slot(address: str) -> str:
     return address.partition(".")[0].lower().lstrip("0")
-
-
-def _unknown(name: str, reason: str) -> NodeCheck:
-    return _check(name, "all GPUs", "no_expectation", reason)
-
-
-def _check(name: str, subject: str, verdict: Verdict, reason: str) -> NodeCheck:
-    return NodeCheck(
-        name=name, subject=subject, point_id=None, value=None, limit=None, unit="", verdict=verdict, reason=reason
-    )

@@ -1,4 +1,4 @@
-"""A node of eight GPUs that measures itself, healthy but noisy, for drills that break one thing."""
+"""A node of GPUs, usually eight, that measures itself, healthy but noisy, for drills that break one thing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
 
-NUM_GPUS = 8
 _SECOND = 1_000_000_000
 _WORKLOADS: dict[str, tuple[type[NodeSettings], str, float, float]] = {
     # Settings, what a GPU reports, how much, and how far GPUs of one kind differ (standard deviation).
@@ -45,11 +44,11 @@ def uuid(rank: int) -> str:
 class Node:
     """Records of one run. Every drill changes what it is about, by name."""
 
-    def __init__(self, seed: int = 0, num_attempts: int = 2) -> None:
+    def __init__(self, seed: int = 0, num_attempts: int = 2, num_gpus: int = 8) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.num_attempts = num_attempts
-        self.gpus = range(NUM_GPUS)
+        self.gpus = range(num_gpus)
         self.plan = Plan(points=tuple(self._point(name) for name in _WORKLOADS), skips=())
         self.records = [self._record(point, n) for n in range(1, num_attempts + 1) for point in self.plan.points]
 
@@ -125,10 +124,10 @@ class Node:
     def _point(self, name: str) -> Point:
         kind = _WORKLOADS[name][0]
         return Point(
-            id=point_id(name, {"gpus": NUM_GPUS}),
+            id=point_id(name, {"gpus": len(self.gpus)}),
             benchmark=name,
-            axes={"gpus": NUM_GPUS},
-            settings=kind(workload=kind.workload, backend="torch", gpus=NUM_GPUS),  # type: ignore[arg-type]
+            axes={"gpus": len(self.gpus)},
+            settings=kind(workload=kind.workload, backend="torch", gpus=len(self.gpus)),  # type: ignore[arg-type]
             effort=Effort(),
             architecture=None,
         )
@@ -171,7 +170,7 @@ class Node:
     def _rank(self, point: Point, rank: int) -> RankReport:
         header = Header(
             rank=rank,
-            world_size=NUM_GPUS,
+            world_size=len(self.gpus),
             pid=1,
             boot_id="b",
             time_offset_ns=0,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.model.health import PcieLink, Xid
+from pybench.model.wire import Failure
 
 SLOW = 5
 
@@ -95,7 +96,45 @@ def test_links_are_compared_with_their_kind(node: Any, monkeypatch: pytest.Monke
 
     node.change_values(change)
     assert node.found() == []
+    assert {check.limit for check in node.checks() if check.name == "link"} == {-0.1, -0.2}
     assert sum(check.name == "link" for check in node.checks()) == 2
+
+
+@pytest.mark.parametrize("slow", [{0}, {2, 3}])
+def test_all_links_of_slow_gpus(make_node: Any, slow: set[int]) -> None:
+    """Of one GPU of three, of two GPUs of four: most links are slow, and each is named."""
+    num_gpus = 2 + len(slow)
+    node = make_node(num_gpus=num_gpus)
+
+    def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        spoiled = {f"link_to_{other}_bytes_per_s" for other in range(num_gpus) if {rank, other} & slow}
+        return {name: value * (0.6 if name in spoiled else 1) for name, value in values.items()}
+
+    node.change_values(change)
+    links = [check for check in node.checks() if check.name == "link"]
+    assert {(check.subject, check.verdict) for check in links} == {
+        (f"GPU {a} (GPU-{a}) → GPU {b} (GPU-{b})", "fail")
+        for a in range(num_gpus)
+        for b in range(num_gpus)
+        if a != b and {a, b} & slow
+    }
+    assert not any("against a table alone" in check.reason for check in links)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "pass"), (0.6, "fail")])
+def test_two_gpus_have_one_way_each(make_node: Any, factor: float, verdict: str) -> None:
+    """One slow direction shows against the other; the reason says that two slow ones would not."""
+    node = make_node(num_gpus=2)
+    node.change_values(
+        lambda _workload, rank, values: {
+            name: value * (factor if rank == 1 and name.startswith("link") else 1) for name, value in values.items()
+        }
+    )
+    (check,) = (check for check in node.checks() if check.name == "link")
+    assert check.verdict == verdict
+    assert check.reason.endswith(
+        "; all of them touch GPU 0 (GPU-0) and GPU 1 (GPU-1): slow as a whole shows against a table alone"
+    )
 
 
 @pytest.mark.parametrize(("reasons", "words"), [(0x48, "slowdown, hardware thermal slowdown"), (0x80, "brake")])
@@ -105,6 +144,47 @@ def test_throttling(node: Any, reasons: int, words: str) -> None:
     (check,) = (check for check in node.checks() if check.verdict != "pass")
     assert (check.name, check.subject, check.verdict) == ("throttling", "GPU 2 (GPU-2)", "fail")
     assert words in check.reason
+
+
+def test_throttling_tells_what_was_read(node: Any) -> None:
+    """In how many points, and which boards met their power limit."""
+    *_, last = (record for record in node.records if record.point_id == "burn[gpus=8]")
+    node.records = [dataclasses.replace(r, conditions=()) if r.point_id == last.point_id else r for r in node.records]
+    (check,) = (check for check in node.checks() if check.name == "throttling")
+    assert check.verdict == "pass"
+    assert check.reason == (
+        "no thermal slowdown and no power brake, read in 4 of 5 points; met their power limit: all 8 GPUs"
+    )
+
+
+def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Any) -> None:
+    """The others do."""
+    node.change_conditions(2, clock_event_reasons=None)
+    throttling = [check for check in node.checks() if check.name == "throttling"]
+    assert [(check.subject, check.verdict) for check in throttling] == [
+        ("GPU 2 (GPU-2)", "no_expectation"),
+        ("all other GPUs", "pass"),
+    ]
+
+
+def test_a_lowered_power_limit_is_told(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the boards that met it; one that nobody lowered is no cause."""
+    limits = {"power_limit_w": 700.0, "power_limit_default_w": 700.0}
+    gpus = [dataclasses.replace(gpu, **limits) for gpu in node.machine.gpus]
+    gpus[3] = dataclasses.replace(gpus[3], power_limit_w=500.0)
+    monkeypatch.setattr(type(node), "machine", dataclasses.replace(node.machine, gpus=tuple(gpus)))
+    for rank in (0, 1, 4, 5, 6, 7):
+        node.change_conditions(rank, clock_event_reasons=0)
+    (check,) = (check for check in node.checks() if check.name == "throttling")
+    assert check.verdict == "pass"
+    assert check.reason.endswith(
+        "met their power limit: GPU 2 (GPU-2), GPU 3 (GPU-3); "
+        "a cause: GPU 3 is limited to 500 W, below its default of 700 W"
+    )
+    node.change_conditions(2, clock_event_reasons=0)
+    node.change_conditions(3, clock_event_reasons=0)
+    (check,) = (check for check in node.checks() if check.name == "throttling")
+    assert check.reason.endswith("; none met its power limit")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +230,45 @@ def test_a_wrong_result(node: Any, name: str) -> None:
 
     node.change_values(change)
     assert node.found() == [("checksum", "GPU 7 (GPU-7)", "fail")]
+
+
+@pytest.mark.parametrize(("num_gpus", "apart"), [(2, {1}), (4, {2, 3})])
+def test_no_majority_blames_no_one_alone(make_node: Any, num_gpus: int, apart: set[int]) -> None:
+    """Half found one result and half another: all are named, and that it is unknown which are wrong."""
+    node = make_node(num_gpus=num_gpus)
+    node.change_values(
+        lambda _workload, rank, values: {
+            name: value + (name == "checksum" and rank in apart) for name, value in values.items()
+        }
+    )
+    (check,) = (check for check in node.checks() if check.name == "checksum")
+    names = ", ".join(f"GPU {rank} (GPU-{rank})" for rank in range(num_gpus))
+    assert (check.subject, check.verdict) == (names, "fail")
+    assert "no majority tells which are wrong" in check.reason
+
+
+def test_of_two_gpus_the_one_that_does_not_repeat_is_wrong(make_node: Any) -> None:
+    """The other agrees with itself, and has nobody else to disagree with."""
+    node = make_node(num_gpus=2)
+    node.change_values(
+        lambda _workload, rank, values: {
+            name: value + (name in {"checksum", "mismatched_elements"} and rank == 0) for name, value in values.items()
+        }
+    )
+    found = [(check.subject, check.verdict) for check in node.checks() if check.name == "checksum"]
+    assert found == [("GPU 0 (GPU-0)", "fail")]
+
+
+def test_gpus_that_all_differ_from_themselves(make_node: Any) -> None:
+    """Each is named by its own results."""
+    node = make_node(num_gpus=2)
+    node.change_values(
+        lambda _workload, _rank, values: {
+            name: value + (name == "mismatched_elements") for name, value in values.items()
+        }
+    )
+    found = [(check.subject, check.verdict) for check in node.checks() if check.name == "checksum"]
+    assert found == [("GPU 0 (GPU-0)", "fail"), ("GPU 1 (GPU-1)", "fail")]
 
 
 def test_gpus_of_another_name_have_results_of_their_own(node: Any) -> None:
@@ -219,6 +338,19 @@ def test_an_xid(node: Any, place: str, subject: str) -> None:
     """Once, however many attempts' logs hold it."""
     node.change_health(xids=(Xid(sequence=1, pci_bus_id=place, number=79),))
     assert node.found() == [("xid", subject, "fail")]
+
+
+def test_what_the_driver_said_counts_where_every_worker_failed(node: Any) -> None:
+    """An XID is why they did."""
+    failure = Failure(cause="signal", message="killed", detail="")
+    node.records = [dataclasses.replace(r, failure=failure, ranks=(), conditions=()) for r in node.records]
+    node.change_health(xids=(Xid(sequence=1, pci_bus_id="0000:1a:00", number=79),))
+    assert {check.name: (check.subject, check.verdict) for check in node.checks()} == {
+        "throttling": ("all GPUs", "no_expectation"),
+        "pcie": ("all GPUs", "pass"),
+        "memory_errors": ("all GPUs", "pass"),
+        "xid": ("GPU 1 (GPU-1)", "fail"),
+    }
 
 
 def test_what_no_driver_tells_is_no_expectation(node: Any) -> None:
