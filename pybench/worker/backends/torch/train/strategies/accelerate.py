@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer; torchrun is the launcher, as for all."""
+"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer. The ranks are torchrun's, as Accelerate's own are."""
 
 from __future__ import annotations
 
