@@ -55,9 +55,9 @@ def _curves(point: Point, records: Sequence[Record]) -> list[tuple[tuple[object,
 def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
     assert isinstance(point.settings, Train)
     computed = point.settings.mixed_precision or point.settings.dtype
-    pairs = zip(curve, expected, strict=False)
+    pairs = list(zip(curve, expected, strict=False))
     deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
-    moved = max(abs(loss - expected[0]) for loss in expected) / expected[0]
+    moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]
     limit = max(NOISE[computed], TOLERANCES[computed] * min(moved, 1.0))
     verdict, reason = _judge(deviation, limit, moved, NOISE[computed] / TOLERANCES[computed])
     return CheckResult(
@@ -76,7 +76,7 @@ def _judge(deviation: float, limit: float, moved: float, needed: float) -> tuple
     if deviation > limit:
         return "fail", ": it does not compute the same"
     if moved < needed:
-        shown = f"it moved by {moved:.1g} of the first in {NUM_STEPS} steps, and {needed:g} would show another training"
+        shown = f"it moved by {moved:.1g} of the first in these steps, and {needed:g} would show another training"
         return "inconclusive", f"; {shown}: set a larger learning_rate"
     return "pass", ""
 

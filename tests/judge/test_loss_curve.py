@@ -88,9 +88,16 @@ def test_a_loss_that_hardly_moved_shows_nothing(build: Any) -> None:
     shown, astray = checks(*((point, measured(build, point, curve)) for point, curve in pairs))
     assert (shown.verdict, shown.maximum) == ("inconclusive", 2e-4)
     assert shown.reason.endswith(
-        "it moved by 0.0003 of the first in 5 steps, and 0.01 would show another training: set a larger learning_rate"
+        "it moved by 0.0003 of the first in these steps, and 0.01 would show another training: set a larger learning_rate"
     )
     assert astray.verdict == "fail"
+
+
+def test_only_steps_that_both_have_count(build: Any) -> None:
+    """A curve that ended before the baseline moved shows nothing."""
+    one, two = trained(build, 1), trained(build, 2)
+    (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE[:1])))
+    assert row.verdict == "inconclusive"
 
 
 def test_a_loss_that_rose_allows_no_more_than_before(build: Any) -> None:
