@@ -88,7 +88,7 @@ def test_a_loss_that_hardly_moved_shows_nothing(build: Any) -> None:
     shown, astray = checks(*((point, measured(build, point, curve)) for point, curve in pairs))
     assert (shown.verdict, shown.maximum) == ("inconclusive", 2e-4)
     assert shown.reason.endswith(
-        "it moved by 0.0003 of the first in these steps, and 0.01 would show another training: set a larger learning_rate"
+        "moved by 0.0003 of the first in these steps, and 0.01 would show another training: set a larger learning_rate"
     )
     assert astray.verdict == "fail"
 

@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer. Torchrun starts the ranks, as its launcher has it do."""
+"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer. The ranks are torchrun's, as from its launcher."""
 
 from __future__ import annotations
 
