@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from pybench.compute.plan import expand
 from pybench.judge.absolute import absolute_row
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.store.expected_tables import load_tables
 from pybench.store.models import load_models
 from pybench.store.suite_file import read_suite
@@ -52,11 +54,11 @@ def test_every_profile_plans_on_its_machine(name: str, profile: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINING)
 def test_every_table_is_there(name: str) -> None:
-    """And has rows for the metric that is judged, or says why not in the suite."""
+    """And has rows for the metric that is judged."""
     suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind="cpu")
     tables = {e.table for benchmark in suite.benchmarks for e in benchmark.expectations if e.table}
     loaded = load_tables(SUITES / f"{name}.toml", sorted(tables))
-    for table in tables - {"pipeline_layers"}:
+    for table in tables:
         assert any((row.workload, row.metric) == ("train", "tokens_per_s") for row in loaded[table].rows)
 
 
@@ -78,6 +80,19 @@ def test_lora_has_the_guides_figures(machine: str, point_id: str, tokens_per_s: 
     assert {name: row.value for name, row in rows.items() if row is not None} == {point_id: tokens_per_s}
     judged = {name for b in suite.benchmarks for e in b.expectations if e.table == table.name for name in [b.name]}
     assert judged == {"copies", "sharded"}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
+    """One order holds them against each other, and no figure is asked of it: the guide's 300 is told, not judged."""
+    suite = read_suite(SUITES / "evaluation_step.toml", profile=profile, machine_kind="cpu")
+    loss, generation = expand(suite, load_models(), device="cuda", num_devices=1).points
+    assert isinstance(loss.settings, Evaluate)
+    assert dataclasses.replace(loss.settings, method="generation") == generation.settings
+    (expectation,) = (e for benchmark in suite.benchmarks for e in benchmark.expectations)
+    assert (expectation.metric, expectation.above) == ("samples_per_s", "generation")
+    assert (expectation.minimum, expectation.maximum, expectation.table) == (None, None, None)
+    assert "300" in suite.description
 
 
 def measured(name: str, folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pybench.model.workloads.train import AUTO
-from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, owners
+from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
 from pybench.store.toml_lines import KeyPath
 
 Found = tuple[KeyPath, str]
@@ -18,6 +18,7 @@ _BATCHES = ("global_batch_size", "batch_size_per_gpu")
 def train_checks(table: dict[str, Any]) -> Iterator[Found]:
     """Every rule a training benchmark breaks."""
     yield from _batch_sizes(table)
+    yield from _found_batch(table)
     yield from _options(table)
     yield from _joint_options(table)
 
@@ -44,9 +45,23 @@ def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
         yield (), f"needs {either}, or both with grad_accum = 'auto'"
 
 
+def _found_batch(table: dict[str, Any]) -> Iterator[Found]:
+    """A stage that runs out of memory leaves the others waiting for what it would hand them: no size can be tried."""
+    staged = [name for name in _strategies(table) if "pipeline_parallel" in STRATEGIES[name].parallel_axes]
+    if staged and AUTO in _values(table, "batch_size_per_gpu"):
+        yield (
+            _where(table, "batch_size_per_gpu"),
+            f"'auto' can't be tried with strategy {staged[0]}, whose stages wait for each other; give a number",
+        )
+
+
+def _strategies(table: dict[str, Any]) -> list[StrategyName]:
+    return _values(table, "strategy") or ["ddp"]
+
+
 def _options(table: dict[str, Any]) -> Iterator[Found]:
     """An option must mean something to every strategy of the benchmark, or points would differ in name alone."""
-    strategies = _values(table, "strategy") or ["ddp"]
+    strategies = _strategies(table)
     for key in sorted(OPTIONS):
         strangers = [name for name in strategies if key not in STRATEGIES[name].options]
         if _values(table, key) and strangers:
@@ -76,6 +91,12 @@ _NEEDS = (
     _Need("static_graph", "grad_accum", (None, 1), "can't hold gradients back: remove grad_accum", value=True),
     _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "torchtune"),
     _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "unsloth"),
+    # Inductor turns them into mm.out and kernels of its own: read off with torch 2.13.
+    _Need(
+        *("activation_checkpointing", "compile", (None, False)),
+        "can't tell matrix products from the rest in compiled layers, and would recompute them as full does",
+        "selective",
+    ),
     _Need("mixed_precision", "dtype", ("float32",), "computes over float32 weights: set dtype = 'float32'"),
 )
 

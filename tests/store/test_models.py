@@ -20,6 +20,7 @@ def test_config_class_accepts(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "published"),
     [
+        ("llama-2-7b", 6.74e9),
         ("llama-3.1-8b", 8.03e9),
         ("llama-3.1-70b", 70.6e9),
         ("llama-3.2-1b", 1.24e9),

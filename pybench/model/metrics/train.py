@@ -18,7 +18,7 @@ METRICS: dict[str, MetricTraits] = {
         "", "part of a step that steps without any communication don't take: see control_steps", "max"
     ),
     "straggler_gap_fraction": less(
-        "", "slowest rank over the median rank, less 1, in steps where no rank waits for another", "max"
+        "", "slowest rank over the median of the others, less 1, in steps where no rank waits for another", "max"
     ),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),

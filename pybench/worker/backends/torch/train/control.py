@@ -22,14 +22,17 @@ from pybench.worker.backends.torch.process_group import TorchRanks
 def control_metrics(
     train: Callable[[], object], silence: AbstractContextManager[None], ranks: TorchRanks, num_steps: int
 ) -> tuple[Metric, ...]:
-    """``num_steps`` of either kind; the ordinary ones first, since weights that stay gathered can't be let go."""
+    """``num_steps`` of either kind; the ordinary ones first, since weights that stay gathered can't be let go.
+
+    Two ranks at least: what a lone one exchanges with itself is no communication, and nobody is there to lag behind.
+    """
     ordinary_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
     with silence:
         _timed_s(train, ranks)  # the first may still gather
         silent_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
-    others_s = _on_all_ranks(silent_s, ranks)
-    exposed = max(0.0, 1 - max(others_s) / ordinary_s)
-    gap = max(others_s) / statistics.median(others_s) - 1
+    *others_s, slowest_s = sorted(_on_all_ranks(silent_s, ranks))
+    exposed = max(0.0, 1 - slowest_s / ordinary_s)
+    gap = slowest_s / statistics.median(others_s) - 1
     return (
         Metric(name="exposed_communication_fraction", value=exposed, unit=""),
         Metric(name="straggler_gap_fraction", value=gap, unit=""),

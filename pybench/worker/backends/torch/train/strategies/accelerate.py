@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer; torchrun is the launcher, as for all."""
+"""Hugging Face Accelerate: its ``prepare`` wraps model and optimizer. Its launcher, too, would start torchrun."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -41,9 +42,13 @@ def learner(task: Task) -> Learner:
         averaged_over=settings.data_parallel,
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
-        # Tensor parallelism exchanges within every layer.
-        silent=(lambda: everything_gathered(model)) if settings.tensor_parallel == 1 else None,
+        silent=(lambda: everything_gathered(model)) if _exchanges_weights_alone(settings) else None,
     )
+
+
+def _exchanges_weights_alone(settings: Train) -> bool:
+    """Tensor parallelism exchanges within every layer too; and a lone rank's copies to itself are no communication."""
+    return settings.data_parallel > 1 and settings.tensor_parallel == 1
 
 
 def _options(task: Task) -> dict[str, Any]:
