@@ -18,6 +18,7 @@ from pybench.worker.backends.engine.copies import joined_copy
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments
 from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
+from pybench.worker.backends.tensorrt_llm.failure import engine_starts
 from pybench.worker.ranks import Ranks
 
 join = joined_copy
@@ -33,7 +34,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         ours = engine_arguments(settings, folder)
         version = f"tensorrt_llm {tensorrt_llm.__version__}"
         arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version)
-        engine = TensorrtEngine(settings, arguments)
+        with engine_starts():
+            engine = TensorrtEngine(settings, arguments)
         try:
             yield partial(_generation, engine=engine, replica=ranks.rank)
         finally:
