@@ -101,7 +101,7 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     metrics = tuple(METRICS_OF[workload])
     along: Any = Literal[count_axes(workload)]
     along_note = Field(description="axis the GPU count grows along")
-    names = dict.fromkeys(("table", "below", "above"), _Name)
+    names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
     expect = {**fields_of(Expectation), **names, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})

@@ -133,6 +133,26 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         GOOD + '[[benchmark.expect]]\nmetric = "ttft_s"\nbelow = "t"\n' + TRAIN.partition("\n[[")[2].join(("[[", "")),
         "below: 't' has no metric ttft_s",
     ),
+    "widening_alone": (
+        GOOD + EXPECT + 'minimum = 1\nwidening_along = "batch_size"\n',
+        "widening_along: goes with below or above; add one of them",
+    ),
+    "widening_nowhere": (
+        GOOD + EXPECT + 'below = "c"\nwidening_along = "nowhere"\n',
+        "widening_along: nowhere is no axis of this benchmark; add it to its axes",
+    ),
+    "widening_along_gpus": (
+        GOOD + AXIS + EXPECT + 'below = "c"\nwidening_along = "tensor_parallel"\n',
+        "widening_along: tensor_parallel is no load",
+    ),
+    "widening_elsewhere": (
+        GOOD.replace("batch_size = 2\n", "")
+        + "[benchmark.axes]\nbatch_size = [1, 2]\n"
+        + EXPECT
+        + 'below = "c"\nwidening_along = "batch_size"\n'
+        + (BENCH + SIZES).replace('name = "b"', 'name = "c"'),
+        "below: 'c' has no axis batch_size, along which the order must widen",
+    ),
     "order_and_limit": (GOOD + EXPECT + 'below = "c"\nminimum = 1\n', "and not a mix"),
     "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),
     "profile_type": (GOOD + '[profile.a]\nbatch_size = "2"', "[profile.a] -> batch_size: found '2'"),
