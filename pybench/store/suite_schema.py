@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -53,11 +54,19 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     for key, value in table.items():
-        if not isinstance(value, str | int | float):
+        if not _is_plain(value):
             raise PydanticCustomError(
-                "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
+                "plain_value",
+                "{key} must be a string, a number, true or false, or a list or table of such",
+                {"key": repr(key)},
             )
     return table
+
+
+def _is_plain(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
+    if isinstance(value, list | dict):
+        return all(_is_plain(each) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _drop_default(schema: dict[str, Any]) -> None:

@@ -103,6 +103,18 @@ def test_requests_that_come_one_by_one_are_streamed(run_tensorrt: RunTensorrt, l
             "out_of_memory",
             "TensorRT-LLM's worker did not start: RuntimeError: Executor creation failed due to insufficient GPU",
         ),
+        (
+            {"engine_args": {"max_batch_size": 1}},
+            "",
+            "unsupported",
+            "engine_args.max_batch_size: pybench sets it itself; set the benchmark's max_num_seqs instead",
+        ),
+        (
+            {"engine_args": {"kv_cache_config": {"dtype": "fp8"}}},
+            "",
+            "unsupported",
+            "engine_args.kv_cache_config: pybench sets it itself; set the benchmark's gpu_memory_utilization instead",
+        ),
         ({}, "fails-at-start", "engine", "TensorRT-LLM's worker did not start: ValueError: the shape makes no sense"),
         (
             {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -19,6 +20,8 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.tensorrt_llm import arguments as tensorrt_arguments
+from pybench.worker.backends.vllm import arguments as vllm_arguments
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.backends.vllm.iterations import Iterations
@@ -152,7 +155,15 @@ def test_a_broken_engine_is_a_result_and_leaves_nothing(
     ("given", "message"),
     [
         ({"block_sise": 16}, "engine_args.block_sise: vllm 0.20.2 has no such argument; did you mean 'block_size'?"),
-        ({"seed": 1}, "engine_args.seed: pybench sets it itself; use the benchmark's own settings"),
+        ({"seed": 1}, "engine_args.seed: pybench sets it itself; set the benchmark's seed instead"),
+        (
+            {"data_parallel_size": 2},
+            "engine_args.data_parallel_size: pybench sets it itself; set the benchmark's data_parallel instead",
+        ),
+        (
+            {"distributed_executor_backend": "ray"},
+            "engine_args.distributed_executor_backend: pybench sets it itself and has no setting for it",
+        ),
     ],
 )
 def test_engine_arguments_are_checked_by_name(run_vllm: RunVllm, given: dict[str, Any], message: str) -> None:
@@ -161,6 +172,21 @@ def test_engine_arguments_are_checked_by_name(run_vllm: RunVllm, given: dict[str
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause, failure.message) == (1, "unsupported", message)
+
+
+def test_lists_and_tables_reach_the_engine(run_vllm: RunVllm, tmp_path: Path) -> None:
+    """As the suite has them."""
+    given = {"cudagraph_capture_sizes": [1, 8], "compilation_config": {"level": 3}}
+    code, _, log = run_vllm(settings(engine_args=given))
+    assert code == 0, log
+    assert f"more arguments {given}" in (tmp_path / "stdout").read_text()
+
+
+@pytest.mark.parametrize("decided", [vllm_arguments.DECIDED, tensorrt_arguments.DECIDED])
+def test_every_setting_that_decides_an_argument_is_one(decided: dict[str, str | None]) -> None:
+    """A complaint must not send anyone to what is not there."""
+    names = {word for setting in decided.values() if setting for word in setting.split(" and ")}
+    assert names <= {field.name for field in dataclasses.fields(Generate)}
 
 
 def test_too_few_gpus(run_vllm: RunVllm) -> None:
