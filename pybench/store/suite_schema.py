@@ -41,7 +41,8 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     if name == "model":
         members = (Literal[tuple(load_models())],)
     if get_origin(base) is dict:
-        members = (Annotated[dict[str, Any], AfterValidator(_plain_values)],)
+        nests = list[Any] in get_args(get_args(base)[1])
+        members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     # Limits are a number's: beside it a word such as 'auto' may stand.
@@ -54,18 +55,27 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     for key, value in table.items():
-        if not _is_plain(value):
+        if not isinstance(value, str | int | float):
             raise PydanticCustomError(
-                "plain_value",
+                "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
+            )
+    return table
+
+
+def _nested_values(table: dict[str, Any]) -> dict[str, Any]:
+    for key, value in table.items():
+        if not _is_json(value):
+            raise PydanticCustomError(
+                "nested_value",
                 "{key} must be a string, a number, true or false, or a list or table of such",
                 {"key": repr(key)},
             )
     return table
 
 
-def _is_plain(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
+def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
     if isinstance(value, list | dict):
-        return all(_is_plain(each) for each in (value.values() if isinstance(value, dict) else value))
+        return all(_is_json(each) for each in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
