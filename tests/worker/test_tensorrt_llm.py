@@ -153,7 +153,8 @@ def test_a_worker_without_the_package_names_the_image(
 
 def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     """Every name is a recorded one; CUDA graphs are left to the library unless they are to be off."""
-    recorded = set(json.loads(RECORDED.read_text())["LLM"]["__init__"])
+    classes = json.loads(RECORDED.read_text())
+    recorded = set(classes["LLM"]["__init__"])
     order = settings(tensor_parallel=2, pipeline_parallel=3, max_num_seqs=8, enforce_eager=True)
     arguments = engine_arguments(order, tmp_path)
     assert arguments.keys() <= recorded
@@ -161,7 +162,32 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     assert (arguments["max_batch_size"], arguments["cuda_graph_config"]) == (8, None)
     assert arguments["load_format"] == "dummy"
     assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
-    assert cache_arguments(settings(gpu_memory_utilization=0.5))["free_gpu_memory_fraction"] == 0.5
+    cache = cache_arguments(settings(gpu_memory_utilization=0.5))
+    assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])
+    assert cache["free_gpu_memory_fraction"] == 0.5
+
+
+class Read(dict[str, Any]):
+    """Keeps the names that were asked for."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def test_every_name_that_is_read_was_recorded() -> None:
+    """Of an iteration, and of its batch and its cache."""
+    recorded = json.loads(RECORDED.read_text())["IterationStats"]
+    batch, cache = Read(numScheduledRequests=1), Read(maxNumBlocks=1)
+    one = Read(numActiveRequests=1, inflightBatchingStats=batch, kvCacheStats=cache)
+    Iterations().take([one])
+    for read, names in ((one, "fields"), (batch, "inflightBatchingStats"), (cache, "kvCacheStats")):
+        assert read.names
+        assert read.names <= set(recorded[names])
 
 
 def test_an_engine_that_tells_nothing_is_unknown() -> None:
