@@ -61,10 +61,10 @@ def undecided(
 ) -> tuple[Attempt, ...]:
     """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""
     open_rows = [row for row in scaling if row.verdict == "inconclusive" and _HOPELESS.isdisjoint(row.flags)]
-    open_orders = [order for order in orders if order.verdict == "inconclusive"]
+    open_orders = [row for row in orders if row.verdict == "inconclusive" and _HOPELESS.isdisjoint(row.flags)]
     wanted = {
         *(point_id for row in open_rows for point_id in (row.baseline_id, row.point_id)),
-        *(point_id for order in open_orders for point_id in (order.other_id, order.point_id)),
+        *(point_id for row in open_orders for point_id in row.point_ids),
         *(check.point_id for check in checks if check.verdict == "inconclusive"),
     }
     taken = Counter(record.point_id for record in records)

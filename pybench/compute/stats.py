@@ -46,15 +46,30 @@ def estimate(samples: Samples) -> tuple[float, float | None, float | None]:
 
 def ratio(samples: Samples, baseline: Samples) -> tuple[float, float | None, float | None]:
     """Location of ``samples`` over that of ``baseline``, with its interval. Raises ``ValueError`` on a 0 baseline."""
-    used, base = _used(samples), _used(baseline)
-    base_value = location(base)
+    return _quotient((samples,), (baseline,))
+
+
+def ratio_change(
+    now: tuple[Samples, Samples], then: tuple[Samples, Samples]
+) -> tuple[float, float | None, float | None]:
+    """The ratio of ``now``'s two over the ratio of ``then``'s two, with its interval; raises as :func:`ratio` does."""
+    return _quotient((now[0], then[1]), (now[1], then[0]))
+
+
+def _quotient(above: Sequence[Samples], below: Sequence[Samples]) -> tuple[float, float | None, float | None]:
+    """Product of some locations over that of as many others."""
+    tops, bases = [_used(samples) for samples in above], [_used(samples) for samples in below]
+    base_value = math.prod(location(base) for base in bases)
     if base_value <= 0:
         raise ValueError(f"a ratio needs a positive baseline, found {base_value}")
-    value = location(used) / base_value
-    num_attempts = min(len(used), len(base))
+    value = math.prod(location(top) for top in tops) / base_value
+    num_attempts = min(len(used) for used in (*tops, *bases))
     if num_attempts < 2:  # noqa: PLR2004 - one attempt has no spread
         return value, None, None
-    low, high = _expanded_interval(_resampled(used, _SEED) / _resampled(base, _SEED + 1), num_attempts)
+    resampled = np.ones(NUM_RESAMPLES)
+    for index, (top, base) in enumerate(zip(tops, bases, strict=True)):
+        resampled *= _resampled(top, _SEED + 2 * index) / _resampled(base, _SEED + 2 * index + 1)
+    low, high = _expanded_interval(resampled, num_attempts)
     return value, min(low, value), max(high, value)
 
 

@@ -1,30 +1,56 @@
-"""Whether one benchmark's points stay below, or above, another's."""
+"""Whether one benchmark's points stay below, or above, another's, and move further away along an axis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.stats import ratio
+from pybench.compute.stats import Samples, ratio, ratio_change
 from pybench.judge.absence import absence
 from pybench.judge.summary import metric_samples
+from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_order
 from pybench.model.record import Record
-from pybench.model.results import Order, OrderResult
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.results import OrderResult, Verdict
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Order, Plan, Point, Skip, Suite
+
+_Pair = tuple[Point | Skip, Point | Skip]
+"""A point and the other benchmark's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
+    """What is asked of every pair, and everything that answers it."""
+
     benchmark: str
     metric: str
     order: Order
+    plan: Plan
+    records: Sequence[Record]
+
+    def samples(self, pair: _Pair) -> tuple[Samples, Samples]:
+        """What both measured, where neither is absent."""
+        own, other = (metric_samples(entry, self.records)[self.metric] for entry in pair if isinstance(entry, Point))
+        return own, other
+
+    def absence(self, pair: _Pair) -> tuple[Verdict, str] | None:
+        """Why one of the two has no value."""
+        entry, other = pair
+        return absence(entry, self.metric, self.plan, self.records) or absence(
+            other, self.metric, self.plan, self.records, of="other: "
+        )
+
+    def hunger(self, pair: _Pair) -> str | None:
+        """How the other, against which the point is told, lacked key-value cache."""
+        other = pair[1]
+        return starvation(other, metric_samples(other, self.records)) if isinstance(other, Point) else None
 
 
 def order_results(suite: Suite, plan: Plan, records: Sequence[Record]) -> tuple[OrderResult, ...]:
     """One row for each expected order and each pair of points that can be told against each other.
 
     A pair occupies as many GPUs and has the same values on the axes that both have, but for those that multiply GPUs.
+    An order that must widen has one row more for each group of pairs that differ along that axis only.
     """
     return tuple(
         row
@@ -37,18 +63,18 @@ def order_results(suite: Suite, plan: Plan, records: Sequence[Record]) -> tuple[
 def _rows(
     benchmark: Benchmark, expectation: Expectation, plan: Plan, records: Sequence[Record]
 ) -> Iterator[OrderResult]:
-    for order, other_name in (("below", expectation.below), ("above", expectation.above)):
-        if other_name is not None:
-            asked = _Asked(
-                benchmark=benchmark.name,
-                metric=expectation.metric,
-                order="below" if order == "below" else "above",
-            )
-            for entry, other in _pairs(plan, benchmark.name, other_name):
-                yield _row(asked, entry, other, plan, records)
+    if expectation.order is None:
+        return
+    order, other_name = expectation.order
+    asked = _Asked(benchmark=benchmark.name, metric=expectation.metric, order=order, plan=plan, records=records)
+    pairs = tuple(_pairs(plan, benchmark.name, other_name))
+    yield from (_row(asked, pair) for pair in pairs)
+    along = expectation.widening_along
+    if along is not None:
+        yield from (_row(asked, last, first, along) for first, last in _ends(pairs, along))
 
 
-def _pairs(plan: Plan, name: str, other_name: str) -> Iterator[tuple[Point | Skip, Point | Skip]]:
+def _pairs(plan: Plan, name: str, other_name: str) -> Iterator[_Pair]:
     everything: list[Point | Skip] = [*plan.points, *plan.skips, *plan.left_out]
     others = [entry for entry in everything if entry.benchmark == other_name]
     for entry in everything:
@@ -66,25 +92,46 @@ def _work_axes(axes: dict[str, AxisValue]) -> dict[str, AxisValue]:
     return {name: value for name, value in axes.items() if not name.endswith("_parallel")}
 
 
-def _row(asked: _Asked, entry: Point | Skip, other: Point | Skip, plan: Plan, records: Sequence[Record]) -> OrderResult:
+def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:
+    """Of the pairs that differ along the axis only: those at its least and at its greatest value."""
+    groups: dict[str, list[_Pair]] = {}
+    for pair in pairs:
+        elsewhere = [sorted((name, value) for name, value in entry.axes.items() if name != along) for entry in pair]
+        groups.setdefault(repr(elsewhere), []).append(pair)
+    for group in groups.values():
+        ordered = sorted(group, key=lambda pair: float(pair[0].axes[along]))
+        if len(ordered) > 1:
+            yield ordered[0], ordered[-1]
+
+
+def _row(asked: _Asked, pair: _Pair, first: _Pair | None = None, along: str | None = None) -> OrderResult:
+    """The row of a pair; with the ``first`` pair along an axis, of how much further apart this last one is."""
+    pairs = (pair,) if first is None else (pair, first)
+    missing = next((found for each in pairs if (found := asked.absence(each))), None)
     value = low = high = None
-    missing = absence(entry, asked.metric, plan, records) or absence(other, asked.metric, plan, records, of="other: ")
-    if missing is None and isinstance(entry, Point) and isinstance(other, Point):
-        samples, against = (metric_samples(point, records)[asked.metric] for point in (entry, other))
-        value, low, high = ratio(samples, against)
-        verdict, reason = judge_order(value, low, high, asked.order)
-    else:
-        assert missing is not None, "a point that is not in the plan is absent"
+    flags: tuple[str, ...] = ()
+    if missing is not None:
         verdict, reason = missing
+    else:
+        own = asked.samples(pair)
+        value, low, high = ratio(*own) if first is None else ratio_change(own, asked.samples(first))
+        verdict, reason = judge_order(value, low, high, asked.order, along)
+        hunger = next((words for each in pairs if (words := asked.hunger(each))), None)
+        if hunger is not None:
+            verdict, reason, flags = "inconclusive", f"no valid other: {hunger}", ("starved_baseline",)
     return OrderResult(
         benchmark=asked.benchmark,
         metric=asked.metric,
         order=asked.order,
-        point_id=entry.id,
-        other_id=other.id,
+        point_id=pair[0].id,
+        other_id=pair[1].id,
         ratio=value,
         low=low,
         high=high,
         verdict=verdict,
         reason=reason,
+        flags=flags,
+        widening_along=along,
+        first_point_id=None if first is None else first[0].id,
+        first_other_id=None if first is None else first[1].id,
     )

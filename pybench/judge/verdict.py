@@ -10,12 +10,12 @@ from pybench.model.results import (
     Estimate,
     Expected,
     NodeCheck,
-    Order,
     OrderResult,
     PointResult,
     ScalingResult,
     Verdict,
 )
+from pybench.model.suite import Order
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
@@ -76,12 +76,20 @@ def judge_value(value: Estimate | None, minimum: float | None, maximum: float | 
     return _VERDICTS[worst], f"found {found}, allowed {' and '.join(sides)}"
 
 
-def judge_order(ratio: float, low: float | None, high: float | None, order: Order) -> tuple[Verdict, str]:
-    """Judge the interval of a metric over another point's: it must lie on one side of 1, or touch it."""
+def judge_order(
+    ratio: float, low: float | None, high: float | None, order: Order, along: str | None = None
+) -> tuple[Verdict, str]:
+    """Judge the interval of a metric over another point's: it must lie on one side of 1, or touch it.
+
+    With ``along``, ``ratio`` is by how much that ratio changed from the axis's least value to its greatest.
+    """
     if low is None or high is None:
         return "inconclusive", "one attempt shows no spread between runs; two are needed"
-    word = "most" if order == "below" else "least"
-    reason = f"at {word} as much expected, found {ratio:.3g} [{low:.3g}, {high:.3g}] times the other"
+    found = f"{ratio:.3g} [{low:.3g}, {high:.3g}]"
+    if along is None:
+        reason = f"at {'most' if order == 'below' else 'least'} as much expected, found {found} times the other"
+    else:
+        reason = f"the ratio must {'fall' if order == 'below' else 'rise'} along {along}, found {found} times the first"
     return against(1.0, low, high, at_least=order == "above"), reason
 
 

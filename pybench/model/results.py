@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pybench.model.suite import AxisValue, ScalingKind
+from pybench.model.suite import AxisValue, Order, ScalingKind
 
 # 1: first form.
 RESULTS_VERSION = 1
 
 Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
 """Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
-
-Order = Literal["below", "above"]
 
 PointStatus = Literal["ok", "failed", "skipped", "missing"]
 
@@ -154,7 +152,9 @@ class NodeCheck:
 class OrderResult:
     """One point against another of the same run: whether its metric is ``below`` or ``above`` the other's, or equal.
 
-    ``ratio`` is the metric of ``point_id`` over that of ``other_id``.
+    ``ratio`` is the metric of ``point_id`` over that of ``other_id``. Where the distance must grow along an axis,
+    ``widening_along``, it is that ratio at the axis's greatest value over the ratio of ``first_point_id`` to
+    ``first_other_id``, the points at its least: below 1 for ``below``.
     """
 
     benchmark: str
@@ -167,6 +167,16 @@ class OrderResult:
     high: float | None
     verdict: Verdict
     reason: str
+    flags: tuple[str, ...] = ()
+    widening_along: str | None = None
+    first_point_id: str | None = None
+    first_other_id: str | None = None
+
+    @property
+    def point_ids(self) -> tuple[str, ...]:
+        """Every point that the row is made from."""
+        named = (self.point_id, self.other_id, self.first_point_id, self.first_other_id)
+        return tuple(name for name in named if name is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ Architecture = dict[str, Any]
 
 DeviceKind = Literal["cuda", "cpu"]
 ScalingKind = Literal["strong", "weak"]
+Order = Literal["below", "above"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class Expectation:
     an expected table, or only shown where there is no ``table``. Without ``along`` it is an absolute one: the metric
     itself, in its own unit, against ``minimum`` and ``maximum``, or against the absolute figures of ``table``. With
     ``below`` or ``above`` it is an order: each point's metric against that of the other benchmark's point with as many
-    GPUs and the same values of the axes that both have.
+    GPUs and the same values of the axes that both have. With ``widening_along`` besides, its ratio to the other must
+    also move away from there, from the axis's least value to its greatest.
     """
 
     metric: Annotated[str, "metric that is judged"]
@@ -41,6 +43,14 @@ class Expectation:
     maximum: Annotated[float | None, "greatest acceptable value"] = None
     below: Annotated[str | None, "benchmark that the metric must stay at or below"] = None
     above: Annotated[str | None, "benchmark that the metric must stay at or above"] = None
+    widening_along: Annotated[str | None, "axis along which the distance to the other benchmark must grow"] = None
+
+    @property
+    def order(self) -> tuple[Order, str] | None:
+        """Which order is expected to which benchmark."""
+        if self.below is not None:
+            return "below", self.below
+        return None if self.above is None else ("above", self.above)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,10 +42,22 @@ def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
 
 
 def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:
-    """Median time between decode rounds, else of steps without dither: the period a sensor may alias with."""
+    """Median time between decode rounds, else of steps without dither: the period a sensor may alias with.
+
+    An engine that tells no rounds tells each request's first and last token, and so its mean time of one.
+    """
     rounds_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
+    rounds_s = rounds_s or [gap_s for step in steps for gap_s in _mean_gaps_s(step)]
     gaps_s = rounds_s or ([] if dithered else [step.duration_s for step in steps])
     return median_high(gaps_s) if gaps_s else None
+
+
+def _mean_gaps_s(step: Step) -> list[float]:
+    return [
+        (request.last_token_ns - request.first_token_ns) / 1e9 / (request.output_tokens - 1)
+        for request in step.requests
+        if request.output_tokens > 1
+    ]
 
 
 def _pauses_s(steps: Sequence[Step]) -> float:

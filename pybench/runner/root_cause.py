@@ -9,11 +9,26 @@ from pybench.model.wire import Failure
 
 _ERROR = re.compile(r"\b(?:[\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)\b: .+")
 # What the engine's front end says of a death that it only heard of.
-_ECHOES = ("Engine core initialization failed", "EngineCore encountered an issue", "EngineDeadError", "EngineError")
+_ECHOES = (
+    "Engine core initialization failed",
+    "EngineCore encountered an issue",
+    "EngineDeadError",
+    "EngineError",
+    "Executor worker returned error",
+    "Executor worker died during initialization",
+)
 # vllm/v1/executor/multiproc_executor.py says so of a worker that was killed; the errors that follow are all its echoes.
 _DEATH = re.compile(r"Worker proc \S+ died unexpectedly")
-# vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py refuse to start with too little room in these words.
-_MEMORY = ("out of memory", "no available memory", "available kv cache memory", "free memory on device", "outofmemory")
+# vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py refuse to start with too little room in these words, but
+# for the last, which are TensorRT-LLM's.
+_MEMORY = (
+    "out of memory",
+    "no available memory",
+    "available kv cache memory",
+    "free memory on device",
+    "outofmemory",
+    "insufficient gpu memory",
+)
 _MAX_WORDS = 400
 
 

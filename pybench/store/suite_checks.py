@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pybench.model.metrics.registry import METRICS_OF
@@ -109,7 +109,7 @@ def _arrivals(table: dict[str, Any]) -> Iterator[Found]:
 
 _FORMS = (
     "needs either scaling, along and a table if there is one, or table alone, or minimum or maximum (or both), "
-    "or one of below and above, and not a mix"
+    "or one of below and above (with widening_along if it must widen), and not a mix"
 )
 
 
@@ -128,11 +128,25 @@ def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Foun
         yield ("minimum",), f"{expect['minimum']} is above maximum = {expect['maximum']}"
     if scaling:
         yield from _scaling(expect, table)
+    if "widening_along" in expect:
+        yield from _widening(expect, table, orders)
+
+
+def _widening(expect: dict[str, Any], table: dict[str, Any], orders: Sequence[str]) -> Iterator[Found]:
+    along = expect["widening_along"]
+    values = table.get("axes", {}).get(along)
+    if not orders:
+        yield ("widening_along",), "goes with below or above; add one of them"
+    elif values is None:
+        yield ("widening_along",), f"{along} is no axis of this benchmark; add it to its axes"
+    elif along.endswith("_parallel") or any(isinstance(value, str | bool) for value in values):
+        yield ("widening_along",), f"{along} is no load: it must be an axis of numbers that multiplies no GPUs"
 
 
 def _others(document: dict[str, Any]) -> Iterator[Found]:
     """Benchmarks that an order names must be there, be others, and have the metric."""
     workloads = {table["name"]: table["workload"] for table in document["benchmark"]}
+    axes = {table["name"]: table.get("axes", {}) for table in document["benchmark"]}
     for index, table in enumerate(document["benchmark"]):
         for number, expect in enumerate(table.get("expect", [])):
             for key in ("below", "above"):
@@ -142,6 +156,8 @@ def _others(document: dict[str, Any]) -> Iterator[Found]:
                     names = [name for name in workloads if name != table["name"]]
                     valid = ", ".join(names) or "none, the suite has no other"
                     yield path, f"found {other!r}, no other benchmark{did_you_mean(other, names)}; valid: {valid}"
+                elif other is not None and expect.get("widening_along", "") not in {"", *axes[other]}:
+                    yield path, f"{other!r} has no axis {expect['widening_along']}, along which the order must widen"
                 elif other is not None and expect["metric"] not in METRICS_OF[workloads[other]]:
                     yield path, f"{other!r} has no metric {expect['metric']}"
 

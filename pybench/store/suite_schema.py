@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -46,7 +47,8 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     if name == "model":
         members = (Literal[tuple(load_models())],)
     if get_origin(base) is dict:
-        members = (Annotated[dict[str, Any], AfterValidator(_plain_values)],)
+        nests = list[Any] in get_args(get_args(base)[1])
+        members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
     limits = next((note for note in notes if isinstance(note, Range)), Range())
     description = next((note for note in notes if isinstance(note, str)), None)
     # Limits are a number's: beside it a word such as 'auto' may stand.
@@ -75,6 +77,23 @@ def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
                 "plain_value", "{key} must be a string, a number, true or false", {"key": repr(key)}
             )
     return table
+
+
+def _nested_values(table: dict[str, Any]) -> dict[str, Any]:
+    for key, value in table.items():
+        if not _is_json(value):
+            raise PydanticCustomError(
+                "nested_value",
+                "{key} must be a string, a number, true or false, or a list or table of such",
+                {"key": repr(key)},
+            )
+    return table
+
+
+def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
+    if isinstance(value, list | dict):
+        return all(_is_json(each) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _drop_default(schema: dict[str, Any]) -> None:
@@ -119,7 +138,7 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     metrics = tuple(METRICS_OF[workload])
     along: Any = Literal[count_axes(workload)]
     along_note = Field(description="axis the GPU count grows along")
-    names = dict.fromkeys(("table", "below", "above"), _Name)
+    names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
     expect = {**fields_of(Expectation), **names, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})

@@ -35,13 +35,17 @@ def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy."""
+    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy.
+
+    ``told_later`` gives more values, those that take time to ask for: it is called once the step's end is known.
+    """
 
     work: Work
     token_end_ns: tuple[int, ...] = ()
     requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
+    told_later: Callable[[], dict[str, float]] = dict
 
 
 class Workload(Protocol):

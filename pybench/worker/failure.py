@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError
+
+_MEMORY = ("out of memory", "can't allocate memory", "insufficient gpu memory")
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -15,17 +18,24 @@ def cause_of(error: BaseException) -> FailureCause:
     if isinstance(error, UnsupportedError):
         return "unsupported"
     if isinstance(error, EngineError):
-        return "engine"
+        # The engine's front end may hold its worker's error; where it does not, the host looks into the log.
+        return "out_of_memory" if any(_is_of_memory(link) for link in _chain(error)) else "engine"
     if isinstance(error, MissingPackageError):
         return "missing_package"
-    # torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words.
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(str(error))):
-        return "out_of_memory"
-    return "exception"
+    return "out_of_memory" if _is_of_memory(error) else "exception"
 
 
-def _speaks_of_memory(message: str) -> bool:
-    return "out of memory" in message.lower() or "can't allocate memory" in message.lower()
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    """torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _MEMORY)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -86,13 +86,16 @@ def test_utilisation_by_hand(build: Any) -> None:
     """Shape of Llama-3.1-8B on an H200: 4 sequences of 30 and 10 tokens in 2 s, rounds 0.2 s apart.
 
     Weights outside embedding and norms: 32 * (4096*128*80 + 3*4096*14336) = 6.979e9, head 0.525e9. A decode round reads
-    2 bytes of each, and of 35 tokens in each of 4 sequences 32 * 2 * 8 * 128 values.
+    2 bytes of each, and of 35 tokens in each of 4 sequences 32 * 2 * 8 * 128 values, of 1 byte in an FP8 cache.
     """
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
-    found = _values(build, build.rank(build.steps([2.0], work, rounds=10), device_name="NVIDIA H200"))
+    rank = build.rank(build.steps([2.0], work, rounds=10), device_name="NVIDIA H200")
+    found = _values(build, rank)
     layers, head = 32 * (4096 * 128 * 80 + 3 * 4096 * 14336), 128256 * 4096
     read = 2 * (layers + head) + 4 * 35 * 32 * 2 * 8 * 128 * 2
     assert found["mbu_fraction"] == pytest.approx(read / (0.2 * 4.8e12))
+    small = _values(build, rank, engine_args={"kv_cache_dtype": "fp8"})
+    assert small["mbu_fraction"] == pytest.approx((read - 4 * 35 * 32 * 2 * 8 * 128) / (0.2 * 4.8e12))
     attention = 4 * 32 * 32 * 128
     prefill = 30 * (2 * layers + attention * 15.5) + 2 * head
     flops = 4 * (prefill + 9 * (2 * (layers + head) + attention * 35))
@@ -106,6 +109,7 @@ def test_utilisation_by_hand(build: Any) -> None:
         ("NVIDIA H200", {"dtype": "float32"}, {"mbu_fraction"}),
         ("NVIDIA H200", {"backend": "vllm", "pipeline_parallel": 2}, {"mfu_fraction"}),
         ("NVIDIA H200", {"quantization": "fp8"}, {"mfu_fraction", "mbu_fraction"}),
+        ("NVIDIA H200", {"engine_args": {"kv_cache_dtype": "turboquant_k8v4"}}, {"mfu_fraction"}),
     ],
 )
 def test_utilisation_is_unknown_where_peaks_or_bytes_are(

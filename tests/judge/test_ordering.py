@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from pybench.compute.plan import point_id
+from pybench.compute.schedule import undecided
 from pybench.judge.ordering import order_results
 from pybench.judge.verdict import judge_order, overall
 from pybench.model.effort import Effort
-from pybench.model.results import Order
-from pybench.model.suite import Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.suite import Benchmark, Expectation, Order, Plan, Point, Skip, Suite
 
 
 def _suite(**order: Any) -> Suite:
     values: dict[str, Any] = {"workload": "generate", "settings": {}, "axes": {}, "effort": Effort()}
-    expectation = Expectation(metric="step_s", **order)
+    expectation = Expectation(**{"metric": "step_s", **order})
     return Suite(
         name="s",
         description="",
@@ -69,6 +69,78 @@ def test_what_was_not_measured_has_no_order(build: Any) -> None:
     assert left_out.verdict == "no_expectation"
     (failed,) = order_results(suite, Plan(points=(one, other), skips=()), [*records, build.failed(other)])
     assert (failed.verdict, failed.reason) == ("error", "other: out_of_memory: 81 GiB asked")
+
+
+def _pairs_at(build: Any, seconds: dict[int, tuple[float, float]]) -> tuple[Plan, list[Any]]:
+    """Tensor's and pipeline's seconds at each batch, in three attempts a thousandth apart."""
+    points, records = [], []
+    for batch, both in seconds.items():
+        for name, length in zip(("tensor", "pipeline"), both, strict=True):
+            point = _point(build, name, f"{name}_parallel", 2, batch)
+            points.append(point)
+            records += build.measured(point, [[length * part] * 3 for part in (0.999, 1.0, 1.001)])
+    return Plan(points=tuple(points), skips=()), records
+
+
+@pytest.mark.parametrize(
+    ("last", "order", "verdict", "change"),
+    [
+        ((2.0, 4.0), {"below": "pipeline"}, "pass", 0.5 / 0.8),
+        ((3.6, 4.0), {"below": "pipeline"}, "fail", 0.9 / 0.8),
+        ((3.2, 4.0), {"below": "pipeline"}, "inconclusive", 1.0),
+        ((3.6, 4.0), {"above": "pipeline"}, "pass", 0.9 / 0.8),
+    ],
+)
+def test_an_order_can_have_to_widen(
+    build: Any, last: tuple[float, float], order: dict[str, str], verdict: str, change: float
+) -> None:
+    """From 0.8 at the least batch; what lies between decides nothing."""
+    plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
+    *_, row = order_results(_suite(**order, widening_along="batch_size"), plan, records)
+    assert (row.verdict, row.widening_along) == (verdict, "batch_size")
+    assert row.ratio == pytest.approx(change)
+    points = {point.id: point for point in plan.points}
+    assert [points[name].axes["batch_size"] for name in row.point_ids] == [64, 64, 4, 4]
+    assert [points[name].benchmark for name in row.point_ids] == ["tensor", "pipeline"] * 2
+
+
+def test_one_load_cannot_widen(build: Any) -> None:
+    """There is nothing to tell it against."""
+    plan, records = _pairs_at(build, {4: (0.8, 1.0)})
+    (row,) = order_results(_suite(below="pipeline", widening_along="batch_size"), plan, records)
+    assert row.widening_along is None
+
+
+def test_an_order_widens_only_between_measured_loads(build: Any) -> None:
+    """Either end's reason is told."""
+    plan, records = _pairs_at(build, {4: (0.8, 1.0), 64: (1.0, 2.0)})
+    gone = plan.points[1].id
+    kept = [record for record in records if record.point_id != gone]
+    *_, row = order_results(_suite(below="pipeline", widening_along="batch_size"), plan, kept)
+    assert (row.verdict, row.reason, row.ratio) == ("missing", "other: not measured", None)
+
+
+def test_a_starved_point_is_no_other_to_stay_below(build: Any) -> None:
+    """More measuring would not feed it."""
+    one = _point(build, "tensor", "tensor_parallel", 2, 4)
+    other = _point(build, "pipeline", "pipeline_parallel", 2, 4)
+    records = build.measured(one, [[1.0] * 3] * 2) + [
+        replace(
+            record,
+            ranks=tuple(
+                replace(rank, steps=tuple(replace(step, values={"num_preemptions": 3.0}) for step in rank.steps))
+                for rank in record.ranks
+            ),
+        )
+        for record in build.measured(other, [[2.0] * 3] * 2)
+    ]
+    plan = Plan(points=(one, other), skips=())
+    (row,) = order_results(_suite(below="pipeline"), plan, records)
+    assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("starved_baseline",), 0.5)
+    assert row.reason == "no valid other: 3 preemptions in a step for want of key-value cache"
+    assert undecided(plan.points, (), (), records, [row]) == ()
+    hopeful = replace(row, flags=())
+    assert [point.id for point, _ in undecided(plan.points, (), (), records, [hopeful])] == [one.id, other.id]
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,16 @@ def results() -> Results:
         orders=(
             _order("pass", ratio=0.9, low=0.88, high=0.92),
             _order("missing", other_id="decode[backend=torch,tensor_parallel=5]", ratio=None, low=None, high=None),
+            _order(
+                "inconclusive",
+                ratio=0.95,
+                low=0.85,
+                high=1.06,
+                flags=("starved_baseline",),
+                widening_along="batch_size",
+                first_point_id="decode[backend=torch,tensor_parallel=1]",
+                first_other_id="decode[backend=torch,tensor_parallel=5]",
+            ),
         ),
         node=(
             _node("slowest", "GPU 1 (GPU-66666666-7777-8888-9999-000000000000)", "fail", -0.21),

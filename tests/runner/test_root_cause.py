@@ -9,6 +9,7 @@ from pybench.runner.root_cause import root_cause
 
 ENGINE = Failure(cause="engine", message="vLLM's engine process did not start", detail="traceback")
 ECHO = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+TOLD = "RuntimeError: Executor worker returned error\n"
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,16 @@ ECHO = "RuntimeError: Engine core initialization failed. See root cause above. F
             "(EngineCore pid=7) ERROR [core.py:1138] RuntimeError: Executor failed.\n" + ECHO,
             "engine",
             ": Worker proc VllmWorker-1 died unexpectedly",
+        ),
+        (
+            "[TRT-LLM] [E] RuntimeError: Executor creation failed due to insufficient GPU memory.\n" + TOLD,
+            "out_of_memory",
+            ": RuntimeError: Executor creation failed due to insufficient GPU memory.",
+        ),
+        (
+            "ValueError: no such layer\nRuntimeError: Executor worker died during initialization\n",
+            "engine",
+            ": ValueError: no such layer",
         ),
         (ECHO, "engine", ""),
         ("", "engine", ""),

@@ -128,9 +128,9 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         TRAIN + "batch_size_per_gpu = 2\n[benchmark.axes]\ndata_parallel = [1]\n" + SCALING.replace("tensor", "data"),
         "strong scaling of training needs global_batch_size",
     ),
-    "engine_args_list": (
-        GOOD + "[benchmark.engine_args]\nblock_size = [1]",
-        "engine_args: found a table: 'block_size' must be a string, a number, true or false",
+    "engine_args_date": (
+        GOOD + "[benchmark.engine_args]\nblock_size = [1, {a = 2026-01-01}]",
+        "engine_args: found a table: 'block_size' must be a string, a number, true or false, or a list or",
     ),
     "engine_args_axis": (GOOD + "[benchmark.axes]\nengine_args = [{a = 1}]", "axes.engine_args: unknown key"),
     "two_arrivals": (
@@ -142,6 +142,26 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "order_metric": (
         GOOD + '[[benchmark.expect]]\nmetric = "ttft_s"\nbelow = "t"\n' + TRAIN.partition("\n[[")[2].join(("[[", "")),
         "below: 't' has no metric ttft_s",
+    ),
+    "widening_alone": (
+        GOOD + EXPECT + 'minimum = 1\nwidening_along = "batch_size"\n',
+        "widening_along: goes with below or above; add one of them",
+    ),
+    "widening_nowhere": (
+        GOOD + EXPECT + 'below = "c"\nwidening_along = "nowhere"\n',
+        "widening_along: nowhere is no axis of this benchmark; add it to its axes",
+    ),
+    "widening_along_gpus": (
+        GOOD + AXIS + EXPECT + 'below = "c"\nwidening_along = "tensor_parallel"\n',
+        "widening_along: tensor_parallel is no load",
+    ),
+    "widening_elsewhere": (
+        GOOD.replace("batch_size = 2\n", "")
+        + "[benchmark.axes]\nbatch_size = [1, 2]\n"
+        + EXPECT
+        + 'below = "c"\nwidening_along = "batch_size"\n'
+        + (BENCH + SIZES).replace('name = "b"', 'name = "c"'),
+        "below: 'c' has no axis batch_size, along which the order must widen",
     ),
     "order_and_limit": (GOOD + EXPECT + 'below = "c"\nminimum = 1\n', "and not a mix"),
     "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),
@@ -246,9 +266,9 @@ def test_explicit_profile_and_none(tmp_path: Path) -> None:
 
 def test_engine_arguments_and_whole_rates(tmp_path: Path) -> None:
     """A table passes as it is; a rate without a fraction is a number with one all the same."""
-    text = GOOD + 'request_rate_per_s = 8\n[benchmark.engine_args]\nblock_size = 32\nkv_cache_dtype = "fp8"\n'
+    text = GOOD + "request_rate_per_s = 8\n[benchmark.engine_args]\nblock_size = 32\ncudagraph_capture_sizes = [1, 8]\n"
     (benchmark,) = _read(tmp_path, text).benchmarks
-    assert benchmark.settings["engine_args"] == {"block_size": 32, "kv_cache_dtype": "fp8"}
+    assert benchmark.settings["engine_args"] == {"block_size": 32, "cudagraph_capture_sizes": [1, 8]}
     assert repr(benchmark.settings["request_rate_per_s"]) == "8.0"
 
 

@@ -138,13 +138,29 @@ def test_a_models_shape_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_arguments_that_the_engine_lacks() -> None:
     """A suite's by name, with the nearest; ours too, should a version drop one."""
-    assert merged({"a": 1}, {"b": 2}, ("a", "b"), "engine 1") == {"a": 1, "b": 2}
+    assert merged({"a": 1}, {"b": 2}, ("a", "b"), "engine 1", {}) == {"a": 1, "b": 2}
     with pytest.raises(
         UnsupportedError, match=r"engine_args\.colour: engine 1 has no such argument; did you mean 'color'"
     ):
-        merged({}, {"colour": 1}, ("color",), "engine 1")
+        merged({}, {"colour": 1}, ("color",), "engine 1", {})
     with pytest.raises(UnsupportedError, match=r"engine_args\.a: engine 1 has no such argument$"):
-        merged({"a": 1}, {}, (), "engine 1")
+        merged({"a": 1}, {}, (), "engine 1", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("a", "engine_args.a: pybench sets it itself and has no setting for it"),
+        ("b", "engine_args.b: pybench sets it itself; set the benchmark's colour instead"),
+        ("c", "engine_args.c: pybench sets it itself and has no setting for it"),
+    ],
+)
+def test_arguments_that_are_decided(given: str, complaint: str) -> None:
+    """Set here, or left to the engine by a setting that was not given."""
+    decided = {"b": "colour", "c": None}
+    with pytest.raises(UnsupportedError) as error:
+        merged({"a": 1}, {given: 2}, ("a", "b", "c"), "engine 1", decided)
+    assert str(error.value) == complaint
 
 
 _GPUS = """

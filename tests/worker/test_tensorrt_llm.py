@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Failure, Header, Metric, Result
+from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
@@ -25,6 +25,10 @@ RunTensorrt = Callable[..., tuple[int, list[list[Event]], str]]
 def settings(**more: Any) -> Generate:
     sizes = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 5}
     return Generate(**{"backend": "tensorrt_llm", "model": "tiny", **sizes, **more})
+
+
+def num_warmup_steps(events: list[Event]) -> int:
+    return sum(isinstance(event, Step) and event.phase == "warmup" for event in events)
 
 
 @pytest.fixture
@@ -48,17 +52,25 @@ def test_a_batch_reports_every_request(run_tensorrt: RunTensorrt, tmp_path: Path
         for times in step.requests:
             assert step.start_ns <= times.arrival_ns < times.first_token_ns < times.last_token_ns
             assert times.last_token_ns - times.arrival_ns < 60e9
-        assert step.values == {"num_running": 4.0, "num_preemptions": 1.0}
+        assert step.values == {"num_running": 2.0, "num_preemptions": 1.0}
     metrics = {event.name: event.value for event in events if isinstance(event, Metric)}
     assert metrics == {"peak_memory_bytes": 7 * 2**30, "kv_cache_tokens": 3200, "num_runnable": 3}
-    assert "shut down" in (tmp_path / "stdout").read_text()
+    waits = [0.0] * (len(steps) + num_warmup_steps(events)) + [2.0]
+    assert f"shut down, waited {waits}" in (tmp_path / "stdout").read_text()
+
+
+def test_a_pipelines_batches_run_together(run_tensorrt: RunTensorrt) -> None:
+    """Two stages, each with another batch of one sequence: two run, of the four that are active."""
+    code, [events], log = run_tensorrt(settings(pipeline_parallel=2))
+    assert code == 0, log
+    assert [step.values["num_running"] for step in steps_of(events)] == [2.0, 2.0]
 
 
 def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
     """A batch, then two requests at a time. What the engine holds by then may be the batch's: its peak is unknown."""
     code, [events], log = run_tensorrt(settings(), then=(settings(batch_size=2, concurrency=1),))
     assert code == 0, log
-    assert (tmp_path / "stdout").read_text().count("shut down") == 1
+    assert (tmp_path / "stdout").read_text().count("shut down, ") == 1
     first, second = points_of(events)
     assert [[step.work.samples for step in steps_of(each)] for each in (first, second)] == [[4, 4], [2, 2]]
     told = [{event.name: event.value for event in each if isinstance(event, Metric)} for each in (first, second)]
@@ -85,7 +97,34 @@ def test_requests_that_come_one_by_one_are_streamed(run_tensorrt: RunTensorrt, l
             "unsupported",
             "engine_args.max_batch_sise: tensorrt_llm 1.2.1 has no such argument; did you mean 'max_batch_size'?",
         ),
-        ({}, "out-of-memory", "out_of_memory", "RuntimeError: CUDA out of memory. Tried to allocate 8.00 GiB"),
+        (
+            {},
+            "out-of-memory",
+            "out_of_memory",
+            "TensorRT-LLM's worker did not start: RuntimeError: Executor creation failed due to insufficient GPU",
+        ),
+        (
+            {"engine_args": {"max_batch_size": 1}},
+            "",
+            "unsupported",
+            "engine_args.max_batch_size: pybench sets it itself; set the benchmark's max_num_seqs instead",
+        ),
+        (
+            {"engine_args": {"kv_cache_config": {"dtype": "fp8"}}},
+            "",
+            "unsupported",
+            "engine_args.kv_cache_config: pybench sets it itself; set the benchmark's gpu_memory_utilization instead",
+        ),
+        ({}, "fails-at-start", "engine", "TensorRT-LLM's worker did not start: ValueError: the shape makes no sense"),
+        (
+            {},
+            "dies-at-start",
+            "engine",
+            "TensorRT-LLM's worker did not start: RuntimeError: Executor worker died during initialization",
+        ),
+        ({}, "step-fails", "engine", "TensorRT-LLM's worker failed at work: NCCL error: unhandled system error"),
+        ({}, "step-out-of-memory", "out_of_memory", "TensorRT-LLM's worker failed at work: CUDA out of memory."),
+        ({}, "dies-at-work", "engine", "TensorRT-LLM's worker died at work: RuntimeError: MPI worker exited"),
         ({}, "no-times", "engine", "TensorRT-LLM kept no times of a request: it needs 1.0 or newer"),
     ],
 )
@@ -114,7 +153,8 @@ def test_a_worker_without_the_package_names_the_image(
 
 def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     """Every name is a recorded one; CUDA graphs are left to the library unless they are to be off."""
-    recorded = set(json.loads(RECORDED.read_text())["LLM"]["__init__"])
+    classes = json.loads(RECORDED.read_text())
+    recorded = set(classes["LLM"]["__init__"])
     order = settings(tensor_parallel=2, pipeline_parallel=3, max_num_seqs=8, enforce_eager=True)
     arguments = engine_arguments(order, tmp_path)
     assert arguments.keys() <= recorded
@@ -122,12 +162,46 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     assert (arguments["max_batch_size"], arguments["cuda_graph_config"]) == (8, None)
     assert arguments["load_format"] == "dummy"
     assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
-    assert cache_arguments(settings(gpu_memory_utilization=0.5))["free_gpu_memory_fraction"] == 0.5
+    cache = cache_arguments(settings(gpu_memory_utilization=0.5))
+    assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])
+    assert cache["free_gpu_memory_fraction"] == 0.5
+
+
+class Read(dict[str, Any]):
+    """Keeps the names that were asked for."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def test_every_name_that_is_read_was_recorded() -> None:
+    """Of an iteration, and of its batch and its cache."""
+    recorded = json.loads(RECORDED.read_text())["IterationStats"]
+    batch, cache = Read(numScheduledRequests=1), Read(maxNumBlocks=1)
+    one = Read(numActiveRequests=1, inflightBatchingStats=batch, kvCacheStats=cache)
+    Iterations().take([one])
+    for read, names in ((one, "fields"), (batch, "inflightBatchingStats"), (cache, "kvCacheStats")):
+        assert read.names
+        assert read.names <= set(recorded[names])
 
 
 def test_an_engine_that_tells_nothing_is_unknown() -> None:
     """Not zero."""
     iterations = Iterations()
     assert iterations.take([]) == {}
+    assert iterations.take([{"numActiveRequests": 0}]) == {}
     assert iterations.metrics(None) == ()
     assert [metric.value for metric in iterations.metrics(4)] == [4]
+
+
+def test_batches_without_numbers_leave_a_pipelines_sequences_unknown() -> None:
+    """Each iteration tells of one stage's batch only."""
+    batch = {"numScheduledRequests": 2, "numPausedRequests": 0, "microBatchId": 0}
+    stats = [{"numActiveRequests": 4, "inflightBatchingStats": batch}] * 2
+    assert Iterations(num_stages=2).take(stats) == {"num_preemptions": 0.0}
+    assert Iterations().take(stats) == {"num_preemptions": 0.0, "num_running": 2.0}

@@ -58,6 +58,24 @@ class Steps:
         return ()
 
 
+def test_what_takes_time_to_tell_is_asked_after_the_step() -> None:
+    """The step's length is not the asking's."""
+
+    class Asked(Steps):
+        def step(self, index: int) -> StepOutcome:
+            return replace(super().step(index), values={"itl_s": 1.0}, told_later=self.tell)
+
+        def tell(self) -> dict[str, float]:
+            self.now_ns += 1000
+            return {"num_running": 2.0}
+
+    workload, events = Asked(10, 10), list[Event]()
+    TimingLoop(workload, SingleRank(), events.append, clock=lambda: workload.now_ns).run(ORDER)
+    steps = [event for event in events if isinstance(event, Step)]
+    assert [step.duration_s for step in steps] == [1e-8, 1e-8]
+    assert [step.values for step in steps] == [{"itl_s": 1.0, "num_running": 2.0}] * 2
+
+
 @pytest.mark.parametrize(
     ("lengths_ns", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -12,13 +13,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pybench.model.wire import Event, Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.tensorrt_llm import arguments as tensorrt_arguments
+from pybench.worker.backends.vllm import arguments as vllm_arguments
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.backends.vllm.iterations import Iterations
@@ -152,7 +155,15 @@ def test_a_broken_engine_is_a_result_and_leaves_nothing(
     ("given", "message"),
     [
         ({"block_sise": 16}, "engine_args.block_sise: vllm 0.20.2 has no such argument; did you mean 'block_size'?"),
-        ({"seed": 1}, "engine_args.seed: pybench sets it itself; use the benchmark's own settings"),
+        ({"seed": 1}, "engine_args.seed: pybench sets it itself; set the benchmark's seed instead"),
+        (
+            {"data_parallel_size": 2},
+            "engine_args.data_parallel_size: pybench sets it itself; set the benchmark's data_parallel instead",
+        ),
+        (
+            {"distributed_executor_backend": "ray"},
+            "engine_args.distributed_executor_backend: pybench sets it itself and has no setting for it",
+        ),
     ],
 )
 def test_engine_arguments_are_checked_by_name(run_vllm: RunVllm, given: dict[str, Any], message: str) -> None:
@@ -161,6 +172,21 @@ def test_engine_arguments_are_checked_by_name(run_vllm: RunVllm, given: dict[str
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause, failure.message) == (1, "unsupported", message)
+
+
+def test_lists_and_tables_reach_the_engine(run_vllm: RunVllm, tmp_path: Path) -> None:
+    """As the suite has them."""
+    given = {"cudagraph_capture_sizes": [1, 8], "compilation_config": {"level": 3}}
+    code, _, log = run_vllm(settings(engine_args=given))
+    assert code == 0, log
+    assert f"more arguments {given}" in (tmp_path / "stdout").read_text()
+
+
+@pytest.mark.parametrize("decided", [vllm_arguments.DECIDED, tensorrt_arguments.DECIDED])
+def test_every_setting_that_decides_an_argument_is_one(decided: dict[str, str | None]) -> None:
+    """A complaint must not send anyone to what is not there."""
+    names = {word for setting in decided.values() if setting for word in setting.split(" and ")}
+    assert names <= {field.name for field in dataclasses.fields(Generate)}
 
 
 def test_too_few_gpus(run_vllm: RunVllm) -> None:
@@ -249,8 +275,17 @@ def test_the_fakes_signatures_are_the_recorded_ones(tmp_path: Path) -> None:
 
 
 def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In NVML's form; a cache of unknown size has none."""
+    """In NVML's form; 2.5 sequences of 64 tokens fit; without a cache its room is unknown."""
     torch = pytest.importorskip("torch")
+    name = "vllm/v1/core/kv_cache_utils.py:get_max_concurrency_for_kv_cache_config"
+    assert json.loads(RECORDED.read_text())["parameters"][name] == ["vllm_config", "kv_cache_config"]
+    utils = ModuleType("vllm.v1.core.kv_cache_utils")
+    utils.get_max_concurrency_for_kv_cache_config = lambda vllm_config, kv_cache_config: (  # type: ignore[attr-defined]
+        kv_cache_config.num_blocks / vllm_config.blocks_of_a_sequence
+    )
+    for place in ("vllm", "vllm.v1", "vllm.v1.core"):
+        monkeypatch.setitem(sys.modules, place, ModuleType(place))
+    monkeypatch.setitem(sys.modules, utils.__name__, utils)
     forgotten: list[str] = []
     cuda = SimpleNamespace(
         get_device_properties=lambda _device: SimpleNamespace(uuid="12ab"),
@@ -260,9 +295,12 @@ def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     monkeypatch.setattr(torch, "cuda", cuda)
     worker = DeviceReport()
-    worker.device, worker.cache_config = "cuda:0", SimpleNamespace(num_gpu_blocks=10, block_size=16)
+    worker.device = "cuda:0"
+    worker.vllm_config = SimpleNamespace(blocks_of_a_sequence=4, model_config=SimpleNamespace(max_model_len=64))
+    cache = SimpleNamespace(num_blocks=10, kv_cache_groups=[object()] * 2)
+    worker.model_runner = SimpleNamespace(kv_cache_config=cache)
     assert worker.pybench_device_report() == ["GPU-12ab", 3, 4, 160]
-    worker.cache_config = SimpleNamespace(num_gpu_blocks=None, block_size=16)
+    worker.model_runner = SimpleNamespace(kv_cache_config=SimpleNamespace(num_blocks=10, kv_cache_groups=[]))
     assert worker.pybench_device_report()[3] == 0
     worker.pybench_forget_peak()
     assert forgotten == ["cuda:0"]

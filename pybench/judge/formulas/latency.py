@@ -7,7 +7,8 @@ E2E  last token - arrival
 ITL  time between two tokens of one request that follow each other
 ==== =====================================================================================================
 
-Percentiles are over the requests of a step (ITL: over their gaps), interpolated between the two nearest.
+Percentiles are over the requests of a step, of all copies together, interpolated between the two nearest. ITL is over
+the gaps: an engine tells the figures of its own copy, not its gaps, and of several copies the greatest figure stands.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pybench.model.suite import Architecture
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 
 def utilisation(settings: Generate, architecture: Architecture, step: JointStep) -> dict[str, float | None]:
@@ -47,10 +47,12 @@ def _mbu(
     """Bytes of one decode round over TPOT times the peak bandwidth of one copy's GPUs.
 
     Sequences in a round: time that requests spent in decode, over the time in which any did (Little's law). ``None``
-    for pipelines, whose stages read their weights several times in one TPOT.
+    for pipelines, whose stages read their weights several times in one TPOT, and for a key-value cache of a type whose
+    size is not known.
     """
+    cache_bytes = _cache_bytes(settings)
     decoded = [request for request in requests if request.last_token_ns > request.first_token_ns]
-    if settings.pipeline_parallel > 1 or not decoded:
+    if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None:
         return None
     busy_ns = max(r.last_token_ns for r in decoded) - min(r.first_token_ns for r in decoded)
     sequences = sum(r.last_token_ns - r.first_token_ns for r in decoded) / busy_ns / settings.data_parallel
@@ -59,7 +61,13 @@ def _mbu(
         sequences,
         fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
         weight_bytes=_BYTES[settings.quantization or settings.dtype],
-        cache_bytes=_BYTES[settings.dtype],
+        cache_bytes=cache_bytes,
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
     return None if num_bytes is None else num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
+
+
+def _cache_bytes(settings: Generate) -> int | None:
+    """Bytes of a cached number: the engine's own argument says its type, else it is the weights' before quantising."""
+    dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
+    return _BYTES.get(settings.dtype if dtype == "auto" else dtype)

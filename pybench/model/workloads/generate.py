@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 
-EngineArgument = str | int | float | bool
+EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
+"""What a TOML table can hold and JSON too: lists and tables hold such values again."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,15 +33,47 @@ class TorchLlmArgs:
 
 
 class KvCacheConfig:
-    def __init__(self, enable_block_reuse: bool, free_gpu_memory_fraction: float) -> None:
-        assert not enable_block_reuse
-        self.fraction = free_gpu_memory_fraction
+    def __init__(self, **given: Any) -> None:
+        _check("KvCacheConfig.__init__", given)
+        assert not given["enable_block_reuse"]
+
+
+class RequestError(RuntimeError):
+    pass
 
 
 class SamplingParams:
     def __init__(self, **given: Any) -> None:
         _check("SamplingParams.__init__", given)
         self.max_tokens = given["max_tokens"]
+        self.end_id = given.get("end_id")
+
+
+class _Timing(SimpleNamespace):
+    def __init__(self, **given: Any) -> None:
+        assert given.keys() <= set(RECORDED["RequestPerfMetrics"]["timing_metrics"])
+        super().__init__(**given)
+
+
+def _misbehave_at_work() -> None:
+    if BEHAVIOUR == "step-fails":
+        raise RequestError("NCCL error: unhandled system error")
+    if BEHAVIOUR == "step-out-of-memory":
+        raise RequestError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    if BEHAVIOUR == "dies-at-work":
+        print("[TRT-LLM] [E] torch.AcceleratorError: CUDA error: an illegal memory access", flush=True)
+        raise RuntimeError("MPI worker exited")
+
+
+def _start_worker() -> None:
+    """As the library's front end hears of its worker: by its error, or by its end."""
+    if BEHAVIOUR == "out-of-memory":
+        memory = "Executor creation failed due to insufficient GPU memory."
+        raise RuntimeError("Executor worker returned error") from RuntimeError(memory)
+    if BEHAVIOUR == "fails-at-start":
+        raise RuntimeError("Executor worker returned error") from ValueError("the shape makes no sense")
+    if BEHAVIOUR == "dies-at-start":
+        raise RuntimeError("Executor worker died during initialization")
 
 
 class _Output:
@@ -60,8 +92,9 @@ class _Output:
     async def __aiter__(self) -> AsyncIterator[_Output]:
         for count in range(1, self._num_tokens + 1):
             await asyncio.sleep(0.001)
+            _misbehave_at_work()
             self._stamps.append(time.monotonic() + 1000)
-            timing = SimpleNamespace(
+            timing = _Timing(
                 arrival_time=timedelta(seconds=self._arrival),
                 first_token_time=timedelta(seconds=self._stamps[0]),
                 last_token_time=timedelta(seconds=self._stamps[-1]),
@@ -71,31 +104,54 @@ class _Output:
             yield self
 
 
+def _stats(one: dict[str, Any]) -> dict[str, Any]:
+    recorded = RECORDED["IterationStats"]
+    assert one.keys() <= set(recorded["fields"])
+    for name in ("inflightBatchingStats", "kvCacheStats"):
+        assert one[name].keys() <= set(recorded[name])
+    return one
+
+
 class LLM:
     def __init__(self, **given: Any) -> None:
         _check("LLM.__init__", given)
         assert Path(given["model"], "config.json").is_file()
-        if BEHAVIOUR == "out-of-memory":
-            raise RuntimeError("CUDA out of memory. Tried to allocate 8.00 GiB")
+        _start_worker()
+        self._num_stages = given["pipeline_parallel_size"]
         self._num_sent = 0
+        self._waits: list[float] = []
 
     def generate_async(self, inputs: list[int], sampling_params: SamplingParams, streaming: bool = False) -> _Output:
         assert isinstance(streaming, bool)
+        if sampling_params.end_id is None:
+            raise ValueError("tokenizer is required to reset end_id if it is None, or you can explicitly specify it")
         self._num_sent += 1
         return _Output(inputs, sampling_params)
 
     def get_stats(self, timeout: float) -> list[dict[str, Any]]:
-        assert timeout > 0
+        """Half of the active requests have a place in the cache, spread over a pipeline's batches."""
+        self._waits.append(timeout)
         sent, self._num_sent = self._num_sent, 0
+        if not sent:
+            return []
         cache = {"maxNumBlocks": 100, "tokensPerBlock": 32}
-        batch = {"numPausedRequests": 1}
         one = {"numActiveRequests": sent, "gpuMemUsage": 7 * 2**30, "maxNumActiveRequests": 3}
-        return [{**one, "kvCacheStats": cache, "inflightBatchingStats": batch}, {"numActiveRequests": 1}]
+        batches = [
+            {"numScheduledRequests": sent // 2 // self._num_stages, "numPausedRequests": 0, "microBatchId": index}
+            for index in range(self._num_stages)
+        ]
+        batches[0]["numPausedRequests"] = 1
+        return [_stats({**one, "kvCacheStats": cache, "inflightBatchingStats": batch}) for batch in batches]
 
     def shutdown(self) -> None:
-        print("shut down", flush=True)
+        print(f"shut down, waited {self._waits}", flush=True)
 
 
-sys.modules["tensorrt_llm.llmapi"] = ModuleType("tensorrt_llm.llmapi")
-for kind in (KvCacheConfig, TorchLlmArgs):
-    setattr(sys.modules["tensorrt_llm.llmapi"], kind.__name__, kind)
+for place, kinds in {
+    "llmapi": (KvCacheConfig, TorchLlmArgs),
+    "executor": (),
+    "executor.utils": (RequestError,),
+}.items():
+    module = sys.modules[f"tensorrt_llm.{place}"] = ModuleType(f"tensorrt_llm.{place}")
+    for kind in kinds:
+        setattr(module, kind.__name__, kind)

@@ -71,6 +71,8 @@ class _Core:
         if BEHAVIOUR in {"dies-at-start", "out-of-memory"}:
             raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
         self.args = engine_args
+        more = {name: getattr(engine_args, name) for name in ("cudagraph_capture_sizes", "compilation_config")}
+        print(f"more arguments {more}", flush=True)
         self.num_points = 0
         self.config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=engine_args.max_num_seqs or 256))
         self.loggers = [factory(self.config, 0) for factory in stat_loggers]

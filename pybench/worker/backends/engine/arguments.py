@@ -9,15 +9,26 @@ from typing import Any
 from pybench.worker.backend import UnsupportedError
 
 
-def merged(ours: Mapping[str, Any], given: Mapping[str, Any], valid: Collection[str], engine: str) -> dict[str, Any]:
+def merged(
+    ours: Mapping[str, Any],
+    given: Mapping[str, Any],
+    valid: Collection[str],
+    engine: str,
+    decided: Mapping[str, str | None],
+) -> dict[str, Any]:
     """``ours`` with ``given`` on top. ``engine`` names the engine and its version in complaints.
 
+    ``decided`` are arguments that settings of pybench's decide, also where ``ours`` leaves them out, each with the
+    setting to use instead; ``None``: there is none.
+
     Raises :class:`UnsupportedError` for arguments that the engine lacks, ours included, and for those of the suite that
-    a setting of pybench's decides.
+    pybench decides.
     """
     for name in given:
-        if name in ours:
-            raise UnsupportedError(f"engine_args.{name}: pybench sets it itself; use the benchmark's own settings")
+        if name in ours or name in decided:
+            setting = decided.get(name)
+            instead = f"; set the benchmark's {setting} instead" if setting else " and has no setting for it"
+            raise UnsupportedError(f"engine_args.{name}: pybench sets it itself{instead}")
     for name in (*given, *ours):
         if name not in valid:
             close = difflib.get_close_matches(name, list(valid), n=1)

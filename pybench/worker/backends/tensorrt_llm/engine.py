@@ -17,10 +17,15 @@ from pybench.worker.backends.engine.gaps import gap_values
 from pybench.worker.backends.engine.load import drive
 from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments
+from pybench.worker.backends.tensorrt_llm.failure import engine_works
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
 
-# How long get_stats may wait for the newest iterations, in s.
-_STATS_LIMIT_S = 2
+# How long get_stats may wait for iterations still on their way, in s: versions that get them through a queue wait all
+# of it after the last one, with an idle GPU. What comes too late for a step counts for the next, which does the same.
+_WAIT_BETWEEN_STEPS_S = 0.0
+_WAIT_AT_END_S = 2.0
+# Without a tokenizer the library wants these; no token has this id.
+_NO_TOKEN = -1
 
 
 class TensorrtEngine:
@@ -49,20 +54,27 @@ class TensorrtGeneration:
         self._streaming = not settings.is_batch
         self._gaps_s: list[float] = []
         # The memory it tells of is all that the engine's processes hold, also what another point made them take.
-        self._iterations = Iterations(tell_memory=engine.num_points == 0)
+        self._iterations = Iterations(tell_memory=engine.num_points == 0, num_stages=settings.pipeline_parallel)
         engine.num_points += 1
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._gaps_s = []
-        times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
+        with engine_works():
+            times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
         work = Work(
             prompt_tokens=sum(request.prompt_tokens for request in times),
             output_tokens=sum(request.output_tokens for request in times),
             samples=len(times),
         )
-        values = {**gap_values(self._gaps_s), **self._iterations.take(self._engine.llm.get_stats(_STATS_LIMIT_S))}
-        return StepOutcome(work=work, requests=tuple(times), values=values)
+        return StepOutcome(work=work, requests=tuple(times), values=gap_values(self._gaps_s), told_later=self._told)
+
+    def _told(self) -> dict[str, float]:
+        return self._take_stats(_WAIT_BETWEEN_STEPS_S)
+
+    def _take_stats(self, wait_s: float) -> dict[str, float]:
+        with engine_works():
+            return self._iterations.take(self._engine.llm.get_stats(wait_s))
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
         params = SamplingParams(
@@ -70,6 +82,8 @@ class TensorrtGeneration:
             temperature=1.0,
             top_p=1.0,
             ignore_eos=True,
+            end_id=_NO_TOKEN,
+            pad_id=_NO_TOKEN,
             detokenize=False,
             return_perf_metrics=True,
         )
@@ -84,6 +98,7 @@ class TensorrtGeneration:
 
     def metrics(self) -> tuple[Metric, ...]:
         """What the engine told of its memory."""
+        self._take_stats(_WAIT_AT_END_S)
         return self._iterations.metrics(self._wanted)
 
 

@@ -16,8 +16,9 @@ from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.copies import joined_copy
 from pybench.worker.backends.engine.requests import draw_requests
-from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments
+from pybench.worker.backends.tensorrt_llm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
+from pybench.worker.backends.tensorrt_llm.failure import engine_starts
 from pybench.worker.ranks import Ranks
 
 join = joined_copy
@@ -32,8 +33,9 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     with config_folder(architecture, settings.dtype) as folder:
         ours = engine_arguments(settings, folder)
         version = f"tensorrt_llm {tensorrt_llm.__version__}"
-        arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version)
-        engine = TensorrtEngine(settings, arguments)
+        arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version, DECIDED)
+        with engine_starts():
+            engine = TensorrtEngine(settings, arguments)
         try:
             yield partial(_generation, engine=engine, replica=ranks.rank)
         finally:

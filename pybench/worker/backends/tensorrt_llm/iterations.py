@@ -9,25 +9,34 @@ from pybench.model.wire import Metric
 
 
 class Iterations:
-    """The most of everything over all iterations of a point so far, of memory where ``tell_memory``."""
+    """The most of everything over all iterations of a point so far, of memory where ``tell_memory``.
 
-    def __init__(self, *, tell_memory: bool = True) -> None:
+    A pipeline of ``num_stages`` works at as many batches at a time, and each iteration is one batch's.
+    """
+
+    def __init__(self, *, tell_memory: bool = True, num_stages: int = 1) -> None:
         self._tell_memory = tell_memory
+        self._num_stages = num_stages
         self.memory_bytes: int | None = None
         self.cache_tokens: int | None = None
         self.max_requests: int | None = None
 
     def take(self, stats: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Take the iterations of one step; returns the step's own metrics, by name."""
-        num_running = num_paused = 0
+        num_paused = num_running = 0
+        scheduled: dict[int, int] = {}
         for one in stats:
-            batch, cache = one.get("inflightBatchingStats") or {}, one.get("kvCacheStats") or {}
-            num_running = max(num_running, one.get("numActiveRequests", 0))
+            self._take_memory(one)
+            batch = one.get("inflightBatchingStats") or {}
             num_paused += batch.get("numPausedRequests", 0)
-            self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
-            self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
-            self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
-        return {"num_running": float(num_running), "num_preemptions": float(num_paused)} if num_running else {}
+            scheduled[batch.get("microBatchId", 0)] = batch.get("numScheduledRequests", 0)
+            # A batch that has drained is told of no more; requests that are active need not be scheduled.
+            num_running = max(num_running, min(sum(scheduled.values()), one.get("numActiveRequests", 0)))
+        if not num_running:
+            return {}
+        counts = {"num_preemptions": float(num_paused)}
+        # Versions that number every batch 0 leave unknown what a pipeline's stages ran together.
+        return counts if len(scheduled) < self._num_stages else {**counts, "num_running": float(num_running)}
 
     def metrics(self, wanted: int | None) -> tuple[Metric, ...]:
         """What is known of memory; ``wanted`` sequences were asked to run at a time."""
@@ -40,3 +49,9 @@ class Iterations:
         return tuple(
             Metric(name=name, value=value, unit=unit) for name, (value, unit) in known.items() if value is not None
         )
+
+    def _take_memory(self, one: Mapping[str, Any]) -> None:
+        cache = one.get("kvCacheStats") or {}
+        self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
+        self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
+        self.max_requests = one.get("maxNumActiveRequests") or self.max_requests

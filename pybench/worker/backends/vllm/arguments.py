@@ -9,6 +9,24 @@ from pybench.model.workloads.generate import Generate
 
 DEVICE_REPORT = "pybench.worker.backends.vllm.device_report.DeviceReport"
 
+DECIDED = {
+    "model": "model",
+    "dtype": "dtype",
+    "seed": "seed",
+    "max_model_len": "prompt_tokens and output_tokens",
+    "tensor_parallel_size": "tensor_parallel",
+    "pipeline_parallel_size": "pipeline_parallel",
+    "data_parallel_size": "data_parallel",
+    "data_parallel_size_local": "data_parallel",
+    "data_parallel_rank": "data_parallel",
+    "enforce_eager": "enforce_eager",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "quantization": "quantization",
+    "max_num_seqs": "max_num_seqs",
+    "distributed_executor_backend": None,
+}
+"""Arguments that are the settings' to decide, and which setting's."""
+
 
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
     """Keywords of ``EngineArgs`` for one copy: random weights, no tokenizer, no prefix caching, statistics on.

@@ -9,7 +9,8 @@ class DeviceReport:
     """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
 
     device: Any
-    cache_config: Any
+    model_runner: Any
+    vllm_config: Any
 
     def pybench_forget_peak(self) -> None:
         """Begin a point: peaks are those from now on."""
@@ -22,10 +23,22 @@ class DeviceReport:
         import torch  # noqa: PLC0415 - the front end reads this file's name only
 
         uuid = str(torch.cuda.get_device_properties(self.device).uuid)
-        cache = self.cache_config
         return [
             uuid if uuid.startswith("GPU-") else f"GPU-{uuid}",
             torch.cuda.max_memory_allocated(self.device),
             torch.cuda.max_memory_reserved(self.device),
-            (cache.num_gpu_blocks or 0) * (cache.block_size or 0),
+            self._cache_tokens(),
         ]
+
+    def _cache_tokens(self) -> int:
+        """Whole sequences' tokens, as vLLM itself tells them at start.
+
+        Layers with other attention have blocks of their own in the same pool: blocks times their size is too much.
+        """
+        from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config  # noqa: PLC0415
+
+        cache = getattr(self.model_runner, "kv_cache_config", None)
+        if cache is None or not cache.kv_cache_groups:
+            return 0
+        sequences: float = get_max_concurrency_for_kv_cache_config(self.vllm_config, cache)
+        return int(sequences * self.vllm_config.model_config.max_model_len)

@@ -24,7 +24,7 @@ from pybench.worker.backends.engine.requests import (
     own_concurrency,
     wanted_at_a_time,
 )
-from pybench.worker.backends.vllm.arguments import engine_arguments
+from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_told
 from pybench.worker.backends.vllm.iterations import Iterations
@@ -126,7 +126,7 @@ def _check_devices(engine: BatchEngine | ServingEngine) -> None:
 def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEngine | ServingEngine:
     valid = {field.name for field in dataclasses.fields(EngineArgs)}
     ours = engine_arguments(settings, folder)
-    arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}")
+    arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", DECIDED)
     if settings.is_batch:
         return BatchEngine(arguments, iterations)
     return ServingEngine(arguments, iterations)

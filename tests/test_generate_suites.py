@@ -1,0 +1,71 @@
+"""The shipped generation suites: every profile plans on machines of its kind."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybench.compute.plan import expand
+from pybench.model.suite import Plan
+from pybench.store.models import load_models
+from pybench.store.suite_file import read_suite
+
+SUITES = Path(__file__).parents[1] / "suites"
+GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", "serve_latency", "prefill_decode")
+GPU_PROFILES = ("rtx4090", "a100", "h100", "h200", "b200")
+
+
+def plan_of(name: str, profile: str, num_devices: int) -> Plan:
+    """On a pretend machine of the profile's kind."""
+    suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)
+    assert suite.profile == profile
+    device: Any = "cpu" if profile == "cpu" else "cuda"
+    return expand(suite, load_models(), device=device, num_devices=num_devices)
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_a_cpu_runs_what_is_left_to_it(name: str) -> None:
+    """Two cores are two devices, and no point asks for more, or for an engine."""
+    plan = plan_of(name, "cpu", 2)
+    assert plan.points
+    assert plan.skips == ()
+    assert {point.settings.backend for point in plan.points} <= {"torch", "transformers"}
+
+
+@pytest.mark.parametrize("profile", GPU_PROFILES)
+@pytest.mark.parametrize("name", GENERATION)
+def test_every_point_runs_on_eight_gpus(name: str, profile: str) -> None:
+    """None is refused, whatever its backend, model and sizes."""
+    plan = plan_of(name, profile, 8)
+    assert plan.points
+    assert plan.skips == ()
+
+
+@pytest.mark.parametrize("profile", GPU_PROFILES)
+@pytest.mark.parametrize("name", GENERATION)
+def test_two_gpus_leave_out_only_what_needs_more(name: str, profile: str) -> None:
+    """Each refusal is of a point that occupies more, and no other point is refused."""
+    whole, plan = plan_of(name, profile, 8), plan_of(name, profile, 2)
+    assert {point.id for point in plan.points} == {point.id for point in whole.points if point.num_gpus <= 2}
+    assert all(str(skip.num_gpus) in skip.reason for skip in plan.skips)
+    assert len(plan.points) + len(plan.skips) == len(whole.points)
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_every_scaling_expectation_has_its_baseline(name: str) -> None:
+    """One GPU, in every profile: what is more is told against it."""
+    for profile in ("cpu", *GPU_PROFILES):
+        suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)
+        for benchmark in suite.benchmarks:
+            for along in (e.along for e in benchmark.expectations if e.along is not None):
+                assert 1 in benchmark.axes[along], f"{profile}: {benchmark.name}"
+
+
+def test_every_shipped_table_is_used() -> None:
+    """A table that no suite names judges nothing."""
+    tables = [tomllib.loads(path.read_text(encoding="utf-8")) for path in SUITES.glob("*.toml")]
+    named = {e["table"] for t in tables for b in t["benchmark"] for e in b.get("expect", []) if "table" in e}
+    assert named == {path.stem for path in (SUITES / "expected").glob("*.toml")}
