@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pybench.compute.energy import attempt_energy
+from pybench.compute.energy import Rhythm, attempt_energy
 from pybench.machine.gpus import find_gpus
 from pybench.machine.sampler import PowerSampler
 from pybench.model.errors import MachineError, UsageError
@@ -90,7 +90,8 @@ class WindowSampler(PowerSampler):
             window = self._windows[window]
         if window.end_ns <= window.start_ns:
             raise UsageError(f'window "{window.name}" ends before it starts')
-        return attempt_energy(self._trace or self._covering(window.end_ns), window.start_ns, window.end_ns, period_s)
+        rhythm = None if period_s is None else Rhythm((period_s,))
+        return attempt_energy(self._trace or self._covering(window.end_ns), window.start_ns, window.end_ns, rhythm)
 
     def stop(self) -> PowerTrace:
         """As :meth:`PowerSampler.stop`; energies of windows can be asked for afterwards, too."""

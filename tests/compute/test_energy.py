@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.energy import attempt_energy, without_pauses
+from pybench.compute.energy import Rhythm, attempt_energy, without_pauses
 from pybench.model.record import GpuEnergy
 from pybench.model.trace import (
     CounterColumns,
@@ -99,7 +99,8 @@ def trace(*gpus: GpuTrace, offsets: OffsetColumns = NO_OFFSETS) -> PowerTrace:
 
 
 def energy(one: GpuTrace, start_ms: int = 0, end_ms: int = 1000, period_s: float | None = None) -> GpuEnergy:
-    (found,) = attempt_energy(trace(one), BOOT_NS + start_ms * MS, BOOT_NS + end_ms * MS, period_s).gpus
+    rhythm = None if period_s is None else Rhythm((period_s,))
+    (found,) = attempt_energy(trace(one), BOOT_NS + start_ms * MS, BOOT_NS + end_ms * MS, rhythm).gpus
     return found
 
 
@@ -313,20 +314,6 @@ def test_not_throttled(at_ms: int, reason: int) -> None:
     """The power cap is no fault; unknown reasons and reasons outside the window tell nothing."""
     whole = gpu(counter(constant(400), READS_MS), slow=slow(at_ms, reason))
     assert energy(whole).flags == ()
-
-
-@pytest.mark.parametrize("period_s", [0.020, 0.0185, 0.0215, 0.010, 0.0067, 0.005])
-def test_alias_risk(period_s: float) -> None:
-    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
-    assert found.flags == ("alias_risk",)
-    assert half_width_j(found) == pytest.approx((0.24 if period_s > 0.015 else 0.09) * 400, abs=2.0)
-
-
-@pytest.mark.parametrize("period_s", [None, 0.040, 0.025, 0.0155, 0.0125, 0.008, 0.0059, 0.001, 1.0])
-def test_no_alias_risk(period_s: float | None) -> None:
-    found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
-    assert found.flags == ()
-    assert half_width_j(found) <= 2.0
 
 
 def test_a_long_window_is_joined_at_its_ends_only() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pybench.compute.energy.flags import alias_fraction, clock_stepped, state_flags
+from pybench.compute.energy.aliasing import TOLD_FRACTION, Rhythm, alias_fraction
+from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, samples_of
 from pybench.compute.energy.times import Column, seconds_since
@@ -20,21 +21,20 @@ COUNTER_DIGIT_J = 2e-3
 DISAGREEMENT_FRACTION = 0.03
 
 
-def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, step_period_s: float | None) -> Energy:
-    """Energy of every GPU between two CLOCK_MONOTONIC times; ``step_period_s`` is the load's own period, if it has one.
+def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> Energy:
+    """Energy of every GPU between two CLOCK_MONOTONIC times; ``rhythm`` is the load's, if it has one.
 
     Raises ``ValueError`` when the window is empty.
     """
     if end_ns <= start_ns:
         raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
-    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, step_period_s) for gpu in trace.gpus)
+    within = None if rhythm is None else rhythm.within(start_ns, end_ns)
+    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, within) for gpu in trace.gpus)
     scope = "module" if any(gpu.scope == "module" for gpu in trace.gpus) else "gpu_board"
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope)
 
 
-def _gpu_energy(
-    gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, step_period_s: float | None
-) -> GpuEnergy:
+def _gpu_energy(gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> GpuEnergy:
     length_s = (end_ns - start_ns) / 1e9
     samples = samples_of(gpu, offsets, start_ns)
     readings = Readings.of(gpu.counter, start_ns)
@@ -42,10 +42,10 @@ def _gpu_energy(
     by_counter = counter_estimate(unbroken, samples, length_s) if unbroken is not None else None
     by_series = series_estimate(samples, length_s)
     estimate = by_counter or by_series or polled_estimate(*_average(gpu, start_ns), length_s)
-    alias = alias_fraction(step_period_s, samples.period_s)
+    alias = alias_fraction(rhythm, samples.period_s)
     raised = {
         "clock_step": clock_stepped(offsets),
-        "alias_risk": alias > 0,
+        "alias_risk": alias > TOLD_FRACTION,
         "counter_reset": unbroken is None,
         "glitch": samples.num_glitches > 0,
         "gap": estimate is not None and estimate.gap,

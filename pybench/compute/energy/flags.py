@@ -6,7 +6,7 @@ gap                 the series lacks more than 0.3 s of the window; the counter'
 stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
-alias_risk          the load's period is near the sensor's sampling period or a harmonic; the bound is wider
+alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases; the bound is wider
 clock_step          the wall clock, which stamps the series, was stepped while recording
 glitch              the series held readings of 0 W, which were left out
 dropped_records     the recorder ran out of room and lost readings
@@ -34,22 +34,6 @@ THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
 # About 0.2 % of a board's power for each degree: 10 °C move it by as much as the intervals we judge by.
 DRIFT_C = 10
 CLOCK_STEP_NS = 1_000_000
-# Load at the sensor's own period, or a harmonic, aliases. How far the counter was off on an H200, over the phases of a
-# load that was on for half its period: 24 % at 20 ms, 8 to 9 % at 10 ms, less beyond (csrc/README.md).
-SAMPLE_PERIOD_S = 0.020
-ALIAS_FRACTION_BY_HARMONIC = {1: 0.24, 2: 0.09, 3: 0.09, 4: 0.09}
-ALIAS_WIDTH_FRACTION = 0.10
-
-
-def alias_fraction(load_period_s: float | None, sample_period_s: float | None) -> float:
-    """How far off joules may be because a load's period sits near a sensor's, 20 ms where unknown, or a harmonic."""
-    if load_period_s is None:
-        return 0.0
-    for harmonic, fraction in ALIAS_FRACTION_BY_HARMONIC.items():
-        beat_s = (sample_period_s or SAMPLE_PERIOD_S) / harmonic
-        if abs(load_period_s - beat_s) <= ALIAS_WIDTH_FRACTION * beat_s:
-            return fraction
-    return 0.0
 
 
 def clock_stepped(offsets: OffsetColumns) -> bool:
