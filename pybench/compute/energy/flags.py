@@ -12,7 +12,7 @@ glitch              the series held readings of 0 W, which were left out
 dropped_records     the recorder ran out of room and lost readings
 short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added
-throttled           a thermal or power-brake slowdown was active
+throttled           a thermal or power-brake slowdown was active, in the window or next to it
 temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power moved with it
 mig                 power can't be told apart between instances
 shared_board        another GPU is on the same board, and in its sensor
@@ -24,10 +24,9 @@ lost, no_permission, not_supported, error   the GPU's state when recording ended
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from pybench.compute.energy.times import Nanoseconds
-from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
+from pybench.compute.slow_state import around
+from pybench.model.trace import GpuTrace, OffsetColumns
 
 # NVML clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
 THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
@@ -44,28 +43,19 @@ def clock_stepped(offsets: OffsetColumns) -> bool:
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     """Flags that the trace tells without any energy."""
-    slow_ns = np.asarray(gpu.slow.t_ns, dtype=np.int64)
-    reasons = _within(gpu.slow.clock_event_reasons, slow_ns, start_ns, end_ns)
-    temperature_c = _within(gpu.slow.temperature_c, slow_ns, start_ns, end_ns)
+    reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
+    temperature_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
     stall_start_ns = np.asarray(gpu.stalls.start_ns, dtype=np.int64)
     stall_end_ns = np.asarray(gpu.stalls.end_ns, dtype=np.int64)
     stalled = gpu.state == "stalled" or bool(np.any((stall_start_ns < end_ns) & (stall_end_ns > start_ns)))
     raised = {
         gpu.state: gpu.state not in {"ok", "stalled"},
         "stalled": stalled,
-        "throttled": bool(np.any(reasons & THROTTLE_REASONS)),
-        "temperature_drift": len(temperature_c) > 0 and bool(np.ptp(temperature_c) > DRIFT_C),
+        "throttled": any(reason & THROTTLE_REASONS for reason in reasons),
+        "temperature_drift": bool(temperature_c) and max(temperature_c) - min(temperature_c) > DRIFT_C,
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),
         "shared_board": bool(gpu.shared_board),
         "module_scope": gpu.scope == "module",
     }
     return [name for name, up in raised.items() if up]
-
-
-def _within(values: npt.ArrayLike, times_ns: Nanoseconds, start_ns: int, end_ns: int) -> Nanoseconds:
-    """Known values read inside the window; a column that was never filled has none."""
-    known = np.asarray(values, dtype=np.int64)
-    if len(known) != len(times_ns):
-        return known[:0]
-    return np.asarray(known[(times_ns >= start_ns) & (times_ns <= end_ns) & (known != MISSING)])
