@@ -74,6 +74,31 @@ def test_record_refuses_what_it_could_not_write(fake_nvml: Tell, tmp_path: Path)
     assert '".xlsx" is not one of .csv, .npz, .parquet' in output
 
 
+@pytest.mark.parametrize("option", ["--json", "--trace", "--plot"])
+def test_record_refuses_a_file_it_could_not_write_before_it_runs(fake_nvml: Tell, tmp_path: Path, option: str) -> None:
+    """A folder that is not there; nothing is left by the check of those that could be written."""
+    fake_nvml()
+    ran, fine, absent = tmp_path / "ran", tmp_path / "fine.csv", tmp_path / "absent" / "out.csv"
+    others = [part for other in ("--json", "--trace", "--plot") if other != option for part in (other, fine)]
+    code, output = invoke("record", *others, option, absent, "--", "touch", ran)
+    assert code == 2
+    assert f"{option} {absent}: cannot be written: No such file or directory; nothing was run" in output.replace(
+        "\n", ""
+    )
+    assert not ran.exists()
+    assert not fine.exists()
+
+
+def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:1")
+    code, output = invoke("record", "--", "true")
+    assert code == 0
+    assert "pybench: GPU 1 can't be asked: GPU is lost; left out" in output
+    code, output = invoke("record", "--gpu", "1", "--", "true")
+    assert code == 2
+    assert "--gpu 1: no such GPU; there are 0; GPU 1 can't be asked: GPU is lost" in output
+
+
 @pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",)])
 def test_no_driver_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")

@@ -331,6 +331,16 @@ def test_available(fake_nvml: Tell) -> None:
     assert sampler_unavailable_reason() is None
 
 
+def test_one_lost_gpu_leaves_the_others_to_sample(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:0")
+    assert sampler_unavailable_reason() is None
+
+
+def test_unavailable_when_no_gpu_answers(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15")
+    assert sampler_unavailable_reason() == "no NVIDIA driver: nvmlDeviceGetUUID: GPU is lost (code 15)"
+
+
 def test_unavailable_without_gpu(fake_nvml: Tell) -> None:
     fake_nvml(devices=0)
     assert sampler_unavailable_reason() == "the NVIDIA driver shows no GPU"
