@@ -42,8 +42,12 @@ def test_record_writes_the_joules_of_the_command(
         assert gpu["energy_low_j"] <= truth_j <= gpu["energy_high_j"]
         assert gpu["mean_power_w"] == pytest.approx(gpu["energy_j"] / ((end_ns - start_ns) / 1e9))
         assert gpu["method"] == "counter+series"
-    sources = {line.split(",")[3] for line in files["csv"].read_text().splitlines()}
-    assert sources >= {"source", "counter", "series", "instant", "average"}
+    head, *rows = (line.split(",") for line in files["csv"].read_text().splitlines())
+    assert head == ["monotonic_ns", "gpu", "source", "value", "unit"]
+    # All on one clock: the driver's buffer begins 2.4 s before the sampler.
+    spans_s = {row[2]: ((int(row[0]) - start_ns) / 1e9, (end_ns - int(row[0])) / 1e9) for row in rows}
+    assert set(spans_s) >= {"counter", "series", "instant", "average"}
+    assert all(-10 < since_s < 60 and -10 < before_s < 60 for since_s, before_s in spans_s.values())
     assert ET.parse(files["svg"]).getroot().tag.endswith("svg")
 
 

@@ -234,6 +234,19 @@ def test_polled_average_is_the_last_resort() -> None:
     assert half_width_j(found) == pytest.approx(4 * 0.003 * 300 + 0.002 * 300, rel=0.01)
 
 
+def test_polled_readings_of_zero_watts_are_left_out() -> None:
+    """Three of them, together and alone, would take 30 J."""
+    readings = polled(range(-500, 1501, 50), 300)
+    zero_ms = (200, 250, 700)
+    average_mw = [
+        0 if (t_ns - BOOT_NS) // MS in zero_ms else mw
+        for t_ns, mw in zip(readings.t_ns, readings.average_mw, strict=True)
+    ]
+    found = energy(gpu(polled=replace(readings, average_mw=average_mw)))
+    assert (found.method, found.flags) == ("polled", ("glitch",))
+    assert found.energy_j == pytest.approx(300.0)
+
+
 def test_polled_that_ends_early_knows_nothing() -> None:
     found = energy(gpu(polled=polled(range(-500, 501, 50), 300)))
     assert found == GpuEnergy(uuid="GPU-0", index=0, method="none", flags=("insufficient",))

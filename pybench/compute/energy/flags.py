@@ -8,7 +8,7 @@ counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
 alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases; the bound is wider
 clock_step          the wall clock, which stamps the series, was stepped while recording
-glitch              the series held readings of 0 W, which were left out
+glitch              the series, or the polled average, held readings of 0 W, which were left out
 dropped_records     the recorder ran out of room and lost readings
 short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added
