@@ -41,7 +41,7 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
             for (const GpuInfo& info : list_gpus()) found.push_back(py::make_tuple(info.uuid, info.index, info.name));
             return found;
         },
-        "UUID, NVML index and name of every GPU the driver shows. Raises NvmlError.");
+        "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none of those there are does.");
     module.def(
         "read_durable_file",
         [](const std::string& path) { return columns_of([&] { return read_durable_file(path); }); }, py::arg("path"),

@@ -277,6 +277,7 @@ void Gpu::hunt() {
 void Gpu::meet(uint64_t demand) {
     wanted_ = demand;
     settled_ns_.reset();
+    read_slow();  // how the GPU stands there, where a window may be shorter than the cadence
     hunt();
 }
 

@@ -7,7 +7,6 @@ namespace pybench {
 namespace {
 
 // A reading this long before a step is over before it, in the middle case also behind another GPU's.
-// A reading this long before a step is over before it, in the middle case.
 constexpr int64_t kLead = 6 * kMillisecond;
 constexpr int64_t kPast = kMillisecond / 2;
 // A step told no better than this is read through, which tells it and those to come better again.

@@ -151,9 +151,13 @@ std::vector<GpuInfo> Nvml::gpus() const {
     check(symbols_->get_count(&count), "nvmlDeviceGetCount_v2");
     std::vector<GpuInfo> found;
     for (unsigned index = 0; index < count; ++index) {
-        nvmlDevice_t gpu = nullptr;
-        check(symbols_->by_index(index, &gpu), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
-        found.push_back(describe(gpu));
+        try {
+            nvmlDevice_t gpu = nullptr;
+            check(symbols_->by_index(index, &gpu), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
+            found.push_back(describe(gpu));
+        } catch (const NvmlError&) {
+            if (index + 1 == count && found.empty()) throw;  // none answers: the last one says why
+        }
     }
     return found;
 }

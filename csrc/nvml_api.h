@@ -51,7 +51,8 @@ class Nvml {
     Nvml(const Nvml&) = delete;
     Nvml& operator=(const Nvml&) = delete;
 
-    std::vector<GpuInfo> gpus() const;                        // throws NvmlError
+    // Those that answer, as a lost one does not. Throws NvmlError where none does.
+    std::vector<GpuInfo> gpus() const;
     nvmlDevice_t gpu_by_uuid(const std::string& uuid) const;  // throws NvmlError
     GpuInfo describe(nvmlDevice_t gpu) const;                 // throws NvmlError
     std::string driver_version() const;                       // "" where unknown

@@ -115,6 +115,8 @@ def run(
         if profile or keep or max_gpus:
             raise UsageError("--resume goes on with the run's own --profile, -k and --max-gpus; leave them out")
         job = resume_run(resume, choose)
+    for fault in job.manifest.machine.gpu_faults:
+        progress.note(f"{fault}; left out")
     interrupted = False
     try:
         results = job.finish(progress)
@@ -139,7 +141,10 @@ def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | Non
     from pybench.report.plan import render  # noqa: PLC0415
     from pybench.runner.prepare import plan_suite  # noqa: PLC0415
 
-    click.echo(render(*plan_suite(suite, snapshot(), profile=profile, keep=keep, max_gpus=max_gpus)), nl=False)
+    machine = snapshot()
+    for fault in machine.gpu_faults:
+        click.echo(f"pybench: {fault}; left out", err=True)
+    click.echo(render(*plan_suite(suite, machine, profile=profile, keep=keep, max_gpus=max_gpus)), nl=False)
 
 
 @main.command()

@@ -58,6 +58,9 @@ def record(
 
     if trace_file is not None:
         _check_trace_file(trace_file)
+    for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
+        if file is not None:
+            _check_writable(option, file)
     found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (found.energy, found.package_j, found.package_reason)
     _write_json(json_file, {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)})
@@ -97,7 +100,10 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
         raise MachineError(f"no power to measure: {found.reason}")
     there = {gpu.index: gpu.uuid for gpu in found.gpus}
     if absent := [index for index in indices if index not in there]:
-        raise UsageError(f"--gpu {absent[0]}: no such GPU; there are {', '.join(map(str, there))}")
+        told = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))
+        raise UsageError(f"--gpu {absent[0]}: no such GPU; {told}")
+    for fault in found.faults:
+        click.echo(f"pybench: {fault}; left out", err=True)
     return [there[index] for index in indices] or list(there.values())
 
 
@@ -111,6 +117,19 @@ def _check_trace_file(file: Path) -> None:
         raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
     if file.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
+
+
+def _check_writable(option: str, file: Path) -> None:
+    """Refuse a file that can't be written, and leave none behind that was not there."""
+    from pybench.model.errors import UsageError  # noqa: PLC0415
+
+    was_there = file.exists()
+    try:
+        file.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
+    if not was_there:
+        file.unlink()
 
 
 def _write_trace(file: Path, trace: PowerTrace) -> None:

@@ -1,14 +1,14 @@
-"""How each GPU stood in a window of a trace."""
+"""How each GPU stood in a window of a trace, its ends included."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from statistics import median
 
+from pybench.compute.slow_state import around
 from pybench.model.health import GpuConditions
-from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+from pybench.model.trace import GpuTrace, PowerTrace
 
 _HZ_PER_MHZ = 1e6
 
@@ -19,10 +19,9 @@ def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuCon
 
 
 def _conditions(gpu: GpuTrace, start_ns: int, end_ns: int) -> GpuConditions:
-    inside = [place for place, t_ns in enumerate(gpu.slow.t_ns) if start_ns <= t_ns <= end_ns]
-    clocks_mhz = _known(gpu.slow.sm_clock_mhz, inside)
-    temperatures_c = _known(gpu.slow.temperature_c, inside)
-    reasons = _known(gpu.slow.clock_event_reasons, inside)
+    clocks_mhz = around(gpu.slow.sm_clock_mhz, gpu.slow.t_ns, start_ns, end_ns)
+    temperatures_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
+    reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
     return GpuConditions(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -30,8 +29,3 @@ def _conditions(gpu: GpuTrace, start_ns: int, end_ns: int) -> GpuConditions:
         temperature_c=float(max(temperatures_c)) if temperatures_c else None,
         clock_event_reasons=reduce(or_, reasons) if reasons else None,
     )
-
-
-def _known(values: Sequence[int], places: list[int]) -> list[int]:
-    """Values at ``places``; a column that was never filled has none."""
-    return [int(values[place]) for place in places if place < len(values) and values[place] != MISSING]

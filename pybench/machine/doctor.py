@@ -22,6 +22,7 @@ _SHM = "/dev/shm"  # noqa: S108 - its size is all that is asked
 _MIN_DISK_BYTES = 10 * _GIB
 # Another process on half of a core already shows in a CPU point.
 _BUSY_FRACTION = 0.25
+_LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used meanwhile"
 
 
 def examine() -> tuple[Finding, ...]:
@@ -31,6 +32,7 @@ def examine() -> tuple[Finding, ...]:
         _extension(),
         *_backends(machine),
         _gpus(machine),
+        *(_warn("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),

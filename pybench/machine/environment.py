@@ -50,6 +50,7 @@ def snapshot() -> Machine:
         gpu_vram_gb=tuple(gpu.vram_gb for gpu in inventory.gpus),
         gpus=inventory.gpus,
         gpu_reason=inventory.reason,
+        gpu_faults=inventory.faults,
         topology=inventory.topology,
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,

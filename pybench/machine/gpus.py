@@ -28,7 +28,10 @@ _COMMON_ANCESTOR = {
 
 
 def find_gpus() -> GpuInventory:
-    """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error."""
+    """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error.
+
+    A GPU that can't be asked, as one that is lost, is left out and told; the others stay.
+    """
     reason = open_library()
     if reason is not None:
         return _nothing(reason)
@@ -37,21 +40,41 @@ def find_gpus() -> GpuInventory:
     except pynvml.NVMLError as error:
         return _nothing(f"NVML does not start: {error}")
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        gpus = tuple(_describe(index, handle) for index, handle in enumerate(handles))
+        found, faults = _survey(pynvml.nvmlDeviceGetCount())
+        gpus = [gpu for gpu, _ in found]
         kept = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        handles = {gpu.index: handle for gpu, handle in found}
         chosen = [handles[gpu.index] for gpu in kept]
         return GpuInventory(
             gpus=kept,
             driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
             cuda_driver=_cuda_version(ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
             topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
-            reason=None if kept else "CUDA_VISIBLE_DEVICES hides every GPU" if gpus else "the driver lists no GPU",
+            reason=None if kept else _why_none(gpus, faults),
+            faults=faults,
         )
     except pynvml.NVMLError as error:
         return _nothing(f"NVML fails: {error}")
     finally:
         pynvml.nvmlShutdown()
+
+
+def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
+    """Every GPU that answers, with its handle; of the others, why they don't."""
+    found, faults = [], []
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found.append((_describe(index, handle), handle))
+        except pynvml.NVMLError as error:
+            faults.append(f"GPU {index} can't be asked: {error}")
+    return found, tuple(faults)
+
+
+def _why_none(gpus: Sequence[GpuInfo], faults: Sequence[str]) -> str:
+    if gpus:
+        return "; ".join(("CUDA_VISIBLE_DEVICES hides every GPU", *faults))
+    return "; ".join(faults) or "the driver lists no GPU"
 
 
 def visible(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo, ...]:

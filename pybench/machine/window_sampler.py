@@ -13,11 +13,12 @@ Times are CLOCK_MONOTONIC ns, as ``time.monotonic_ns()`` gives; energies J, powe
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pybench.compute.energy import attempt_energy
+from pybench.compute.energy import Rhythm, attempt_energy
 from pybench.machine.gpus import find_gpus
 from pybench.machine.sampler import PowerSampler
 from pybench.model.errors import MachineError, UsageError
@@ -40,6 +41,8 @@ class Window:
 class WindowSampler(PowerSampler):
     """Samples GPUs, all that are visible unless ``uuids`` names some, and knows the joules of named windows.
 
+    A GPU that can't be asked is left out with a ``RuntimeWarning``.
+
     Every mark and every end of a window costs two to five readings of a GPU's energy counter, some 10 ms of CPU time.
     """
 
@@ -48,11 +51,18 @@ class WindowSampler(PowerSampler):
             found = find_gpus()
             if not found.gpus:
                 raise MachineError(f"power sampler: {found.reason}")
+            for fault in found.faults:
+                warnings.warn(f"power sampler: {fault}; left out", RuntimeWarning, stacklevel=2)
             uuids = [gpu.uuid for gpu in found.gpus]
         super().__init__(uuids)
         self._marks_ns: dict[str, int] = {}
         self._windows: dict[str, Window] = {}
         self._trace: PowerTrace | None = None
+
+    def start(self) -> None:
+        """As :meth:`PowerSampler.start`; joules are of this session's windows from here on."""
+        super().start()
+        self._trace = None
 
     def mark(self, name: str) -> int:
         """Remember this moment as ``name``, instead of an earlier one of that name; CLOCK_MONOTONIC ns."""
@@ -90,7 +100,8 @@ class WindowSampler(PowerSampler):
             window = self._windows[window]
         if window.end_ns <= window.start_ns:
             raise UsageError(f'window "{window.name}" ends before it starts')
-        return attempt_energy(self._trace or self._covering(window.end_ns), window.start_ns, window.end_ns, period_s)
+        rhythm = None if period_s is None else Rhythm((period_s,))
+        return attempt_energy(self._trace or self._covering(window.end_ns), window.start_ns, window.end_ns, rhythm)
 
     def stop(self) -> PowerTrace:
         """As :meth:`PowerSampler.stop`; energies of windows can be asked for afterwards, too."""

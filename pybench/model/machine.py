@@ -30,13 +30,17 @@ class GpuInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInventory:
-    """GPUs that pybench may use, in PCI order; without any, ``reason`` says why."""
+    """GPUs that pybench may use, in PCI order; without any, ``reason`` says why.
+
+    ``faults`` tells which GPUs could not be asked and were left out, and why.
+    """
 
     gpus: tuple[GpuInfo, ...]
     driver: str | None
     cuda_driver: str | None
     topology: tuple[tuple[str, ...], ...]
     reason: str | None
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,8 @@ class Machine:
     """Snapshot of a machine.
 
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
-    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does.
+    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` tells which GPUs
+    were left out because they could not be asked.
     """
 
     kind: str
@@ -68,6 +73,7 @@ class Machine:
     git_commit: str | None
     git_dirty: bool | None
     container_image: str | None = None
+    gpu_faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

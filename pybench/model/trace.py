@@ -45,7 +45,7 @@ class PolledColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowColumns:
-    """What changes slowly, read about once a second; ``clock_event_reasons`` is NVML's bit mask."""
+    """What changes slowly, read each second and at anchors; ``clock_event_reasons`` is NVML's bit mask."""
 
     t_ns: Sequence[int] = ()
     temperature_c: Sequence[int] = ()

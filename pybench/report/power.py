@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from pybench.compute.energy.times import series_times_ns
 from pybench.machine.rapl import SCOPE
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
@@ -66,17 +67,20 @@ def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str 
 
 
 def trace_csv(trace: PowerTrace) -> str:
-    """Every reading as a row: time in ns (CLOCK_MONOTONIC, but series on CLOCK_REALTIME), GPU, source, value, unit."""
+    """Every reading as a row: time in ns on CLOCK_MONOTONIC, GPU, source, value, unit.
+
+    The series' stamps are moved there by the offsets measured between the clocks.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("t_ns", "clock", "gpu", "source", "value", "unit"))
+    writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
     for gpu in trace.gpus:
         for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
-            writer.writerow((int(t_ns), "monotonic", gpu.index, "counter", int(mj), "mJ"))
-        for t_ns, mw in zip(gpu.series.realtime_ns, gpu.series.power_mw, strict=True):
-            writer.writerow((int(t_ns), "realtime", gpu.index, "series", int(mw), "mW"))
+            writer.writerow((int(t_ns), gpu.index, "counter", int(mj), "mJ"))
+        for t_ns, mw in zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True):
+            writer.writerow((int(t_ns), gpu.index, "series", int(mw), "mW"))
         for source in ("instant", "average", "memory"):
             for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
                 if mw >= 0:
-                    writer.writerow((int(t_ns), "monotonic", gpu.index, source, int(mw), "mW"))
+                    writer.writerow((int(t_ns), gpu.index, source, int(mw), "mW"))
     return out.getvalue()

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median_high
 
 from pybench.compute.conditions import conditions_in
-from pybench.compute.energy import attempt_energy, phase_energies, without_pauses
+from pybench.compute.energy import Rhythm, attempt_energy, phase_energies, without_pauses
 from pybench.model.health import GpuConditions
 from pybench.model.record import Energy
 from pybench.model.suite import Point
@@ -20,14 +20,13 @@ from pybench.runner.events import RankLog
 
 def window_energy(point: Point, ranks: Sequence[RankLog], trace: PowerTrace) -> Energy:
     """Energy from the first measured step's start to the last one's end, over all ranks, less that of pauses."""
-    dithered = point.effort.dither_ms > 0
-    period_s = _load_period_s(ranks[0].steps, dithered=dithered)
-    energy = attempt_energy(trace, *_window_ns(ranks), period_s)
-    if dithered:
+    rhythm = _rounds(ranks[0].steps) or _steps_rhythm(ranks[0].steps)
+    energy = attempt_energy(trace, *_window_ns(ranks), rhythm)
+    if point.effort.dither_ms > 0:
         energy = without_pauses(energy, trace, _pauses_s(ranks[0].steps))
     if isinstance(point.settings, Generate) and point.settings.is_batch:
         together = list(zip(*(rank.steps for rank in ranks), strict=True))
-        energy = replace(energy, phases=phase_energies(trace, together, period_s))
+        energy = replace(energy, phases=phase_energies(trace, together, rhythm))
     return energy
 
 
@@ -41,15 +40,24 @@ def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
     return min(step.start_ns for step in steps), max(step.end_ns for step in steps)
 
 
-def _load_period_s(steps: Sequence[Step], *, dithered: bool) -> float | None:
-    """Median time between decode rounds, else of steps without dither: the period a sensor may alias with.
+def _rounds(steps: Sequence[Step]) -> Rhythm | None:
+    """Decode rounds, by the times of their tokens; ``None`` where there are none.
 
     An engine that tells no rounds tells each request's first and last token, and so its mean time of one.
     """
-    rounds_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
-    rounds_s = rounds_s or [gap_s for step in steps for gap_s in _mean_gaps_s(step)]
-    gaps_s = rounds_s or ([] if dithered else [step.duration_s for step in steps])
-    return median_high(gaps_s) if gaps_s else None
+    gaps_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
+    if gaps_s:
+        return Rhythm((median_high(gaps_s),), [end_ns for step in steps for end_ns in step.token_end_ns])
+    means_s = [gap_s for step in steps for gap_s in _mean_gaps_s(step)]
+    return Rhythm((median_high(means_s),)) if means_s else None
+
+
+def _steps_rhythm(steps: Sequence[Step]) -> Rhythm:
+    """Steps as a load: their own length, and with what lies between."""
+    starts_ns = [step.start_ns for step in steps]
+    apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
+    lengths_s = [step.duration_s for step in steps]
+    return Rhythm(tuple(median_high(lasting_s) for lasting_s in (lengths_s, apart_s) if lasting_s), starts_ns)
 
 
 def _mean_gaps_s(step: Step) -> list[float]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pybench.compute.energy import attempt_energy
+from pybench.compute.energy import Rhythm, attempt_energy
 from pybench.machine.rapl import PackageCounters
 from pybench.machine.sampler import PowerSampler
 from pybench.machine.window_sampler import settle
@@ -57,7 +57,7 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
     return CommandPower(
         argv=tuple(argv),
         exit_code=code,
-        energy=attempt_energy(trace, start_ns, end_ns, period_s),
+        energy=attempt_energy(trace, start_ns, end_ns, None if period_s is None else Rhythm((period_s,))),
         trace=trace,
         package_j={name: after_j[name] - before_j[name] for name in before_j},
         package_reason=packages if isinstance(packages, str) else None,

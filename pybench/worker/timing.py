@@ -70,7 +70,7 @@ class TimingLoop:
         num_warmup, steady = self._warm_up(order.max_warmup_steps)
         _spare_collector()
         self._report(Phase(name="measure", start_ns=self._clock()))
-        dither = Dither(order.dither_ms * 1e6) if order.dither_ms else None
+        dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
         for index in range(num_warmup, num_warmup + order.steps):
             if dither:
                 self._sleep(dither.pause_ns(self._clock()) / 1e9)

@@ -214,6 +214,15 @@ def test_plan_lists_every_point(drill: Drill) -> None:
     assert not Path("runs").exists()
 
 
+def test_a_lost_gpu_is_told_before_anything_is_measured(drill: Drill, fake_nvml: Callable[..., None]) -> None:
+    """By plan and by run, which go on with what is left: here the CPU."""
+    arguments = drill()
+    fake_nvml(devices=1, fail="nvmlDeviceGetUUID:15")
+    for told in (pybench("plan", "drill.toml"), pybench(*arguments)):
+        assert told.exit_code == 0
+        assert "GPU 0 can't be asked: GPU is lost; left out" in told.stderr.splitlines()[0]
+
+
 @pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("--results",), "points")])
 def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     """Of suite files, or of results."""

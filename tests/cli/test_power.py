@@ -42,8 +42,12 @@ def test_record_writes_the_joules_of_the_command(
         assert gpu["energy_low_j"] <= truth_j <= gpu["energy_high_j"]
         assert gpu["mean_power_w"] == pytest.approx(gpu["energy_j"] / ((end_ns - start_ns) / 1e9))
         assert gpu["method"] == "counter+series"
-    sources = {line.split(",")[3] for line in files["csv"].read_text().splitlines()}
-    assert sources >= {"source", "counter", "series", "instant", "average"}
+    head, *rows = (line.split(",") for line in files["csv"].read_text().splitlines())
+    assert head == ["monotonic_ns", "gpu", "source", "value", "unit"]
+    # All on one clock: the driver's buffer begins 2.4 s before the sampler.
+    spans_s = {row[2]: ((int(row[0]) - start_ns) / 1e9, (end_ns - int(row[0])) / 1e9) for row in rows}
+    assert set(spans_s) >= {"counter", "series", "instant", "average"}
+    assert all(-10 < since_s < 60 and -10 < before_s < 60 for since_s, before_s in spans_s.values())
     assert ET.parse(files["svg"]).getroot().tag.endswith("svg")
 
 
@@ -72,6 +76,31 @@ def test_record_refuses_what_it_could_not_write(fake_nvml: Tell, tmp_path: Path)
     code, output = invoke("record", "--trace", tmp_path / "out.xlsx", "--", *SLEEP)
     assert code == 2
     assert '".xlsx" is not one of .csv, .npz, .parquet' in output
+
+
+@pytest.mark.parametrize("option", ["--json", "--trace", "--plot"])
+def test_record_refuses_a_file_it_could_not_write_before_it_runs(fake_nvml: Tell, tmp_path: Path, option: str) -> None:
+    """A folder that is not there; nothing is left by the check of those that could be written."""
+    fake_nvml()
+    ran, fine, absent = tmp_path / "ran", tmp_path / "fine.csv", tmp_path / "absent" / "out.csv"
+    others = [part for other in ("--json", "--trace", "--plot") if other != option for part in (other, fine)]
+    code, output = invoke("record", *others, option, absent, "--", "touch", ran)
+    assert code == 2
+    assert f"{option} {absent}: cannot be written: No such file or directory; nothing was run" in output.replace(
+        "\n", ""
+    )
+    assert not ran.exists()
+    assert not fine.exists()
+
+
+def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:1")
+    code, output = invoke("record", "--", "true")
+    assert code == 0
+    assert "pybench: GPU 1 can't be asked: GPU is lost; left out" in output
+    code, output = invoke("record", "--gpu", "1", "--", "true")
+    assert code == 2
+    assert "--gpu 1: no such GPU; there are 0; GPU 1 can't be asked: GPU is lost" in output
 
 
 @pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",)])

@@ -40,6 +40,15 @@ def test_one_visible_gpu_has_no_fabric(fake_nvml: Tell, monkeypatch: pytest.Monk
     assert (machine.fabric, machine.gpu_count, machine.gpus[0].index) == ("none", 1, 1)
 
 
+def test_a_lost_gpu_is_told(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other is the machine's."""
+    fake_nvml(fail="nvmlDeviceGetUUID:15:0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = snapshot()
+    assert (machine.gpu_count, machine.gpus[0].index, machine.gpu_reason) == (1, 1, None)
+    assert machine.gpu_faults == ("GPU 0 can't be asked: GPU is lost",)
+
+
 def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the reason is told."""
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")

@@ -112,6 +112,19 @@ def test_columns(fake_nvml: Tell) -> None:
     assert set(gpu.slow.clock_event_reasons) == {0}
 
 
+def test_slow_state_is_read_where_a_window_may_end(fake_nvml: Tell) -> None:
+    """At each snapshot, which asks for an anchor, and at stop; not each second only."""
+    fake_nvml()
+    sampler = PowerSampler(UUIDS[:1])
+    sampler.start()
+    num_read = [len(sampler.snapshot().gpus[0].slow.t_ns) for _ in range(5)]
+    end_ns = time.monotonic_ns()
+    (gpu,) = sampler.stop().gpus
+    assert np.all(np.diff(num_read) >= 1)
+    assert gpu.slow.t_ns[-1] >= end_ns
+    assert np.all(np.diff(column(gpu.slow.t_ns)) > 0)
+
+
 def test_columns_are_views_that_outlive_the_sampler(fake_nvml: Tell) -> None:
     fake_nvml()
     sampler = PowerSampler(UUIDS[:1])
@@ -316,6 +329,16 @@ def test_unknown_uuid(fake_nvml: Tell) -> None:
 def test_available(fake_nvml: Tell) -> None:
     fake_nvml()
     assert sampler_unavailable_reason() is None
+
+
+def test_one_lost_gpu_leaves_the_others_to_sample(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:0")
+    assert sampler_unavailable_reason() is None
+
+
+def test_unavailable_when_no_gpu_answers(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15")
+    assert sampler_unavailable_reason() == "no NVIDIA driver: nvmlDeviceGetUUID: GPU is lost (code 15)"
 
 
 def test_unavailable_without_gpu(fake_nvml: Tell) -> None:

@@ -58,6 +58,32 @@ def test_mistakes_say_what_there_is(fake_nvml: Tell) -> None:
             power.energy(Window("empty", 5, 5))
 
 
+def test_a_second_session_has_its_own_joules(fake_nvml: Tell) -> None:
+    """While it runs: not out of the first one's trace, where its windows are unknown."""
+    fake_nvml(devices=1)
+    power = pybench.PowerSampler()
+    with power, power.window("first"):
+        time.sleep(0.2)
+    first = power.energy("first")
+    with power:
+        time.sleep(0.4)
+        with power.window("second"):
+            time.sleep(0.2)
+        second = power.energy("second")
+    assert first.energy_j is not None
+    assert second.energy_j is not None
+    assert power.energy("second").energy_j is not None
+
+
+def test_a_lost_gpu_is_left_out_with_a_warning(fake_nvml: Tell) -> None:
+    fake_nvml(fail="nvmlDeviceGetUUID:15:0")
+    with pytest.warns(RuntimeWarning, match=r"^power sampler: GPU 0 can't be asked: GPU is lost; left out$"):
+        power = pybench.PowerSampler()
+    with power, power.window("work"):
+        time.sleep(0.2)
+    assert [gpu.index for gpu in power.energy("work").gpus] == [1]
+
+
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/no/such/libnvidia-ml.so.1")
     with pytest.raises(MachineError, match=r"^power sampler: "):

@@ -1,62 +1,73 @@
-"""What the window of the measured steps tells of their rhythm."""
+"""Energy of measured steps, from what a worker recorded and a power trace."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 from pybench.model.effort import Effort
+from pybench.model.record import GpuEnergy
 from pybench.model.suite import Point
-from pybench.model.trace import GpuTrace, PolledColumns, PowerTrace
-from pybench.model.wire import RequestTimes, Step, Work
-from pybench.model.workloads.generate import Generate
+from pybench.model.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
+from pybench.model.wire import Step, Work
+from pybench.model.workloads.burn import Burn
 from pybench.runner.events import RankLog
 from pybench.runner.measured_window import window_energy
 
 MS = 1_000_000
-POINT = Point(
-    id="p",
-    benchmark="b",
-    axes={},
-    settings=Generate(backend="tensorrt_llm", model="tiny", batch_size=1, prompt_tokens=4, output_tokens=11),
-    effort=Effort(),
-    architecture=None,
-)
 
 
-def trace() -> PowerTrace:
-    """A GPU at 400 W, read every 20 ms."""
-    times = [t * MS for t in range(-200, 1201, 20)]
-    polled = PolledColumns(t_ns=times, instant_mw=[400_000] * len(times), average_mw=[400_000] * len(times))
-    gpu = GpuTrace(uuid="GPU-0", index=0, name="GPU", state="ok", polled=polled)
-    return PowerTrace(start_ns=-200 * MS, end_ns=1200 * MS, gpus=(gpu,))
-
-
-def step(round_ms: int) -> Step:
-    """A request of 11 tokens whose 10 rounds have this length, and no word of the rounds themselves."""
-    request = RequestTimes(
-        arrival_ns=0,
-        first_token_ns=100 * MS,
-        last_token_ns=(100 + 10 * round_ms) * MS,
-        prompt_tokens=4,
-        output_tokens=11,
+def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...] = ()) -> GpuEnergy:
+    """Of steps of 20 ms on a GPU of 400 W."""
+    stamps = [at * MS for at in range(-1000, 3000, 20)]
+    gpu = GpuTrace(
+        uuid="GPU-0",
+        index=0,
+        name="g",
+        series=SeriesColumns(realtime_ns=stamps, power_mw=[400_000] * len(stamps)),
     )
-    work = Work(prompt_tokens=4, output_tokens=11, samples=1)
-    return Step(index=0, phase="measure", start_ns=0, end_ns=1000 * MS, work=work, requests=(request,))
+    trace = PowerTrace(
+        start_ns=stamps[0],
+        end_ns=stamps[-1],
+        gpus=(gpu,),
+        offsets=OffsetColumns(t_ns=(stamps[0],), realtime_offset_ns=(0,)),
+    )
+    steps = [
+        Step(
+            index=index,
+            phase="measure",
+            start_ns=round(start_ms * MS),
+            end_ns=round((start_ms + 20) * MS),
+            work=Work(),
+            token_end_ns=tuple(round((start_ms + at_ms) * MS) for at_ms in tokens_ms),
+        )
+        for index, start_ms in enumerate(starts_ms)
+    ]
+    effort = Effort(dither_ms=dither_ms)
+    point = Point(id="p", benchmark="p", axes={}, settings=Burn(backend="torch"), effort=effort, architecture=None)
+    return window_energy(point, [RankLog(steps=steps)], trace).gpus[0]
 
 
-@pytest.mark.parametrize(("round_ms", "risky"), [(20, True), (40, False)])
-def test_rounds_are_those_of_requests_where_none_are_told(round_ms: int, risky: bool) -> None:
-    """A round of the sensor's own period aliases with it; the step of a second does not."""
-    (gpu,) = window_energy(POINT, [RankLog(steps=[step(round_ms)])], trace()).gpus
-    assert ("alias_risk" in gpu.flags) == risky
+@pytest.mark.parametrize(
+    ("apart_ms", "dither_ms", "flags"),
+    [
+        (20, 0, ("alias_risk",)),
+        (20.05, 1, ("alias_risk", "dithered")),
+        (24, 20, ("dithered",)),
+        (24, 0, ()),
+    ],
+)
+def test_recorded_steps_tell_whether_they_kept_step(apart_ms: float, dither_ms: float, flags: tuple[str, ...]) -> None:
+    """Ten steps, in strides of the sensor's period, and of a fifth more."""
+    assert found([number * apart_ms for number in range(10)], dither_ms).flags == flags
 
 
-def test_a_single_token_has_no_rounds() -> None:
-    """Then the steps' own length is the period."""
-    one = step(20)
-    (request,) = one.requests
-    alone = replace(one, requests=(replace(request, output_tokens=1),))
-    (gpu,) = window_energy(POINT, [RankLog(steps=[alone])], trace()).gpus
-    assert "alias_risk" not in gpu.flags
+def test_steps_with_idle_time_between_repeat_with_it() -> None:
+    """Steps of 20 ms come every 60 ms."""
+    assert found([number * 60 for number in range(10)], 0).flags == ("alias_risk",)
+
+
+def test_decode_rounds_tell_for_themselves() -> None:
+    """Rounds of 5 ms in steps that keep step; of 4 ms, not near any harmonic."""
+    starts_ms = [float(number * 20) for number in range(10)]
+    assert found(starts_ms, 0, (5, 10, 15, 20)).flags == ("alias_risk",)
+    assert found(starts_ms, 0, (4, 8, 12, 16, 20)).flags == ()

@@ -9,13 +9,15 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `readings`, `grid`, `anchors` | the counter: its readings, when it publishes, its values in time |
 | `series`, `low_pass`, `ripple`, `curve` | the driver's series, sensor undone, fast periods folded: energy over time |
 | `bridge` | both together, with what stays unknown |
+| `aliasing` | loads in step with the sensor's sampling |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
 | `pauses` | joules without those of a dithered load's pauses |
 | `phases` | joules of prefill and of decode |
 """
 
+from pybench.compute.energy.aliasing import Rhythm
 from pybench.compute.energy.attempt import attempt_energy
 from pybench.compute.energy.pauses import without_pauses
 from pybench.compute.energy.phases import phase_energies
 
-__all__ = ["attempt_energy", "phase_energies", "without_pauses"]
+__all__ = ["Rhythm", "attempt_energy", "phase_energies", "without_pauses"]

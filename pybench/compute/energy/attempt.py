@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pybench.compute.energy.flags import alias_fraction, clock_stepped, state_flags
+from pybench.compute.energy.aliasing import TOLD_FRACTION, Rhythm, alias_fraction
+from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, samples_of
-from pybench.compute.energy.times import Column, seconds_since
+from pybench.compute.energy.times import seconds_since
 from pybench.compute.energy.window import Estimate, counter_estimate, polled_estimate, series_estimate
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
@@ -20,34 +21,35 @@ COUNTER_DIGIT_J = 2e-3
 DISAGREEMENT_FRACTION = 0.03
 
 
-def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, step_period_s: float | None) -> Energy:
-    """Energy of every GPU between two CLOCK_MONOTONIC times; ``step_period_s`` is the load's own period, if it has one.
+def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> Energy:
+    """Energy of every GPU between two CLOCK_MONOTONIC times; ``rhythm`` is the load's, if it has one.
 
     Raises ``ValueError`` when the window is empty.
     """
     if end_ns <= start_ns:
         raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
-    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, step_period_s) for gpu in trace.gpus)
+    within = None if rhythm is None else rhythm.within(start_ns, end_ns)
+    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, within) for gpu in trace.gpus)
     scope = "module" if any(gpu.scope == "module" for gpu in trace.gpus) else "gpu_board"
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope)
 
 
-def _gpu_energy(
-    gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, step_period_s: float | None
-) -> GpuEnergy:
+def _gpu_energy(gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> GpuEnergy:
     length_s = (end_ns - start_ns) / 1e9
     samples = samples_of(gpu, offsets, start_ns)
     readings = Readings.of(gpu.counter, start_ns)
     unbroken = readings.without_resets(0.0, length_s)
     by_counter = counter_estimate(unbroken, samples, length_s) if unbroken is not None else None
     by_series = series_estimate(samples, length_s)
-    estimate = by_counter or by_series or polled_estimate(*_average(gpu, start_ns), length_s)
-    alias = alias_fraction(step_period_s, samples.period_s)
+    averages = _averages_of(gpu, start_ns)
+    estimate = by_counter or by_series or polled_estimate(averages, length_s)
+    used = averages if estimate is not None and estimate.method == "polled" else samples
+    alias = alias_fraction(rhythm, samples.period_s)
     raised = {
         "clock_step": clock_stepped(offsets),
-        "alias_risk": alias > 0,
+        "alias_risk": alias > TOLD_FRACTION,
         "counter_reset": unbroken is None,
-        "glitch": samples.num_glitches > 0,
+        "glitch": used.num_glitches > 0,
         "gap": estimate is not None and estimate.gap,
         "counter_vs_power": _disagree(by_counter, by_series),
         "insufficient": estimate is None,
@@ -84,11 +86,10 @@ def _result(
     )
 
 
-def _average(gpu: GpuTrace, start_ns: int) -> tuple[Column, Column]:
+def _averages_of(gpu: GpuTrace, start_ns: int) -> Samples:
     average_mw = np.asarray(gpu.polled.average_mw, dtype=np.int64)
     known = average_mw != MISSING
-    time_s, first = np.unique(seconds_since(gpu.polled.t_ns, start_ns)[known], return_index=True)
-    return time_s, average_mw[known][first] / 1e3
+    return Samples.of(seconds_since(gpu.polled.t_ns, start_ns)[known], average_mw[known] / 1e3)
 
 
 def _disagree(by_counter: Estimate | None, by_series: Estimate | None) -> bool:

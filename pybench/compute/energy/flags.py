@@ -6,13 +6,13 @@ gap                 the series lacks more than 0.3 s of the window; the counter'
 stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
-alias_risk          the load's period is near the sensor's sampling period or a harmonic; the bound is wider
+alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases; the bound is wider
 clock_step          the wall clock, which stamps the series, was stepped while recording
-glitch              the series held readings of 0 W, which were left out
+glitch              the series, or the polled average, held readings of 0 W, which were left out
 dropped_records     the recorder ran out of room and lost readings
 short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added
-throttled           a thermal or power-brake slowdown was active
+throttled           a thermal or power-brake slowdown was active, in the window or next to it
 temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power moved with it
 mig                 power can't be told apart between instances
 shared_board        another GPU is on the same board, and in its sensor
@@ -24,32 +24,15 @@ lost, no_permission, not_supported, error   the GPU's state when recording ended
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from pybench.compute.energy.times import Nanoseconds
-from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
+from pybench.compute.slow_state import around
+from pybench.model.trace import GpuTrace, OffsetColumns
 
 # NVML clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
 THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
 # About 0.2 % of a board's power for each degree: 10 °C move it by as much as the intervals we judge by.
 DRIFT_C = 10
 CLOCK_STEP_NS = 1_000_000
-# Load at the sensor's own period, or a harmonic, aliases. How far the counter was off on an H200, over the phases of a
-# load that was on for half its period: 24 % at 20 ms, 8 to 9 % at 10 ms, less beyond (csrc/README.md).
-SAMPLE_PERIOD_S = 0.020
-ALIAS_FRACTION_BY_HARMONIC = {1: 0.24, 2: 0.09, 3: 0.09, 4: 0.09}
-ALIAS_WIDTH_FRACTION = 0.10
-
-
-def alias_fraction(load_period_s: float | None, sample_period_s: float | None) -> float:
-    """How far off joules may be because a load's period sits near a sensor's, 20 ms where unknown, or a harmonic."""
-    if load_period_s is None:
-        return 0.0
-    for harmonic, fraction in ALIAS_FRACTION_BY_HARMONIC.items():
-        beat_s = (sample_period_s or SAMPLE_PERIOD_S) / harmonic
-        if abs(load_period_s - beat_s) <= ALIAS_WIDTH_FRACTION * beat_s:
-            return fraction
-    return 0.0
 
 
 def clock_stepped(offsets: OffsetColumns) -> bool:
@@ -60,28 +43,19 @@ def clock_stepped(offsets: OffsetColumns) -> bool:
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     """Flags that the trace tells without any energy."""
-    slow_ns = np.asarray(gpu.slow.t_ns, dtype=np.int64)
-    reasons = _within(gpu.slow.clock_event_reasons, slow_ns, start_ns, end_ns)
-    temperature_c = _within(gpu.slow.temperature_c, slow_ns, start_ns, end_ns)
+    reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
+    temperature_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
     stall_start_ns = np.asarray(gpu.stalls.start_ns, dtype=np.int64)
     stall_end_ns = np.asarray(gpu.stalls.end_ns, dtype=np.int64)
     stalled = gpu.state == "stalled" or bool(np.any((stall_start_ns < end_ns) & (stall_end_ns > start_ns)))
     raised = {
         gpu.state: gpu.state not in {"ok", "stalled"},
         "stalled": stalled,
-        "throttled": bool(np.any(reasons & THROTTLE_REASONS)),
-        "temperature_drift": len(temperature_c) > 0 and bool(np.ptp(temperature_c) > DRIFT_C),
+        "throttled": any(reason & THROTTLE_REASONS for reason in reasons),
+        "temperature_drift": bool(temperature_c) and max(temperature_c) - min(temperature_c) > DRIFT_C,
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),
         "shared_board": bool(gpu.shared_board),
         "module_scope": gpu.scope == "module",
     }
     return [name for name, up in raised.items() if up]
-
-
-def _within(values: npt.ArrayLike, times_ns: Nanoseconds, start_ns: int, end_ns: int) -> Nanoseconds:
-    """Known values read inside the window; a column that was never filled has none."""
-    known = np.asarray(values, dtype=np.int64)
-    if len(known) != len(times_ns):
-        return known[:0]
-    return np.asarray(known[(times_ns >= start_ns) & (times_ns <= end_ns) & (known != MISSING)])

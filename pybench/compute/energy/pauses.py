@@ -1,8 +1,9 @@
 """Take the joules of pauses out of a window's.
 
 A dithered load is measured over steps and pauses together: an edge at each of thousands of pauses would be all doubt.
-In a pause of some milliseconds a GPU draws no less than when idle and no more than on average: its joules are taken to
-lie in the middle, and half the difference widens the bound.
+A pause directly follows work that has ended, so the GPU is idle in it, though its clocks have not come down yet: its
+joules are taken to be those of the idle GPU. It draws no less than that, and no more than on average: the difference
+widens the bound downwards.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _without(found: GpuEnergy, idle_w: float, pauses_s: float, length_s: float) 
         return replace(found, flags=flags)
     mean_w = found.energy_j / length_s
     least_j, most_j = min(idle_w, mean_w) * pauses_s, mean_w * pauses_s
-    energy_j = found.energy_j - (least_j + most_j) / 2
+    energy_j = found.energy_j - least_j
     return replace(
         found,
         energy_j=energy_j,

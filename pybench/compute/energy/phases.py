@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, Rhythm
 from pybench.compute.energy.attempt import attempt_energy
-from pybench.compute.energy.flags import SAMPLE_PERIOD_S
 from pybench.model.record import PhaseEnergy
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
@@ -20,11 +20,11 @@ Window = tuple[int, int]
 
 
 def phase_energies(
-    trace: PowerTrace, steps: Sequence[Sequence[Step]], period_s: float | None
+    trace: PowerTrace, steps: Sequence[Sequence[Step]], rounds: Rhythm | None
 ) -> tuple[PhaseEnergy, ...]:
     """Prefill and decode of the measured steps, each given as its ranks' accounts; empty where a step has no decode.
 
-    ``period_s`` is that of the decode rounds, which a sensor may alias with. A window shorter than the sensor's
+    ``rounds`` are those of decode, which a sensor may alias with. A window shorter than the sensor's
     sampling period is flagged ``short_window``: what the sensor saw of it is mostly its neighbours.
     """
     cuts = [_cut(ranks) for ranks in steps]
@@ -32,7 +32,7 @@ def phase_energies(
         return ()
     prefill = [(start, cut) for start, cut, _ in cuts]
     decode = [(cut, end) for _, cut, end in cuts]
-    return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, period_s)
+    return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, rounds)
 
 
 def _cut(ranks: Sequence[Step]) -> tuple[int, int, int]:
@@ -47,8 +47,8 @@ def _first_tokens_ns(step: Step) -> int:
     return step.token_end_ns[0] if step.token_end_ns else step.start_ns
 
 
-def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], period_s: float | None) -> PhaseEnergy:
-    gpus = [gpu for start, end in windows for gpu in attempt_energy(trace, start, end, period_s).gpus]
+def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: Rhythm | None) -> PhaseEnergy:
+    gpus = [gpu for start, end in windows for gpu in attempt_energy(trace, start, end, rhythm).gpus]
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows):
         flags.add("short_window")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,14 @@ class Samples:
     power_w: Column
     num_glitches: int
 
+    @classmethod
+    def of(cls, time_s: Column, power_w: Column) -> Self:
+        """From readings in any order, some of them twice, some glitches."""
+        time_s, first = np.unique(time_s, return_index=True)
+        power_w = power_w[first]
+        glitch = (power_w < GLITCH_W) & (np.median(power_w) > GLITCH_W) if len(power_w) else np.zeros(0, dtype=bool)
+        return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
+
     def near(self, start_s: float, end_s: float) -> Samples:
         """The samples taken between two times."""
         return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
@@ -50,10 +59,8 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples
     """The series of a GPU in seconds since ``origin_ns`` on CLOCK_MONOTONIC."""
     power_mw = np.asarray(gpu.series.power_mw, dtype=np.int64)
     time_s = (series_times_ns(gpu.series, offsets) - origin_ns) / 1e9
-    time_s, first = np.unique(time_s[power_mw != MISSING], return_index=True)
-    power_w = power_mw[power_mw != MISSING][first] / 1e3
-    glitch = (power_w < GLITCH_W) & (np.median(power_w) > GLITCH_W) if len(power_w) else np.zeros(0, dtype=bool)
-    return Samples(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
+    known = power_mw != MISSING
+    return Samples.of(time_s[known], power_mw[known] / 1e3)
 
 
 def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None:

@@ -18,7 +18,6 @@ from pybench.compute.energy.curve import Curve
 from pybench.compute.energy.grid import MIN_CHANGES, Grid, candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, series_curve
-from pybench.compute.energy.times import Column
 
 Method = Literal["counter+series", "counter", "series", "polled", "none"]
 
@@ -86,8 +85,9 @@ def series_estimate(samples: Samples, length_s: float) -> Estimate | None:
     return Estimate(energy_j, sigma_j, "series", gap=curve.has_gap(0.0, length_s))
 
 
-def polled_estimate(time_s: Column, average_w: Column, length_s: float) -> Estimate | None:
+def polled_estimate(averages: Samples, length_s: float) -> Estimate | None:
     """By the polled average, which trails by up to a second; ``None`` unless it spans the window."""
+    time_s, average_w = averages.time_s, averages.power_w
     if len(time_s) < MIN_SAMPLES or time_s[0] > 0 or time_s[-1] < length_s:
         return None
     pieces_j = np.diff(time_s) * (average_w[1:] + average_w[:-1]) / 2

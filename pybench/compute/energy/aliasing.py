@@ -1,0 +1,90 @@
+"""How far a periodic load may be misread by a sensor that samples it.
+
+The sensor samples at ``f`` = 50 Hz behind a low-pass. What a load of period ``P`` draws at its harmonic ``k`` reads as
+a constant error where ``k / P = m·f``: at ``P = (k / m)·20 ms``. A load that is on for half its period has odd ``k``
+only. The error comes from the phase at which the sensor sees the load, so a load whose beginnings are spread over the
+sensor's phases has none: ``|mean(exp(2πi·m·f·t))|`` over the beginnings ``t``, the resultant length of circular
+statistics (Mardia and Jupp, Directional Statistics, 2000, §2.3), is 1 in step and 0 where they are spread evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+SAMPLE_PERIOD_S = 0.020
+# Firmware ticks in whole ms; the median of jittered stamps is off by some µs, which would drift out of step in seconds.
+TICK_S = 1e-3
+TICK_FRACTION = 0.02
+# Aliasing of less widens the bound, but is no flag: evenly spread phases left 0.4 % of error on an H200.
+TOLD_FRACTION = 0.01
+
+
+@dataclass(frozen=True)
+class _Beat:
+    """Loads of ``ratio`` sampling periods, or within ``width_fraction`` of that, were off by up to ``off_fraction``."""
+
+    ratio: float
+    off_fraction: float
+    width_fraction: float
+
+
+# The H200's energy counter, loads on for half their period, worst of four to ten phases: csrc/README.md. Loads
+# of 10 ms were off by 7.5 % there and by 8 to 9 % earlier; of 5 ms by 1.4 %, of 6.7 ms untried: taken to be no better.
+_BEATS = (
+    *(_Beat(1 / harmonic, off, 0.10) for harmonic, off in ((1, 0.26), (2, 0.09), (3, 0.09), (4, 0.09))),
+    *(
+        _Beat(k / m, off, 0.02)
+        for k, m, off in ((5, 4, 0.028), (5, 3, 0.027), (5, 2, 0.049), (3, 1, 0.078), (5, 1, 0.024))
+    ),
+)
+_SENSOR_HARMONICS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """What a load does again and again: its ``periods_s``, with and without what lies between, and when it began.
+
+    Without ``begins_ns``, on CLOCK_MONOTONIC, it is taken to be in step with the sensor.
+    """
+
+    periods_s: tuple[float, ...]
+    begins_ns: Sequence[int] = ()
+
+    def within(self, start_ns: int, end_ns: int) -> Rhythm:
+        """The same in a window."""
+        return replace(self, begins_ns=[begin for begin in self.begins_ns if start_ns <= begin <= end_ns])
+
+
+def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:
+    """How far a load keeps step with a sensor, or a harmonic: 1 at one phase of it, 0 at all phases alike.
+
+    1, too, for a load that began once, or at unknown times.
+    """
+    if not len(begins_ns):
+        return 1.0
+    turns = (np.asarray(begins_ns, dtype=np.int64) - begins_ns[0]) / 1e9 / sample_period_s
+    return max(float(np.abs(np.mean(np.exp(2j * np.pi * m * turns)))) for m in _SENSOR_HARMONICS)
+
+
+def alias_fraction(rhythm: Rhythm | None, sample_period_s: float | None) -> float:
+    """How far off joules may be because a load keeps step with a sensor, which samples every 20 ms where unknown."""
+    if rhythm is None:
+        return 0.0
+    period_s = _ticked_s(sample_period_s or SAMPLE_PERIOD_S)
+    ratios = [own_s / period_s for own_s in rhythm.periods_s]
+    near = [
+        beat.off_fraction
+        for beat in _BEATS
+        for ratio in ratios
+        if abs(ratio - beat.ratio) <= beat.width_fraction * beat.ratio
+    ]
+    return max(near) * locked_fraction(rhythm.begins_ns, period_s) if near else 0.0
+
+
+def _ticked_s(period_s: float) -> float:
+    """The whole ms that is meant, where one is near."""
+    whole_s = round(period_s / TICK_S) * TICK_S
+    return whole_s if abs(period_s - whole_s) <= TICK_FRACTION * period_s else period_s
