@@ -100,8 +100,8 @@ class WindowSampler(PowerSampler):
             window = self._windows[window]
         if window.end_ns <= window.start_ns:
             raise UsageError(f'window "{window.name}" ends before it starts')
-        rhythm = None if period_s is None else Rhythm((period_s,))
-        return attempt_energy(self._trace or self._covering(window.end_ns), window.start_ns, window.end_ns, rhythm)
+        trace = self._trace or self._covering(window.end_ns)
+        return attempt_energy(trace, window.start_ns, window.end_ns, Rhythm.of_period(period_s))
 
     def stop(self) -> PowerTrace:
         """As :meth:`PowerSampler.stop`; energies of windows can be asked for afterwards, too."""

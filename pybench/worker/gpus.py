@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybench.worker.backend import UnsupportedError
@@ -30,6 +32,11 @@ def visible_gpus(visible: str) -> tuple[Gpu, ...]:
         return gpus
     known = {key: gpu for gpu in gpus for key in (gpu.uuid, str(gpu.index))}
     return tuple(known[entry] for entry in visible.split(",") if entry in known)
+
+
+def show_by_number(gpus: Sequence[Gpu]) -> None:
+    """Have CUDA_VISIBLE_DEVICES list them by index, for libraries that take it for numbers."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in gpus)
 
 
 def _all_gpus() -> tuple[Gpu, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,21 +11,10 @@ import pytest
 
 from pybench.model.effort import Effort
 from pybench.model.progress import Progress
-from pybench.model.wire import Header, Phase, Result, Step, Work, encode_event
+from pybench.model.wire import Phase, Result, Step, Work, encode_event
 from pybench.runner.events import EventReader
 from pybench.runner.follow import follow
-
-ABOUT = Header(
-    rank=0,
-    world_size=2,
-    pid=1,
-    boot_id="boot",
-    time_offset_ns=0,
-    python="3.11",
-    packages={},
-    device="cpu",
-    device_name="cpu",
-)
+from tests.runner.headers import header
 
 
 @pytest.mark.parametrize(("replicas", "rate"), [((0, 0), 100.0), ((0, 1), 200.0)])
@@ -34,7 +22,7 @@ def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: fl
     """Two ranks of one model tell of the same tokens, two copies of their own."""
     for rank, replica in enumerate(replicas):
         events = (
-            replace(ABOUT, rank=rank, replica=replica),
+            header(rank=rank, world_size=2, replica=replica),
             Phase(name="measure", start_ns=0),
             Step(index=0, phase="measure", start_ns=0, end_ns=10**9, work=Work(output_tokens=100)),
             Result(warmup_steps=0, steady=True),

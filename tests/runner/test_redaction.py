@@ -9,16 +9,12 @@ from pathlib import Path
 import pytest
 
 from pybench.model.record import RankReport
-from pybench.model.wire import Failure, Header
+from pybench.model.wire import Failure
 from pybench.runner.redaction import Redaction
+from tests.runner.headers import header
 
 PLAIN, QUOTED = "t0ken-1", 'pa"ss\\wörd'
 REDACTION = Redaction((PLAIN, QUOTED))
-
-
-def header(**fields: object) -> Header:
-    about = {"rank": 0, "world_size": 1, "pid": 1, "boot_id": "b", "time_offset_ns": 0, "python": "3", "device": "cpu"}
-    return Header(**{**about, "packages": {}, "device_name": "x", **fields})  # type: ignore[arg-type]
 
 
 def test_every_text_of_a_record() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pybench.launch.job import Job
-from pybench.model.wire import Header, Step, Work
+from pybench.model.wire import Step, Work
 from pybench.runner.events import RankLog
 from pybench.runner.trust import distrust
+from tests.runner.headers import header
 
 CLOCK = ("boot", 0)
 POINT: Any = SimpleNamespace(effort=SimpleNamespace(steps=1))
@@ -30,19 +31,8 @@ def job(*uuids: str) -> Job:
 
 
 def rank(number: int, uuid: str | None) -> RankLog:
-    header = Header(
-        rank=number,
-        world_size=2,
-        pid=1,
-        boot_id="boot",
-        time_offset_ns=0,
-        python="3",
-        packages={},
-        device="cuda",
-        device_name="H200",
-        device_uuid=uuid,
-    )
-    return RankLog(header=header, steps=[Step(index=0, phase="measure", start_ns=0, end_ns=1, work=Work())])
+    about = header(rank=number, world_size=2, boot_id="boot", device="cuda", device_name="H200", device_uuid=uuid)
+    return RankLog(header=about, steps=[Step(index=0, phase="measure", start_ns=0, end_ns=1, work=Work())])
 
 
 @pytest.mark.parametrize(

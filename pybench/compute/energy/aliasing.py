@@ -53,6 +53,11 @@ class Rhythm:
     periods_s: tuple[float, ...]
     begins_ns: Sequence[int] = ()
 
+    @classmethod
+    def of_period(cls, period_s: float | None) -> Rhythm | None:
+        """Of a load of which the period alone is known, or not even that."""
+        return None if period_s is None else cls((period_s,))
+
     def within(self, start_ns: int, end_ns: int) -> Rhythm:
         """The same in a window."""
         return replace(self, begins_ns=[begin for begin in self.begins_ns if start_ns <= begin <= end_ns])

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.gpus import Gpu, visible_gpus
+from pybench.worker.gpus import Gpu, show_by_number, visible_gpus
 from pybench.worker.header import Device
 from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import RankNumbers, Ranks, SingleRank, rank_numbers
@@ -29,8 +29,7 @@ def joined_copy(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     end_group_with_me()
     numbers = rank_numbers()
     gpus = _own_gpus(order, numbers)
-    # By index: vLLM reads this variable as numbers.
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in gpus)
+    show_by_number(gpus)
     uuids = tuple(gpu.uuid for gpu in gpus)
     device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=numbers.rank)
     ranks = _met(numbers)

@@ -15,7 +15,7 @@ from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
 from pybench.worker.backends.torch.train.package import needs_package
-from pybench.worker.gpus import visible_gpus
+from pybench.worker.gpus import show_by_number, visible_gpus
 
 with needs_package("strategy 'deepspeed'", "deepspeed"):
     import deepspeed
@@ -28,19 +28,14 @@ def learner(task: Task) -> Learner:
     device_mesh(task)  # DeepSpeed takes the process group that it finds, and wants torchrun's word even for a lone rank
     os.environ.setdefault("LOCAL_RANK", "0")
     if task.ranks.device.type == "cuda":
-        _name_gpus_by_number()
+        # It takes the variable for NVML's numbers; CUDA has read it by now.
+        show_by_number(visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=configuration(task))
     return Zero(engine, task, model.config)
-
-
-def _name_gpus_by_number() -> None:
-    """Rewrite CUDA_VISIBLE_DEVICES, which DeepSpeed takes for NVML's numbers; CUDA has read it by now."""
-    gpus = visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in gpus)
 
 
 def configuration(task: Task) -> dict[str, Any]:
