@@ -124,8 +124,8 @@ def test_counter_and_series_at_constant_load() -> None:
     assert found.mean_power_w == pytest.approx(400.0, rel=1e-3)
     assert found.max_power_w == 400.0
     assert found.flags == ()
-    # The floor, 0.2 %, and little else: grid, lag and shape of a steady load do not matter.
-    assert 0.8 <= half_width_j(found) <= 2.0
+    # The floor, 0.2 %, and the moments of publication: grid, lag and shape of a steady load do not matter.
+    assert 0.8 <= half_width_j(found) <= 3.0
     assert found.num_publications == 10
 
 

@@ -18,20 +18,21 @@ PERIOD_S = 0.020
         *((period_s, 0.26) for period_s in (0.020, 0.0185, 0.0215)),
         *((period_s, 0.09) for period_s in (0.010, 0.0067, 0.005)),
         *((0.060, 0.078), (0.0595, 0.078), (0.050, 0.049), (0.025, 0.028), (0.0333, 0.027), (0.100, 0.024)),
+        *((0.040, 0.153), (0.0133, 0.049), (0.080, 0.050), (0.120, 0.037), (0.140, 0.027), (0.030, 0.026)),
     ],
 )
 def test_alias_risk(period_s: float, fraction: float) -> None:
     """The periods at which an H200's counter was off, by as much as it was; 400 J in all."""
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
     assert found.flags == ("alias_risk",)
-    assert half_width_j(found) == pytest.approx(fraction * 400, abs=2.0)
+    assert half_width_j(found) == pytest.approx(fraction * 400, abs=3.0)
 
 
-@pytest.mark.parametrize("period_s", [None, 0.040, 0.080, 0.0133, 0.0265, 0.0155, 0.0125, 0.008, 0.0059, 0.001, 1.0])
+@pytest.mark.parametrize("period_s", [None, 0.041, 0.082, 0.0137, 0.0275, 0.0155, 0.0125, 0.008, 0.0059, 0.001, 1.0])
 def test_no_alias_risk(period_s: float | None) -> None:
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 400)), period_s=period_s)
     assert found.flags == ()
-    assert half_width_j(found) <= 2.0
+    assert half_width_j(found) <= 3.0
 
 
 @pytest.mark.parametrize(("seen_s", "fraction"), [(None, 0.26), (0.0201, 0.26), (0.0125, 0.0), (0.040, 0.09)])

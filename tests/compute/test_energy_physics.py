@@ -11,7 +11,7 @@ from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
 from tests.physics.board import Board, ns
 from tests.physics.load import constant, square
-from tests.physics.windows import measure
+from tests.physics.windows import measure, phases
 
 NUM_WINDOWS = 40
 
@@ -43,6 +43,7 @@ def test_errors_and_bounds(load: str, window_s: float, most_percent: float) -> N
         pytest.param(Board(tau_s=0.013), id="slower low-pass"),
         pytest.param(Board(tau_s=0.0), id="no low-pass"),
         pytest.param(Board(missing_fraction=0.05), id="missing samples"),
+        pytest.param(Board(astray_s=4e-3), id="publications beside their grid"),
     ],
 )
 def test_bounds_hold_on_other_boards(board: Board) -> None:
@@ -86,3 +87,12 @@ def test_the_period_is_found_and_not_assumed(period_s: float) -> None:
     trace = Board(counter_period_s=period_s, counter_phase_s=0.01).trace(constant(400, -5), 0, 20, rng)
     grids = candidate_grids(Readings.of(trace.gpus[0].counter, int(ns(0))))
     assert any(grid.period_s == pytest.approx(period_s, abs=2e-4) for grid in grids)
+
+
+def test_phases_of_steps_between_two_anchors() -> None:
+    """Five steps of prefill and rippled decode, the counter read before the first and after the last alone."""
+    rows = [phases(np.random.default_rng(seed)) for seed in range(NUM_WINDOWS)]
+    errors, halves = np.moveaxis(np.array(rows), 2, 0)
+    assert np.mean(np.abs(errors) <= halves) >= 0.97
+    assert np.quantile(np.abs(errors), 0.95) <= 0.015
+    assert np.median(halves) <= 0.015

@@ -32,11 +32,15 @@ NEXT_SAMPLE_S = 45e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One board's sensors. ``lag_s``: a value published at ``t`` is the energy at ``t - lag_s``."""
+    """One board's sensors. ``lag_s``: a value published at ``t`` is the energy at ``t - lag_s``.
+
+    ``astray_s``: how far one publication in twenty is off its grid.
+    """
 
     counter_period_s: float = 0.100
     counter_phase_s: float = 0.0
     lag_s: float = 0.0
+    astray_s: float = 0.0
     tau_s: float = 10.9e-3
     sample_period_s: float = 0.020
     power_step_w: float = 0.323
@@ -84,11 +88,14 @@ class Board:
         ), now_s + NEXT_SAMPLE_S
 
     def _published_mj(self, load: Load, at_s: float) -> int:
-        published_s = (
-            np.floor((at_s - self.counter_phase_s) / self.counter_period_s) * self.counter_period_s
-            + self.counter_phase_s
-        )
+        number = int(np.floor((at_s - self.counter_phase_s) / self.counter_period_s)) + 1
+        while (published_s := self._publication_s(number)) > at_s:
+            number -= 1
         return COUNTER_BASE_MJ + int(load.energy_j(published_s - self.lag_s) * 1e3)
+
+    def _publication_s(self, number: int) -> float:
+        off_s = 0.0 if number % 20 else self.astray_s * (1 if number % 40 else -1)
+        return self.counter_phase_s + number * self.counter_period_s + off_s
 
     def _series(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> SeriesColumns:
         """Spacing of 6 to 45 ms around the period: mostly tight, now and then late, now and then missing."""

@@ -78,6 +78,15 @@ def generation(period_s: float, start_s: float, end_s: float) -> Load:
     return Load(edge_s, np.tile(step_w, num_steps))
 
 
+def batches(num_steps: int, prefill_s: float, decode_s: float, apart_s: float) -> Load:
+    """An idle board, then steps from 0 s on: prefill near the power limit, decode in rounds of 13.4 ms; then idle."""
+    num_rounds = int(decode_s / 13.4e-3)
+    step_s = [prefill_s, *[4e-3, 9.4e-3] * num_rounds, decode_s - num_rounds * 13.4e-3, apart_s]
+    step_w = [650.0, *[500.0, 380.0] * num_rounds, 500.0, 85.0]
+    edge_s = np.cumsum([-10.0, 10.0, *step_s * num_steps])
+    return Load(edge_s, np.array([85.0, *step_w * num_steps, 85.0]))
+
+
 def bursty(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
     """Serving: requests come at random; each has a prefill near the power limit, then a decode; idle between."""
     edge_s, power_w, now_s = [], [], start_s

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy import attempt_energy
+from pybench.compute.energy.attempt import gpu_energies
+from pybench.model.trace import PowerTrace
 from tests.physics.board import Board, ns, truth_j
-from tests.physics.load import Load, bursty, constant, generation, square, unsteady
+from tests.physics.load import Load, batches, bursty, constant, generation, square, unsteady
 
 # The sampler had run this long when the window began, and went on this long after its end.
 LEAD_S = 1.0
@@ -54,6 +56,26 @@ def measure(load_name: str, window_s: float, num_windows: int, board: Board | No
     rows = [_one(load_name, window_s, np.random.default_rng(seed), board or Board()) for seed in range(num_windows)]
     error, inside, half = zip(*rows, strict=True)
     return Outcome(np.array(error), np.array(inside), np.array(half))
+
+
+def phases(rng: np.random.Generator) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Relative error and half width of prefill and of decode, five steps between two anchors of the counter."""
+    prefill_s, decode_s, apart_s = rng.uniform(0.05, 1.5), rng.uniform(0.3, 1.5), rng.uniform(0.5e-3, 20e-3)
+    load = batches(5, prefill_s, decode_s, apart_s)
+    starts_s = np.arange(5) * (prefill_s + decode_s + apart_s)
+    board = Board(counter_phase_s=rng.random() * 0.1, lag_s=rng.uniform(0.0, LONGEST_LAG_S))
+    marks_s = (-0.15, float(starts_s[-1]) + prefill_s + decode_s)
+    trace = board.trace(load, -0.15 - LEAD_S, marks_s[1] + TAIL_S, rng, marks_s)
+    cuts_s = starts_s + prefill_s
+    return _together(load, trace, starts_s, cuts_s), _together(load, trace, cuts_s, cuts_s + decode_s)
+
+
+def _together(load: Load, trace: PowerTrace, starts_s: npt.ArrayLike, ends_s: npt.ArrayLike) -> tuple[float, float]:
+    (found,) = gpu_energies(trace, list(zip(ns(starts_s).tolist(), ns(ends_s).tolist(), strict=True)), None)
+    truth = float(np.sum(load.energy_j(ends_s) - load.energy_j(starts_s)))
+    assert found.energy_j is not None
+    assert found.energy_high_j is not None
+    return found.energy_j / truth - 1, (found.energy_high_j - found.energy_j) / truth
 
 
 def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board) -> tuple[float, bool, float]:

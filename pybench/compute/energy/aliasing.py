@@ -1,10 +1,10 @@
 """How far a periodic load may be misread by a sensor that samples it.
 
 The sensor samples at ``f`` = 50 Hz behind a low-pass. What a load of period ``P`` draws at its harmonic ``k`` reads as
-a constant error where ``k / P = m·f``: at ``P = (k / m)·20 ms``. A load that is on for half its period has odd ``k``
-only. The error comes from the phase at which the sensor sees the load, so a load whose beginnings are spread over the
-sensor's phases has none: ``|mean(exp(2πi·m·f·t))|`` over the beginnings ``t``, the resultant length of circular
-statistics (Mardia and Jupp, Directional Statistics, 2000, §2.3), is 1 in step and 0 where they are spread evenly.
+a constant error where ``k / P = m·f``: at ``P = (k / m)·20 ms``, the less the higher ``k``. The error comes from the
+phase at which the sensor sees the load, so a load whose beginnings are spread over the sensor's phases has none:
+``|mean(exp(2πi·m·f·t))|`` over the beginnings ``t``, the resultant length of circular statistics (Mardia and Jupp,
+Directional Statistics, 2000, §2.3), is 1 in step and 0 where they are spread evenly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLE_PERIOD_S = 0.020
 # Firmware ticks in whole ms; the median of jittered stamps is off by some µs, which would drift out of step in seconds.
 TICK_S = 1e-3
 TICK_FRACTION = 0.02
-# Aliasing of less widens the bound, but is no flag: evenly spread phases left 0.4 % of error on an H200.
+# Aliasing of less widens the bound, but is no flag: evenly spread phases left 0.7 % of error on an H200.
 TOLD_FRACTION = 0.01
 
 
@@ -31,16 +31,19 @@ class _Beat:
     width_fraction: float
 
 
-# The H200's energy counter, loads on for half their period, worst of four to ten phases: csrc/README.md. Loads
-# of 10 ms were off by 7.5 % there and by 8 to 9 % earlier; of 5 ms by 1.4 %, of 6.7 ms untried: taken to be no better.
-_BEATS = (
-    *(_Beat(1 / harmonic, off, 0.10) for harmonic, off in ((1, 0.26), (2, 0.09), (3, 0.09), (4, 0.09))),
-    *(
-        _Beat(k / m, off, 0.02)
-        for k, m, off in ((5, 4, 0.028), (5, 3, 0.027), (5, 2, 0.049), (3, 1, 0.078), (5, 1, 0.024))
-    ),
+# The H200's energy counter, by m and k, loads on for the part of their period in which harmonic k is strong, worst of
+# four to ten phases: csrc/README.md. Loads of 10 ms were off by 7.5 % there and by 8 to 9 % earlier; of 6.7 ms by 6 %
+# and of 5 ms by 1.4 %, in one run each: taken to be no better.
+_OFF_FRACTIONS = {
+    1: {1: 0.26, 2: 0.153, 3: 0.078, 4: 0.050, 5: 0.024, 6: 0.037, 7: 0.027},
+    2: {1: 0.09, 3: 0.026, 5: 0.049, 7: 0.012},
+    3: {1: 0.09, 2: 0.049, 4: 0.014, 5: 0.027},
+    4: {1: 0.09, 3: 0.012, 5: 0.028},
+}
+_BEATS = tuple(
+    _Beat(k / m, off, 0.10 if k == 1 else 0.02) for m, by_k in _OFF_FRACTIONS.items() for k, off in by_k.items()
 )
-_SENSOR_HARMONICS = (1, 2, 3, 4)
+_SENSOR_HARMONICS = tuple(_OFF_FRACTIONS)
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,10 @@ class Rhythm:
         """Of a load of which the period alone is known, or not even that."""
         return None if period_s is None else cls((period_s,))
 
-    def within(self, start_ns: int, end_ns: int) -> Rhythm:
-        """The same in a window."""
-        return replace(self, begins_ns=[begin for begin in self.begins_ns if start_ns <= begin <= end_ns])
+    def within(self, windows_ns: Sequence[tuple[int, int]]) -> Rhythm:
+        """The same in windows."""
+        begins_ns = [begin for begin in self.begins_ns if any(start <= begin <= end for start, end in windows_ns)]
+        return replace(self, begins_ns=begins_ns)
 
 
 def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:

@@ -14,6 +14,8 @@ from pybench.compute.energy.times import Column
 # Placing one publication wrongly makes the power jump by a half and more.
 EVEN_FACTOR = 1.05
 EVEN_FLOOR = 0.05
+# On eight H200s half of all publications came within 0.14 ms of their grid, one in twenty 1.5 to 4 ms beside it.
+PUBLICATION_BLUR_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def on_grid(readings: Readings, grid: Grid) -> Anchors | None:
     number = np.floor((lowest + highest) / 2)
     if np.any(lowest > highest + 1) or np.any(np.diff(number) <= 0):
         return None
-    return Anchors(grid.phase_s + number * grid.period_s, values_mj / 1e3, np.zeros(len(order)))
+    return Anchors(grid.phase_s + number * grid.period_s, values_mj / 1e3, np.full(len(order), PUBLICATION_BLUR_S))
 
 
 def without_grid(readings: Readings) -> Anchors:

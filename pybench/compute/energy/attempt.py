@@ -1,14 +1,17 @@
-"""The energy of every GPU of a trace in one window."""
+"""The energy of every GPU of a trace, in one window or in several together."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from pybench.compute.energy.aliasing import TOLD_FRACTION, Rhythm, alias_fraction
+from pybench.compute.energy.curve import Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, samples_of
-from pybench.compute.energy.times import seconds_since
+from pybench.compute.energy.times import Column, seconds_since
 from pybench.compute.energy.window import Estimate, counter_estimate, polled_estimate, series_estimate
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
@@ -26,23 +29,38 @@ def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: Rhythm
 
     Raises ``ValueError`` when the window is empty.
     """
-    if end_ns <= start_ns:
-        raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
-    within = None if rhythm is None else rhythm.within(start_ns, end_ns)
-    gpus = tuple(_gpu_energy(gpu, trace.offsets, start_ns, end_ns, within) for gpu in trace.gpus)
+    gpus = gpu_energies(trace, [(start_ns, end_ns)], rhythm)
     scope = "module" if any(gpu.scope == "module" for gpu in trace.gpus) else "gpu_board"
     return Energy(start_ns=start_ns, end_ns=end_ns, gpus=gpus, scope=scope)
 
 
-def _gpu_energy(gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> GpuEnergy:
-    length_s = (end_ns - start_ns) / 1e9
-    samples = samples_of(gpu, offsets, start_ns)
-    readings = Readings.of(gpu.counter, start_ns)
-    unbroken = readings.without_resets(0.0, length_s)
-    by_counter = counter_estimate(unbroken, samples, length_s) if unbroken is not None else None
-    by_series = series_estimate(samples, length_s)
-    averages = _averages_of(gpu, start_ns)
-    estimate = by_counter or by_series or polled_estimate(averages, length_s)
+def gpu_energies(
+    trace: PowerTrace, windows_ns: Sequence[tuple[int, int]], rhythm: Rhythm | None
+) -> tuple[GpuEnergy, ...]:
+    """Energy of every GPU within all of several windows, one after the other on CLOCK_MONOTONIC.
+
+    Known better than the windows' sum: what one of them has too much is often another's, or lies between them.
+    Raises ``ValueError`` when a window is empty.
+    """
+    for start_ns, end_ns in windows_ns:
+        if end_ns <= start_ns:
+            raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
+    within = None if rhythm is None else rhythm.within(windows_ns)
+    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within) for gpu in trace.gpus)
+
+
+def _gpu_energy(
+    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: Rhythm | None
+) -> GpuEnergy:
+    origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
+    windows_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
+    samples = samples_of(gpu, offsets, origin_ns)
+    readings = Readings.of(gpu.counter, origin_ns)
+    unbroken = readings.without_resets(0.0, (last_ns - origin_ns) / 1e9)
+    by_counter = counter_estimate(unbroken, samples, windows_s) if unbroken is not None else None
+    by_series = series_estimate(samples, windows_s)
+    averages = _averages_of(gpu, origin_ns)
+    estimate = by_counter or by_series or polled_estimate(averages, windows_s)
     used = averages if estimate is not None and estimate.method == "polled" else samples
     alias = alias_fraction(rhythm, samples.period_s)
     raised = {
@@ -54,8 +72,10 @@ def _gpu_energy(gpu: GpuTrace, offsets: OffsetColumns, start_ns: int, end_ns: in
         "counter_vs_power": _disagree(by_counter, by_series),
         "insufficient": estimate is None,
     }
-    flags = (*state_flags(gpu, start_ns, end_ns), *(name for name, up in raised.items() if up))
-    max_power_w = _max_power_w(gpu, samples, start_ns, length_s)
+    states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
+    flags = (*states, *(name for name, up in raised.items() if up))
+    max_power_w = _max_power_w(gpu, samples, origin_ns, windows_s)
+    length_s = sum(end_s - start_s for start_s, end_s in windows_s)
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias)
 
 
@@ -99,11 +119,16 @@ def _disagree(by_counter: Estimate | None, by_series: Estimate | None) -> bool:
     return abs(by_counter.energy_j - by_series.energy_j) > max(doubt_j, DISAGREEMENT_FRACTION * by_counter.energy_j)
 
 
-def _max_power_w(gpu: GpuTrace, samples: Samples, start_ns: int, length_s: float) -> float | None:
-    """Highest reading inside the window, by the series or else by the polled instant power."""
-    inside_w = samples.near(0.0, length_s).power_w
+def _max_power_w(gpu: GpuTrace, samples: Samples, origin_ns: int, windows_s: Windows) -> float | None:
+    """Highest reading within the windows, by the series or else by the polled instant power."""
+    inside_w = _within(samples.time_s, samples.power_w, windows_s)
     if not len(inside_w):
         instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
-        time_s = seconds_since(gpu.polled.t_ns, start_ns)
-        inside_w = instant_mw[(time_s >= 0) & (time_s <= length_s) & (instant_mw != MISSING)] / 1e3
+        known = instant_mw != MISSING
+        inside_w = _within(seconds_since(gpu.polled.t_ns, origin_ns)[known], instant_mw[known] / 1e3, windows_s)
     return float(inside_w.max()) if len(inside_w) else None
+
+
+def _within(time_s: Column, power_w: Column, windows_s: Windows) -> Column:
+    inside = [power_w[(time_s >= start_s) & (time_s <= end_s)] for start_s, end_s in windows_s]
+    return np.concatenate(inside)

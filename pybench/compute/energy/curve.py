@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,9 @@ import numpy.typing as npt
 
 from pybench.compute.energy.ripple import Ripple
 from pybench.compute.energy.times import Column
+
+Windows = Sequence[tuple[float, float]]
+"""Starts and ends in seconds, one window after the other."""
 
 GAP_S = 0.3
 # Beyond its ends a curve goes on at its last power, doubted by this part of what the power ranged over lately.
@@ -59,17 +63,21 @@ class Curve:
         """Whether the window lies inside the curve, extensions included."""
         return bool(self.time_s[0] <= start_s and end_s <= self.time_s[-1])
 
-    def has_gap(self, start_s: float, end_s: float) -> bool:
-        """Whether nothing was measured for ``GAP_S`` somewhere in the window."""
-        inside = (self.time_s[1:] > start_s) & (self.time_s[:-1] < end_s)
-        return bool(np.any(np.diff(self.time_s)[inside] > GAP_S))
+    def has_gap(self, windows_s: Windows) -> bool:
+        """Whether nothing was measured for ``GAP_S`` somewhere in a window."""
+        wide = np.diff(self.time_s) > GAP_S
+        return any(
+            bool(np.any(wide & (self.time_s[1:] > start_s) & (self.time_s[:-1] < end_s)))
+            for start_s, end_s in windows_s
+        )
 
-    def shared_sigma_j(self, start_s: float, end_s: float) -> float:
-        """Doubt about the energy between two times that no part of the curve has alone.
+    def shared_sigma_j(self, windows_s: Windows) -> float:
+        """Doubt about the energy within windows that no part of the curve has alone.
 
         How much it changes when all is moved by ``shift_s``, the worse way, and what is unknown of ripples' shapes.
         """
-        moves_s = np.array([0.0, -self.shift_s, self.shift_s])
-        energy_j = self.at(end_s + moves_s) - self.at(start_s + moves_s)
+        moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
+        energy_j = np.sum(np.diff(self.at(moved_s)), axis=(1, 2))
         shifted_j = np.max(np.abs(energy_j - energy_j[0]))
-        return float(np.linalg.norm([shifted_j, *(np.sqrt(2) * ripple.sigma_j for ripple in self.ripples)]))
+        ripples_j = (np.sqrt(2) * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
+        return float(np.linalg.norm([shifted_j, *ripples_j]))

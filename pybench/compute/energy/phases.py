@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, Rhythm
-from pybench.compute.energy.attempt import attempt_energy
+from pybench.compute.energy.attempt import gpu_energies
 from pybench.model.record import PhaseEnergy
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
@@ -48,7 +48,7 @@ def _first_tokens_ns(step: Step) -> int:
 
 
 def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: Rhythm | None) -> PhaseEnergy:
-    gpus = [gpu for start, end in windows for gpu in attempt_energy(trace, start, end, rhythm).gpus]
+    gpus = gpu_energies(trace, windows, rhythm)
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows):
         flags.add("short_window")

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.curve import GAP_S, Curve
+from pybench.compute.energy.curve import GAP_S, Curve, Windows
 from pybench.compute.energy.low_pass import POWER_STEP_W, UNTOLD, fit_low_pass, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, series_times_ns
@@ -41,10 +41,12 @@ class Samples:
         """The samples taken between two times."""
         return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
 
-    def have_gap(self, start_s: float, end_s: float) -> bool:
-        """Whether nothing was sampled for ``GAP_S`` somewhere in the window."""
-        inside_s = self.near(start_s, end_s).time_s
-        return bool(np.any(np.diff(np.concatenate(([start_s], inside_s, [end_s]))) > GAP_S))
+    def have_gap(self, windows_s: Windows) -> bool:
+        """Whether nothing was sampled for ``GAP_S`` somewhere in a window."""
+        return any(
+            bool(np.any(np.diff([start_s, *self.near(start_s, end_s).time_s, end_s]) > GAP_S))
+            for start_s, end_s in windows_s
+        )
 
     def _keep(self, which: npt.NDArray[np.bool_]) -> Samples:
         return Samples(self.time_s[which], self.power_w[which], self.num_glitches)
@@ -63,17 +65,19 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples
     return Samples.of(time_s[known], power_mw[known] / 1e3)
 
 
-def series_curve(samples: Samples, start_s: float, end_s: float) -> Curve | None:
-    """Energy by the series, its low-pass undone and ripples around a window's ends resolved.
+def series_curve(samples: Samples, windows_s: Windows) -> Curve | None:
+    """Energy by the series, its low-pass undone and ripples around a lone window's ends resolved.
 
     ``None`` when there are too few samples.
     """
     if len(samples.time_s) < MIN_SAMPLES:
         return None
-    ripples = _ripples(samples, start_s, end_s)
+    # Ripples around the ends of several windows would overlap; unresolved, they widen the bound.
+    alone = len(windows_s) == 1
+    ripples = _ripples(samples, *windows_s[0]) if alone else []
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     # What a ripple leaves is noise, which fits a sensor without any low-pass.
-    low_pass = UNTOLD if ripples else fit_low_pass(samples.time_s, smooth_w)
+    low_pass = fit_low_pass(samples.time_s, smooth_w) if alone and not ripples else UNTOLD
     curve = undo(samples.time_s, smooth_w, low_pass)
     return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
 

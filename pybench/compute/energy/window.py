@@ -1,4 +1,4 @@
-"""Joules of a window, from whatever the trace has.
+"""Joules of a window, or of several together, from whatever the trace has.
 
 The counter is the authority for the sum, the driver's series for the shape between its publications and at the
 window's ends; then the counter alone; then the series alone; then the polled average.
@@ -14,7 +14,7 @@ import numpy as np
 
 from pybench.compute.energy.anchors import Anchors, evenest, on_grid, without_grid
 from pybench.compute.energy.bridge import GAIN_SPREAD, Belief, bridge
-from pybench.compute.energy.curve import Curve
+from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.grid import MIN_CHANGES, Grid, candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, series_curve
@@ -49,57 +49,77 @@ class Estimate:
     gap: bool = False
 
 
-def counter_estimate(readings: Readings, samples: Samples, length_s: float) -> Estimate | None:
-    """By the counter, shaped by the series where that covers the ends; ``None`` unless it spans the window.
+def counter_estimate(readings: Readings, samples: Samples, windows_s: Windows) -> Estimate | None:
+    """By the counter, shaped by the series where that covers the ends; ``None`` unless it spans the windows.
 
-    The ends of a long window are told apart: what lies far from both matters to neither.
+    The ends of a long window are told apart: what lies far from both matters to neither. Of several windows that
+    reach that far, each is told by itself, as if all were off the same way.
     """
-    ends = [(0.0, length_s)] if length_s <= 2 * REACHES_S[0] else [(0.0, 0.0), (length_s, length_s)]
-    near = [found for end in ends if (found := _near(readings, samples, *end)) is not None]
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    long = end_s - start_s > 2 * REACHES_S[0]
+    if long and len(windows_s) > 1:
+        return _sum([counter_estimate(readings, samples, [window]) for window in windows_s])
+    ends = [[(start_s, start_s)], [(end_s, end_s)]] if long else [windows_s]
+    near = [found for end in ends if (found := _near(readings, samples, end)) is not None]
     shapes = [shape for _, shape in near if shape is not None]
     shaped = len(shapes) == len(ends)
     changes_s = readings.after_s[readings.changes]
-    if len(near) < len(ends) or (not shaped and (changes_s[0] > 0 or changes_s[-1] < length_s)):
+    if len(near) < len(ends) or (not shaped and (changes_s[0] > start_s or changes_s[-1] < end_s)):
         return None
     grids = candidate_grids(readings if len(readings.after_s) <= MOST_READINGS else near[0][0])
     beliefs = [
-        _belief(close, grids, shape if shaped else None, *end) for (close, shape), end in zip(near, ends, strict=True)
+        _belief(close, grids, shape if shaped else None, end) for (close, shape), end in zip(near, ends, strict=True)
     ]
-    energy_j, sigma_j = beliefs[0].between() if len(beliefs) == 1 else _across(*beliefs)
+    energy_j, sigma_j = beliefs[0].within() if len(beliefs) == 1 else _across(*beliefs)
     if shaped and len(beliefs) == 1:
-        sigma_j = float(np.hypot(sigma_j, shapes[0].shared_sigma_j(0.0, length_s)))
-    num_inside = int(np.sum((changes_s > 0) & (changes_s <= length_s)))
+        sigma_j = float(np.hypot(sigma_j, shapes[0].shared_sigma_j(windows_s)))
+    num_inside = sum(int(np.sum((changes_s > first_s) & (changes_s <= last_s))) for first_s, last_s in windows_s)
     method: Method = "counter+series" if shaped else "counter"
-    return Estimate(energy_j, sigma_j, method, num_inside, shaped and samples.have_gap(0.0, length_s))
+    return Estimate(energy_j, sigma_j, method, num_inside, shaped and samples.have_gap(windows_s))
 
 
-def series_estimate(samples: Samples, length_s: float) -> Estimate | None:
-    """By the series alone, whose gain is known less well than its shape; ``None`` unless it spans the window."""
-    curve = series_curve(samples, 0.0, length_s)
-    if curve is None or not curve.covers(0.0, length_s):
+def series_estimate(samples: Samples, windows_s: Windows) -> Estimate | None:
+    """By the series alone, whose gain is known less well than its shape; ``None`` unless it spans the windows."""
+    curve = series_curve(samples, windows_s)
+    if curve is None or not curve.covers(windows_s[0][0], windows_s[-1][1]):
         return None
-    energy_j = float(np.diff(curve.at([0.0, length_s]))[0])
-    variance_j2 = float(np.diff(curve.variance_at([0.0, length_s]))[0])
-    doubts_j = (np.sqrt(variance_j2), GAIN_SPREAD * energy_j, curve.shared_sigma_j(0.0, length_s))
-    sigma_j = float(np.linalg.norm(doubts_j))
-    return Estimate(energy_j, sigma_j, "series", gap=curve.has_gap(0.0, length_s))
+    energy_j = float(np.sum(np.diff(curve.at(windows_s))))
+    variance_j2 = float(np.sum(np.diff(curve.variance_at(windows_s))))
+    doubts_j = (np.sqrt(variance_j2), GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s))
+    return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
 
 
-def polled_estimate(averages: Samples, length_s: float) -> Estimate | None:
-    """By the polled average, which trails by up to a second; ``None`` unless it spans the window."""
+def polled_estimate(averages: Samples, windows_s: Windows) -> Estimate | None:
+    """By the polled average, which trails by up to a second; ``None`` unless it spans the windows."""
     time_s, average_w = averages.time_s, averages.power_w
-    if len(time_s) < MIN_SAMPLES or time_s[0] > 0 or time_s[-1] < length_s:
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    if len(time_s) < MIN_SAMPLES or time_s[0] > start_s or time_s[-1] < end_s:
         return None
     pieces_j = np.diff(time_s) * (average_w[1:] + average_w[:-1]) / 2
     curve = Curve.of_pieces(time_s, pieces_j, np.zeros_like(pieces_j))
-    energy_j = float(np.diff(curve.at([0.0, length_s]))[0])
-    lately_w = average_w[(time_s >= -AVERAGE_SPAN_S) & (time_s <= length_s + AVERAGE_SPAN_S)]
-    sigma_j = float(np.hypot(np.ptp(lately_w) * AVERAGE_SPAN_S / 2, GAIN_SPREAD * energy_j))
-    return Estimate(energy_j, sigma_j, "polled", gap=curve.has_gap(0.0, length_s))
+    energy_j = float(np.sum(np.diff(curve.at(windows_s))))
+    lately_w = average_w[(time_s >= start_s - AVERAGE_SPAN_S) & (time_s <= end_s + AVERAGE_SPAN_S)]
+    trailing_j = len(windows_s) * np.ptp(lately_w) * AVERAGE_SPAN_S / 2
+    sigma_j = float(np.hypot(trailing_j, GAIN_SPREAD * energy_j))
+    return Estimate(energy_j, sigma_j, "polled", gap=curve.has_gap(windows_s))
 
 
-def _near(readings: Readings, samples: Samples, start_s: float, end_s: float) -> tuple[Readings, Curve | None] | None:
-    """The readings around the ends, and the shape there; ``None`` where the counter was read on one side only."""
+def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
+    known = [estimate for estimate in estimates if estimate is not None]
+    if len(known) < len(estimates):
+        return None
+    return Estimate(
+        sum(estimate.energy_j for estimate in known),
+        sum(estimate.sigma_j for estimate in known),
+        "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
+        sum(estimate.num_publications for estimate in known),
+        any(estimate.gap for estimate in known),
+    )
+
+
+def _near(readings: Readings, samples: Samples, windows_s: Windows) -> tuple[Readings, Curve | None] | None:
+    """The readings around the windows, and the shape there; ``None`` where the counter was read on one side only."""
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
     for reach_s in REACHES_S:
         near = readings.near(start_s - reach_s, end_s + reach_s)
         changes_s = near.after_s[near.changes]
@@ -108,15 +128,15 @@ def _near(readings: Readings, samples: Samples, start_s: float, end_s: float) ->
             and changes_s[0] <= start_s + OVERHANG_S
             and changes_s[-1] >= end_s - OVERHANG_S
         ):
-            curve = series_curve(samples.near(start_s - reach_s, end_s + reach_s), start_s, end_s)
+            curve = series_curve(samples.near(start_s - reach_s, end_s + reach_s), windows_s)
             return near, curve if curve is not None and curve.covers(start_s, end_s) else None
     return None
 
 
-def _belief(near: Readings, grids: Sequence[Grid], shape: Curve | None, start_s: float, end_s: float) -> Belief:
+def _belief(near: Readings, grids: Sequence[Grid], shape: Curve | None, windows_s: Windows) -> Belief:
     placed = [(anchors, grid) for grid in grids if (anchors := on_grid(near, grid)) is not None]
     hypotheses = [(anchors, grid.weight) for anchors, grid in placed] or [(without_grid(near), 1.0)]
-    ends_s = np.array([start_s, end_s])
+    ends_s = np.ravel(windows_s)
     if shape is not None:
         return bridge(hypotheses, shape, ends_s)
     anchors = evenest(placed)[0] if placed else hypotheses[0][0]
