@@ -129,6 +129,17 @@ def test_counter_and_series_at_constant_load() -> None:
     assert found.num_publications == 10
 
 
+def test_a_value_that_comes_a_publication_early() -> None:
+    """40 J too many for 100 ms: far from the window they change nothing, at its end the bound holds them."""
+    reads_ms = [*range(-1205, -544, 10), *range(-345, 1406, 10)]
+    early = counter(lambda t_ms: 0.4 * (t_ms + 100 * (t_ms == -550)), reads_ms)
+    one = gpu(early, series(lambda _: 400, first_ms=-1500))
+    far, near = energy(one), energy(one, -500, 500)
+    assert off_j(far, 400.0) <= 0.4
+    assert half_width_j(far) <= 3.0
+    assert off_j(near, 400.0) <= half_width_j(near)
+
+
 def test_counter_rules_and_series_shapes() -> None:
     # The board draws 400 W and its series, a tenth low, says 360 W: flagged, and the counter's word stands.
     found = energy(gpu(counter(constant(400), READS_MS), series(lambda _: 360)))
@@ -408,7 +419,7 @@ def test_sum_over_gpus() -> None:
 
 def test_joules_of_pauses_are_taken_out() -> None:
     # Idle at 100 W before the window, 400 W within; a tenth of the window was pauses.
-    one = gpu(counter(constant(400), READS_MS), series(lambda t: 400 if t >= -100 else 100))
+    one = gpu(counter(step(-100, 100, 400), READS_MS), series(seen(-100, 100, 400)))
     whole = attempt_energy(trace(one), BOOT_NS, BOOT_NS + 1000 * MS, None)
     (before,), (after,) = whole.gpus, without_pauses(whole, trace(one), 0.1).gpus
     assert after.flags == (*before.flags, "dithered")

@@ -8,7 +8,9 @@ a value's own counts as part of what spans it.
 
 When counter values are of is not known: they lag their publication by a fixed time. Every lag and every grid that
 the readings allow is tried, and weighted by how well the series then foretells the counter, under one unknown common
-scale of all variances (a multivariate Student t), so that a shape the series can't follow widens the bound.
+scale of all variances (a multivariate Student t), so that a shape the series can't follow widens the bound. Now and
+then a value lies a whole publication beside the grid: such an interval says nothing of the others, and widens the bound
+where it is part of it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ GAIN_FREEDOM = 3.0
 # Weight of the expected scale against the data's, in intervals.
 SCALE_FREEDOM = 4.0
 DIGIT_J2 = 1e-6
+# An interval this many times as far off as half of them, in variances, has a value that is misplaced. Of three good
+# ones the farthest is off by up to six variances.
+OUTLIER_TIMES = 25.0
+WORST_OF_THREE = 6.0
 # The power at a moment is told by the series around it.
 POWER_SPAN_S = 40e-3
 
@@ -73,9 +79,11 @@ class _Intervals:
     def whole_j2(self) -> Column:
         return np.asarray(self.spent_j2 + self.value_j2[:, :-1] + self.value_j2[:, 1:])
 
-    def scaled(self, scale: Column) -> _Intervals:
-        """The same with the series' variances times ``scale``, one a lag."""
-        return replace(self, spent_j2=self.spent_j2 * scale)
+    def scaled(self, scale: Column, suspicion: Column) -> _Intervals:
+        """The same with the series' variances times ``scale``, and values' times the ``suspicion`` beside them."""
+        beside = np.pad(suspicion, ((0, 0), (1, 1)))
+        of_values = np.maximum(np.maximum(beside[:, 1:], beside[:, :-1]), 1.0)
+        return replace(self, value_j2=self.value_j2 * of_values, spent_j2=self.spent_j2 * scale)
 
 
 def bridge(
@@ -104,15 +112,17 @@ def _of_anchors(
     excess_j = counted_j - gain * spent_j
 
     freedom = SCALE_FREEDOM + len(counted_j)
-    misfit = SCALE_FREEDOM + np.sum(excess_j**2 / whole_j2, axis=1)
+    off = excess_j**2 / whole_j2
+    misfit = SCALE_FREEDOM + np.sum(_without_outliers(off), axis=1)
     log_weight = -freedom / 2 * np.log(misfit) - np.sum(np.log(whole_j2), axis=1) / 2
     log_weight += np.log(weight) - GAIN_FREEDOM * np.log1p(((gain[:, 0] - 1) / GAIN_SPREAD) ** 2 / GAIN_FREEDOM)
-    scale = np.maximum(misfit / freedom, least_scale)[:, None]
+    suspicion = _with_neighbours(off) / WORST_OF_THREE
+    scale = np.maximum(np.maximum(misfit / freedom, least_scale)[:, None], suspicion)
 
-    intervals = intervals.scaled(scale)
+    intervals = intervals.scaled(scale, suspicion)
     which = np.clip((at_s[:, :, None] <= times_s).sum(axis=1) - 1, 0, len(counted_j) - 1)
     row = np.arange(len(LAGS_S))[:, None]
-    since_j2 = scale * (curve.variance_at(times_s) - doubt_j2[row, which])
+    since_j2 = scale[row, which] * (curve.variance_at(times_s) - doubt_j2[row, which])
     whole_j2, spent_j2 = intervals.whole_j2[row, which], intervals.spent_j2[row, which]
     share = (intervals.value_j2[row, which] + np.clip(since_j2, 0.0, spent_j2)) / whole_j2
     since_j = gain * (curve.at(times_s) - told_j[row, which])
@@ -127,12 +137,23 @@ def _within_j2(intervals: _Intervals, doubt_j2: Column, scale: Column, curve: Cu
     """Variance of the joules within all windows: what is unknown of the part of each interval that they take."""
     ends_j2 = curve.variance_at(times_s)
     taken_j2 = np.cumsum(np.diff(ends_j2, prepend=ends_j2[0]) * (np.arange(len(times_s)) % 2))
-    at_anchors_j2 = scale * np.interp(doubt_j2, ends_j2, taken_j2)
+    at_anchors_j2 = np.interp(doubt_j2, ends_j2, taken_j2)
     spanned_j2 = intervals.value_j2 * (np.searchsorted(times_s, intervals.at_s) % 2)
-    part_j2 = np.diff(at_anchors_j2, axis=1) + spanned_j2[:, :-1] + spanned_j2[:, 1:]
+    part_j2 = scale * np.diff(at_anchors_j2, axis=1) + spanned_j2[:, :-1] + spanned_j2[:, 1:]
     unknown_j2 = np.sum(part_j2 * (1 - np.minimum(part_j2 / intervals.whole_j2, 1.0)), axis=1)
-    before_j2, after_j2 = at_anchors_j2[:, 0], scale[:, 0] * taken_j2[-1] - at_anchors_j2[:, -1]
+    before_j2, after_j2 = scale[:, 0] * at_anchors_j2[:, 0], scale[:, -1] * (taken_j2[-1] - at_anchors_j2[:, -1])
     return np.asarray(unknown_j2 + before_j2 + after_j2)
+
+
+def _without_outliers(off: Column) -> Column:
+    """Squares of what intervals are off by, one row a lag, none of them beyond all proportion to the others."""
+    return np.minimum(off, OUTLIER_TIMES * np.maximum(np.median(off, axis=1), 1.0)[:, None])
+
+
+def _with_neighbours(off: Column) -> Column:
+    """The greatest of each interval and those beside it: a misplaced value is part of two."""
+    beside = np.pad(off, ((0, 0), (1, 1)))
+    return np.maximum(np.maximum(beside[:, :-2], beside[:, 2:]), off)
 
 
 def _value_j2(anchors: Anchors, curve: Curve, at_s: Column) -> Column:
