@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from pybench.model.trace import MISSING
@@ -17,8 +18,9 @@ def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns
     """
     if len(values) != len(times_ns):
         return []
-    before = [place for place, t_ns in enumerate(times_ns) if start_ns - NEAREST_NS <= t_ns < start_ns]
-    inside = [place for place, t_ns in enumerate(times_ns) if start_ns <= t_ns <= end_ns]
-    after = [place for place, t_ns in enumerate(times_ns) if end_ns < t_ns <= end_ns + NEAREST_NS]
-    places = [*before[-1:], *inside, *after[:1]]
-    return [int(values[place]) for place in places if values[place] != MISSING]
+    first, end = bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns)
+    if first > 0 and times_ns[first - 1] >= start_ns - NEAREST_NS:
+        first -= 1
+    if end < len(times_ns) and times_ns[end] <= end_ns + NEAREST_NS:
+        end += 1
+    return [int(value) for value in values[first:end] if value != MISSING]

@@ -62,9 +62,10 @@ class Rhythm:
         return None if period_s is None else cls((period_s,))
 
     def within(self, windows_ns: Sequence[tuple[int, int]]) -> Rhythm:
-        """The same in windows."""
-        begins_ns = [begin for begin in self.begins_ns if any(start <= begin <= end for start, end in windows_ns)]
-        return replace(self, begins_ns=begins_ns)
+        """The same in windows, one after the other, ends included."""
+        begins_ns, edges_ns = np.asarray(self.begins_ns, dtype=np.int64), np.ravel(windows_ns)
+        after_start, before_end = (np.searchsorted(edges_ns, begins_ns, side) % 2 == 1 for side in ("right", "left"))
+        return replace(self, begins_ns=begins_ns[after_start | before_end].tolist())
 
 
 def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:
