@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-POWER_CAP = 0x04
+POWER_LIMIT = "power limit"
 _WORDS = {
-    POWER_CAP: "power limit",
+    0x04: POWER_LIMIT,
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import Baseline, StepTime
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
-from pybench.judge.clock_events import POWER_CAP
+from pybench.judge.clock_events import POWER_LIMIT
 from pybench.judge.formulas.joint_step import joint_steps
+from pybench.judge.gpu_states import gpu_states
 from pybench.judge.node_figures import gpu_names
 from pybench.judge.summary import metric_samples
 from pybench.judge.unknown_work import runs_in_waves
-from pybench.model.health import GpuConditions
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
+from pybench.model.results import GpuState
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
@@ -25,13 +25,13 @@ from pybench.model.workloads.train import Train
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """A point with its median step, the samples in it, the names of its GPUs and how they stood in every attempt."""
+    """A point with its median step, the samples in it, the names of its GPUs and how they stood."""
 
     point: Point
     step_s: float
     samples: float
     gpus: tuple[str, ...]
-    conditions: tuple[GpuConditions, ...] = ()
+    gpu_states: tuple[GpuState, ...] = ()
 
     @property
     def settings(self) -> ModelSettings:
@@ -66,19 +66,14 @@ class MeasuredStep:
     @property
     def power_limited(self) -> tuple[str, ...] | None:
         """GPUs whose clock their power limit held down at some time; ``None`` where no reason was read of any."""
-        known = [gpu for gpu in self.conditions if gpu.uuid in self.gpus and gpu.clock_event_reasons is not None]
-        held = [gpu for gpu in known if (gpu.clock_event_reasons or 0) & POWER_CAP]
-        names = {gpu.uuid if gpu.index is None else f"GPU {gpu.index}" for gpu in held}
-        return tuple(sorted(names)) if known else None
+        held_by = {gpu.uuid if gpu.index is None else f"GPU {gpu.index}": gpu.held_by for gpu in self.gpu_states}
+        known = {name: words for name, words in held_by.items() if words is not None}
+        return tuple(sorted(name for name, words in known.items() if POWER_LIMIT in words)) if known else None
 
     @property
     def clock_hz(self) -> float | None:
         """SM clock of the GPU with the lowest, each the median over attempts; ``None`` where none was read."""
-        read: dict[str, list[float]] = {}
-        for gpu in self.conditions:
-            if gpu.uuid in self.gpus and gpu.sm_clock_hz is not None:
-                read.setdefault(gpu.uuid, []).append(gpu.sm_clock_hz)
-        return min((median(clocks) for clocks in read.values()), default=None)
+        return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
 
 
 def measured_groups(manifest: Manifest, records: Sequence[Record]) -> list[list[MeasuredStep]]:
@@ -95,10 +90,11 @@ def _measured(point: Point, records: Sequence[Record]) -> MeasuredStep | None:
     if samples is None or not isinstance(point.settings, ModelSettings):
         return None
     good = [record for record in records if record.point_id == point.id and record.ok]
+    gpus = gpu_names(good)
     return MeasuredStep(
         point=point,
         step_s=location(samples),
         samples=float(joint_steps(good[0])[0].work.samples),
-        gpus=gpu_names(good),
-        conditions=tuple(conditions for record in good for conditions in record.conditions),
+        gpus=gpus,
+        gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from pybench.compute.energy.flags import THROTTLE_REASONS
-from pybench.judge.clock_events import POWER_CAP, event_words
+from pybench.judge.clock_events import POWER_LIMIT
+from pybench.judge.gpu_states import gpu_states
 from pybench.judge.node.ranks import gpu_name
 from pybench.judge.node.run_check import run_check, unknown
 from pybench.model.machine import GpuInfo, Machine
@@ -18,31 +18,23 @@ def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeChec
 
     A GPU of which nothing was read does not pass.
     """
-    seen = _reasons(records)
-    if all(reasons is None for reasons in seen.values()):
+    held_by = {state.uuid: state.held_by for state in gpu_states(records)}
+    known = {uuid: words for uuid, words in held_by.items() if words is not None}
+    if not known:
         yield unknown("throttling", "no clock event reasons were read while measuring")
         return
-    known = {uuid: reasons for uuid, reasons in seen.items() if reasons is not None}
-    for uuid in seen.keys() - known.keys():
+    for uuid in held_by.keys() - known.keys():
         reason = "no clock event reasons of it were read while measuring"
         yield run_check("throttling", gpu_name(uuid, machine), "no_expectation", reason)
-    slowed = {uuid: reasons for uuid, reasons in known.items() if reasons & THROTTLE_REASONS}
-    for uuid, reasons in slowed.items():
-        words = ", ".join(event_words(reasons & THROTTLE_REASONS))
-        yield run_check("throttling", gpu_name(uuid, machine), "fail", f"{words}, {_coverage(records)}")
+    slowed = {uuid: faults for uuid, words in known.items() if (faults := [w for w in words if w != POWER_LIMIT])}
+    for uuid, faults in slowed.items():
+        yield run_check("throttling", gpu_name(uuid, machine), "fail", f"{', '.join(faults)}, {_coverage(records)}")
     if not slowed:
-        reason = f"no thermal slowdown and no power brake, {_coverage(records)}; {_power_limits(known, machine)}"
-        subject = "all GPUs" if len(known) == len(seen) else "all other GPUs"
+        capped = [uuid for uuid, words in known.items() if POWER_LIMIT in words]
+        limits = _power_limits(capped, len(known), machine)
+        subject = "all GPUs" if len(known) == len(held_by) else "all other GPUs"
+        reason = f"no thermal slowdown and no power brake, {_coverage(records)}; {limits}"
         yield run_check("throttling", subject, "pass", reason)
-
-
-def _reasons(records: Sequence[Record]) -> dict[str, int | None]:
-    """Every reason that was seen, by UUID; ``None`` where nothing was read."""
-    seen: dict[str, int | None] = {}
-    for gpu in (gpu for record in records for gpu in record.conditions):
-        before, now = seen.get(gpu.uuid), gpu.clock_event_reasons
-        seen[gpu.uuid] = before if now is None else now | (before or 0)
-    return seen
 
 
 def _coverage(records: Sequence[Record]) -> str:
@@ -54,12 +46,11 @@ def _coverage(records: Sequence[Record]) -> str:
     return f"read in {len(read)} of {len(measured)} points"
 
 
-def _power_limits(known: Mapping[str, int], machine: Machine) -> str:
+def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> str:
     """Which GPUs met their power limit, and whose limit somebody has lowered."""
-    capped = [uuid for uuid, reasons in known.items() if reasons & POWER_CAP]
     if not capped:
         return "none met its power limit"
-    names = f"all {len(known)} GPUs" if len(capped) == len(known) else ", ".join(gpu_name(u, machine) for u in capped)
+    names = f"all {num_known} GPUs" if len(capped) == num_known else ", ".join(gpu_name(u, machine) for u in capped)
     lowered = [text for gpu in machine.gpus if gpu.uuid in capped and (text := _lowered(gpu))]
     return "; ".join((f"met their power limit: {names}", *lowered))
 
