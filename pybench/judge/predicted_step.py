@@ -13,6 +13,8 @@ from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import AUTO, Train
 
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# The one that needs least fabric first.
+_DEGREES = ("data_parallel", "pipeline_parallel", "tensor_parallel")
 
 
 def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> StepTime:
@@ -32,13 +34,11 @@ def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown:
 
 def raised_degree(settings: ModelSettings) -> str:
     """The parallel degree that more GPUs would raise: the highest, and of equals the one that needs least fabric."""
-    names = ("data_parallel", "pipeline_parallel", "tensor_parallel")
-    return max(names, key=lambda name: int(getattr(settings, name)))
+    return max(_DEGREES, key=lambda name: int(getattr(settings, name)))
 
 
 def _degrees(settings: ModelSettings, grown: int) -> dict[str, int]:
-    names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-    degrees = {name: int(getattr(settings, name)) for name in names}
+    degrees = {name: int(getattr(settings, name)) for name in _DEGREES}
     raised = raised_degree(settings)
     return {**degrees, raised: degrees[raised] * grown}
 

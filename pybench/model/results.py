@@ -173,6 +173,11 @@ class OrderResult:
     first_other_id: str | None = None
 
     @property
+    def wanted(self) -> str:
+        """The order in words: ``below``, or ``further below`` where the distance must grow."""
+        return self.order if self.widening_along is None else f"further {self.order}"
+
+    @property
     def point_ids(self) -> tuple[str, ...]:
         """Every point that the row is made from."""
         named = (self.point_id, self.other_id, self.first_point_id, self.first_other_id)

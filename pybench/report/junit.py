@@ -33,8 +33,7 @@ def render(results: Results) -> str:
     for check in results.checks:
         _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
     for order in results.orders:
-        further = "" if order.widening_along is None else "further "
-        name = f"{order.metric} {further}{order.order} {order.other_id}"
+        name = f"{order.metric} {order.wanted} {order.other_id}"
         _case(suite, order.point_id, name, _MARKS[order.verdict], order.verdict, order.reason)
     for node in results.node:
         name = f"{node.name} {node.subject}"

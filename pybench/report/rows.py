@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.metrics.registry import METRICS
-from pybench.model.results import Estimate, OrderResult, PointResult, Results, ScalingResult
+from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report import gpu_states
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
@@ -139,7 +139,7 @@ def _orders(results: Results, names: Mapping[str, str]) -> Table:
         (
             names.get(row.point_id, row.point_id),
             row.metric,
-            _expected_order(row, names),
+            f"{row.wanted} {names.get(row.other_id, row.other_id)}",
             "-" if row.ratio is None else f"{row.ratio:.3f}x",
             interval(row.low, row.high),
             row.verdict,
@@ -148,11 +148,6 @@ def _orders(results: Results, names: Mapping[str, str]) -> Table:
         for row in results.orders
     )
     return Table("Order", ("point", "metric", "expected", "ratio", "95 % interval", "verdict", "reason"), rows)
-
-
-def _expected_order(row: OrderResult, names: Mapping[str, str]) -> str:
-    other = names.get(row.other_id, row.other_id)
-    return f"{row.order} {other}" if row.widening_along is None else f"further {row.order} {other}"
 
 
 def _checks(results: Results, names: Mapping[str, str]) -> Table:
