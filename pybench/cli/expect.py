@@ -19,11 +19,11 @@ import click
 )  # fmt: skip
 def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     """Write an expected table from a good run of this machine."""
-    from pybench.judge.assemble import assemble  # noqa: PLC0415
-    from pybench.judge.good_run import table_of_run  # noqa: PLC0415
-    from pybench.store.expected_tables import write_table  # noqa: PLC0415
-    from pybench.store.journal import RunFolder  # noqa: PLC0415
-    from pybench.store.table_text import table_text  # noqa: PLC0415
+    from pybench.judge.assemble import assemble
+    from pybench.judge.good_run import table_of_run
+    from pybench.store.expected_tables import write_table
+    from pybench.store.journal import RunFolder
+    from pybench.store.table_text import table_text
 
     folder = RunFolder.open(run_folder)
     manifest, records = folder.read_manifest(), folder.records()

@@ -15,11 +15,11 @@ _RUN = click.Path(path_type=Path, file_okay=False)
 @click.option("--node", "node_folder", metavar="RUN", type=_RUN, required=True, help="A run of node_check here.")
 def explain(run_folder: Path, node_folder: Path) -> None:
     """Show RUN's speedups beside those that the node's own figures predict, and what each shortfall is made of."""
-    from shutil import get_terminal_size  # noqa: PLC0415
+    from shutil import get_terminal_size
 
-    from pybench.judge.explanation import explain as explain_run  # noqa: PLC0415
-    from pybench.report.explanation import render  # noqa: PLC0415
-    from pybench.store.journal import RunFolder  # noqa: PLC0415
+    from pybench.judge.explanation import explain as explain_run
+    from pybench.report.explanation import render
+    from pybench.store.journal import RunFolder
 
     run, node = RunFolder.open(run_folder), RunFolder.open(node_folder)
     found = explain_run(run.read_manifest(), run.records(), node.read_manifest(), node.records())

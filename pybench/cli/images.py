@@ -27,9 +27,9 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.machine.engines import find_engines, this_platform  # noqa: PLC0415
-    from pybench.report.images import render  # noqa: PLC0415
-    from pybench.runner.locked_images import present  # noqa: PLC0415
+    from pybench.machine.engines import find_engines, this_platform
+    from pybench.report.images import render
+    from pybench.runner.locked_images import present
 
     lock = _read(path)
     engines = [engine for engine in find_engines() if engine.reason is None]
@@ -44,8 +44,8 @@ def show(path: Path | None) -> None:
 @click.pass_context
 def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write: bool) -> None:
     """Ask the registry whether it serves the locked digests. Exits 1 when it serves others."""
-    from pybench.machine.registry import ask_registry, registry_tool  # noqa: PLC0415
-    from pybench.runner.registry_check import chosen, confirmed, disagreements, with_image  # noqa: PLC0415
+    from pybench.machine.registry import ask_registry, registry_tool
+    from pybench.runner.registry_check import chosen, confirmed, disagreements, with_image
 
     lock = _read(path)
     tool = registry_tool()
@@ -68,11 +68,11 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: bool) -> None:
     """Resolve tags to digests, show the change, and write it to the lock."""
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
-    from pybench.machine.registry import ask_registry, registry_tool  # noqa: PLC0415
-    from pybench.model.errors import UsageError  # noqa: PLC0415
-    from pybench.runner.registry_check import chosen, lock_diff, resolved, with_image  # noqa: PLC0415
+    from pybench.machine.registry import ask_registry, registry_tool
+    from pybench.model.errors import UsageError
+    from pybench.runner.registry_check import chosen, lock_diff, resolved, with_image
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -91,8 +91,8 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 @_ENGINE
 def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
     """Fetch locked images by digest."""
-    from pybench.runner.locked_images import pinned_image  # noqa: PLC0415
-    from pybench.runner.registry_check import chosen  # noqa: PLC0415
+    from pybench.runner.locked_images import pinned_image
+    from pybench.runner.registry_check import chosen
 
     facts = _engine(engine)
     for image in chosen(_read(path), names):
@@ -106,8 +106,8 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 @_ENGINE
 def build(name: str, path: Path | None, engine: str | None) -> None:
     """Build the image of a folder of containers/ and lock its id on this platform."""
-    from pybench.runner.image_build import build_image  # noqa: PLC0415
-    from pybench.runner.registry_check import lock_diff, with_image  # noqa: PLC0415
+    from pybench.runner.image_build import build_image
+    from pybench.runner.registry_check import lock_diff, with_image
 
     before = _read(path)
     after = with_image(before, build_image(_engine(engine), before, name, partial(click.echo, err=True)))
@@ -116,22 +116,22 @@ def build(name: str, path: Path | None, engine: str | None) -> None:
 
 
 def _read(path: Path | None) -> ImageLock:
-    from pybench.store.image_lock import default_lock, read_lock  # noqa: PLC0415
+    from pybench.store.image_lock import default_lock, read_lock
 
     return read_lock(path or default_lock())
 
 
 def _write(lock: ImageLock) -> None:
-    from pybench.machine.disk import full_disk_told  # noqa: PLC0415
-    from pybench.store.image_lock import write_lock  # noqa: PLC0415
+    from pybench.machine.disk import full_disk_told
+    from pybench.store.image_lock import write_lock
 
     with full_disk_told(Path(lock.path).parent, "the lock is as it was: free space there, then say the same again"):
         write_lock(lock)
 
 
 def _engine(name: str | None) -> EngineFacts:
-    from pybench.machine.engines import find_engine, find_engines  # noqa: PLC0415
-    from pybench.model.errors import MachineError  # noqa: PLC0415
+    from pybench.machine.engines import find_engine, find_engines
+    from pybench.model.errors import MachineError
 
     found: Sequence[EngineFacts] = (
         (find_engine("podman" if name == "podman" else "docker"),) if name else find_engines()

@@ -27,8 +27,8 @@ class Door(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         """Run the command; an error of ours prints its message alone, any other keeps its traceback."""
-        from pybench.cli.exit_codes import INTERRUPTED, exit_code_of  # noqa: PLC0415
-        from pybench.model.errors import PybenchError  # noqa: PLC0415
+        from pybench.cli.exit_codes import INTERRUPTED, exit_code_of
+        from pybench.model.errors import PybenchError
 
         try:
             return super().invoke(ctx)
@@ -96,14 +96,14 @@ def run(
     **engine: Any,  # noqa: ANN401 - the fields of EngineRequest
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
-    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED  # noqa: PLC0415
-    from pybench.cli.progress import make_progress  # noqa: PLC0415
-    from pybench.machine.disk import full_disk_told  # noqa: PLC0415
-    from pybench.model.errors import UsageError  # noqa: PLC0415
-    from pybench.report.formats import REPORT_FILES, render  # noqa: PLC0415
-    from pybench.runner.engine_choice import EngineRequest, choose_launcher  # noqa: PLC0415
-    from pybench.runner.machine_trouble import resume_remedy  # noqa: PLC0415
-    from pybench.runner.prepare import prepare_run, resume_run  # noqa: PLC0415
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+    from pybench.cli.progress import make_progress
+    from pybench.machine.disk import full_disk_told
+    from pybench.model.errors import UsageError
+    from pybench.report.formats import REPORT_FILES, render
+    from pybench.runner.engine_choice import EngineRequest, choose_launcher
+    from pybench.runner.machine_trouble import resume_remedy
+    from pybench.runner.prepare import prepare_run, resume_run
 
     progress = make_progress(sys.stderr)
     choose = partial(choose_launcher, EngineRequest(**engine), tell=progress.note)
@@ -137,9 +137,9 @@ def run(
 @_plan_options
 def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | None) -> None:
     """Print the points SUITE expands to here, without running them."""
-    from pybench.machine.environment import snapshot  # noqa: PLC0415
-    from pybench.report.plan import render  # noqa: PLC0415
-    from pybench.runner.prepare import plan_suite  # noqa: PLC0415
+    from pybench.machine.environment import snapshot
+    from pybench.report.plan import render
+    from pybench.runner.prepare import plan_suite
 
     machine = snapshot()
     for fault in machine.gpu_faults:
@@ -151,10 +151,10 @@ def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | Non
 @click.option("--results", is_flag=True, help="The schema of results.json instead of suite files.")
 def schema(results: bool) -> None:
     """Print the JSON Schema of suite files, for editors."""
-    import json  # noqa: PLC0415
+    import json
 
-    from pybench.report.machine import results_schema  # noqa: PLC0415
-    from pybench.store.suite_file import suite_schema  # noqa: PLC0415
+    from pybench.report.machine import results_schema
+    from pybench.store.suite_file import suite_schema
 
     click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
 
@@ -165,16 +165,16 @@ def schema(results: bool) -> None:
 @click.option("-o", "--output", type=_RUN, metavar="DIR", help="Folder for event files; --format tensorboard only.")
 def report(run_folder: Path, name: str, output: Path | None) -> None:
     """Rebuild a report of RUN from its folder alone."""
-    from pybench.judge.assemble import assemble  # noqa: PLC0415
-    from pybench.model.errors import UsageError  # noqa: PLC0415
-    from pybench.report.formats import render  # noqa: PLC0415
-    from pybench.store.journal import RunFolder  # noqa: PLC0415
+    from pybench.judge.assemble import assemble
+    from pybench.model.errors import UsageError
+    from pybench.report.formats import render
+    from pybench.store.journal import RunFolder
 
     folder = RunFolder.open(run_folder)
     if (name == "tensorboard") != (output is not None):
         raise UsageError("--format tensorboard and -o DIR go together")
     if output is not None:
-        from pybench.runner.tensorboard import export  # noqa: PLC0415
+        from pybench.runner.tensorboard import export
 
         click.echo(f"{export(folder, output)} attempts written; look at them with: tensorboard --logdir {output}")
         return
@@ -186,11 +186,11 @@ def report(run_folder: Path, name: str, output: Path | None) -> None:
 @click.pass_context
 def doctor(ctx: click.Context) -> None:
     """Say what this machine has and lacks for pybench, each with its remedy."""
-    from pybench.cli.exit_codes import MACHINE  # noqa: PLC0415
-    from pybench.machine.doctor import examine  # noqa: PLC0415
-    from pybench.machine.environment import snapshot  # noqa: PLC0415
-    from pybench.report.doctor import render  # noqa: PLC0415
-    from pybench.runner.container_doctor import examine_containers  # noqa: PLC0415
+    from pybench.cli.exit_codes import MACHINE
+    from pybench.machine.doctor import examine
+    from pybench.machine.environment import snapshot
+    from pybench.report.doctor import render
+    from pybench.runner.container_doctor import examine_containers
 
     findings = (*examine(), *examine_containers(snapshot()))
     click.echo(render(findings), nl=False)
@@ -204,6 +204,6 @@ main.add_command(explain)
 
 def _terminal() -> dict[str, Any]:
     """Width and colour of the terminal that standard output is, or of none."""
-    from shutil import get_terminal_size  # noqa: PLC0415
+    from shutil import get_terminal_size
 
     return {"width": get_terminal_size((120, 24)).columns, "color": sys.stdout.isatty()}

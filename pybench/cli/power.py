@@ -26,8 +26,8 @@ def power() -> None:
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Say what the power sensors can do: periods, call costs, scopes."""
-    from pybench.machine.sensor_probe import probe_sensors  # noqa: PLC0415
-    from pybench.report.sensor_probe import as_json, render  # noqa: PLC0415
+    from pybench.machine.sensor_probe import probe_sensors
+    from pybench.report.sensor_probe import as_json, render
 
     found = probe_sensors(_uuids(indices))
     _write_json(json_file, as_json(found))
@@ -52,9 +52,9 @@ def record(
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and say what energy it used; exit with its exit code."""
-    from pybench.report.power import as_json, render  # noqa: PLC0415
-    from pybench.report.power_plot import svg  # noqa: PLC0415
-    from pybench.runner.power_command import record_command  # noqa: PLC0415
+    from pybench.report.power import as_json, render
+    from pybench.report.power_plot import svg
+    from pybench.runner.power_command import record_command
 
     if trace_file is not None:
         _check_trace_file(trace_file)
@@ -78,9 +78,9 @@ def record(
 @click.option("--count", type=click.IntRange(1), help="End after so many lines; default: at Ctrl-C.")
 def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""
-    from itertools import repeat  # noqa: PLC0415
+    from itertools import repeat
 
-    from pybench.machine.sampler import PowerSampler  # noqa: PLC0415
+    from pybench.machine.sampler import PowerSampler
 
     with PowerSampler(_uuids(indices)) as sampler:
         for _ in repeat(None) if count is None else repeat(None, count):
@@ -92,8 +92,8 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
 
 def _uuids(indices: tuple[int, ...]) -> list[str]:
     """Of the GPUs asked for, all that are visible unless some are named."""
-    from pybench.machine.gpus import find_gpus  # noqa: PLC0415
-    from pybench.model.errors import MachineError, UsageError  # noqa: PLC0415
+    from pybench.machine.gpus import find_gpus
+    from pybench.model.errors import MachineError, UsageError
 
     found = find_gpus()
     if not found.gpus:
@@ -109,9 +109,9 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
 
 def _check_trace_file(file: Path) -> None:
     """Refuse a trace that could not be written before anything is run for it."""
-    from importlib.util import find_spec  # noqa: PLC0415
+    from importlib.util import find_spec
 
-    from pybench.model.errors import UsageError  # noqa: PLC0415
+    from pybench.model.errors import UsageError
 
     if file.suffix not in {".csv", ".npz", ".parquet"}:
         raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
@@ -121,7 +121,7 @@ def _check_trace_file(file: Path) -> None:
 
 def _check_writable(option: str, file: Path) -> None:
     """Refuse a file that can't be written, and leave none behind that was not there."""
-    from pybench.model.errors import UsageError  # noqa: PLC0415
+    from pybench.model.errors import UsageError
 
     was_there = file.exists()
     try:
@@ -133,17 +133,17 @@ def _check_writable(option: str, file: Path) -> None:
 
 
 def _write_trace(file: Path, trace: PowerTrace) -> None:
-    from pybench.machine.trace_file import write_trace  # noqa: PLC0415
-    from pybench.report.power import trace_csv  # noqa: PLC0415
+    from pybench.machine.trace_file import write_trace
+    from pybench.report.power import trace_csv
 
     if file.suffix == ".npz":
         write_trace(trace, file)
     elif file.suffix == ".csv":
         _write(file, trace_csv(trace))
     else:
-        from io import BytesIO  # noqa: PLC0415
+        from io import BytesIO
 
-        from pyarrow import csv, parquet  # noqa: PLC0415
+        from pyarrow import csv, parquet
 
         parquet.write_table(csv.read_csv(BytesIO(trace_csv(trace).encode())), file)
 
@@ -154,7 +154,7 @@ def _write_json(file: Path | None, value: object) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    from pybench.model.errors import UsageError  # noqa: PLC0415
+    from pybench.model.errors import UsageError
 
     try:
         file.write_text(text, encoding="utf-8")

@@ -67,8 +67,8 @@ class LiveProgress(PlainProgress):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        from rich.console import Console  # noqa: PLC0415 - `pybench --help` does without rich
-        from rich.text import Text  # noqa: PLC0415
+        from rich.console import Console
+        from rich.text import Text
 
         self._text = Text
         self._console = Console(file=stream)

@@ -54,10 +54,10 @@ def _met(numbers: RankNumbers) -> Ranks:
     if numbers.world_size == 1:
         return SingleRank()
     # Only several copies need it, and they were started by torchrun.
-    import torch  # noqa: PLC0415
-    from torch import distributed  # noqa: PLC0415
+    import torch
+    from torch import distributed
 
-    from pybench.worker.backends.torch.process_group import TorchRanks  # noqa: PLC0415
+    from pybench.worker.backends.torch.process_group import TorchRanks
 
     distributed.init_process_group("gloo", timeout=_TIMEOUT)
     return TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))

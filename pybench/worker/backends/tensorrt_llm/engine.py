@@ -102,7 +102,7 @@ class TensorrtGeneration:
         return self._iterations.metrics(self._wanted)
 
 
-def times_of(output: Any, prompt_tokens: int, arrival_ns: int, sent_ns: int) -> RequestTimes:  # noqa: ANN401 - RequestOutput
+def times_of(output: Any, prompt_tokens: int, arrival_ns: int, sent_ns: int) -> RequestTimes:
     """Times of one finished request, by the engine's stamps, which are counted from when the request reached it.
 
     Their clock is not ours to know; the way from here to there, well below a millisecond, is left out. Raises

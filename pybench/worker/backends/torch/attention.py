@@ -23,7 +23,7 @@ def attend(
     key: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor | None,
-    **kw: Any,  # noqa: ANN401 - the library's options
+    **kw: Any,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention without a mask; decode of grouped heads without repeating keys and values.
 
@@ -46,7 +46,7 @@ def register() -> None:
     AttentionInterface.register(NAME, attend)
 
 
-def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:  # noqa: ANN401 - the library's config
+def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:
     """Masks for whole sequences from position 0; causal attention needs none, a sliding window its own."""
     window = _window(config)
     if window is None or length <= window:
@@ -55,7 +55,7 @@ def sequence_masks(config: Any, length: int, device: torch.device) -> Masks:  # 
     return _by_type(config, None, _near(positions[:, None], positions[None, :], window)[None, None])
 
 
-def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks:  # noqa: ANN401 - the library's config
+def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks:
     """Masks for the tokens at positions ``queries`` over those at ``keys``."""
     query, key = queries[:, None], keys[None, :]
     window = _window(config)
@@ -63,7 +63,7 @@ def chunk_masks(config: Any, queries: torch.Tensor, keys: torch.Tensor) -> Masks
     return _by_type(config, (key <= query)[None, None], near)
 
 
-def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:  # noqa: ANN401 - the library's config
+def decode_masks(config: Any, position: torch.Tensor, length: int) -> Masks:
     """Masks for one token at ``position`` (a tensor of one element) over a cache of ``length``."""
     keys = torch.arange(length, device=position.device)
     seen = (keys <= position)[None, None, None]
@@ -75,12 +75,12 @@ def _near(query: torch.Tensor, key: torch.Tensor, window: int) -> torch.Tensor:
     return (key <= query) & (key > query - window)
 
 
-def _window(config: Any) -> int | None:  # noqa: ANN401 - the library's config
+def _window(config: Any) -> int | None:
     sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
     return int(config.sliding_window) if sliding else None
 
 
-def _by_type(config: Any, full: torch.Tensor | None, sliding: torch.Tensor | None) -> Masks:  # noqa: ANN401
+def _by_type(config: Any, full: torch.Tensor | None, sliding: torch.Tensor | None) -> Masks:
     if _window(config) is None:
         return full
     return {"full_attention": full, "sliding_attention": sliding}

@@ -39,7 +39,7 @@ def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     settings, architecture = order.settings, order.architecture
     if isinstance(settings, Generate) and architecture is not None:
         with needs_package("backend 'torch'", "torch"):
-            from pybench.worker.backends.torch.generate import generations  # noqa: PLC0415
+            from pybench.worker.backends.torch.generate import generations
         yield afresh(generations(settings, architecture, ranks), (ranks.device,))
     else:
         yield afresh(partial(_workload, ranks=ranks), (ranks.device,))
@@ -53,7 +53,7 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         return training(settings, architecture, ranks)
     if isinstance(settings, Evaluate) and architecture is not None:
         with needs_package("backend 'torch'", "torch"):
-            from pybench.worker.backends.torch.evaluate import evaluation  # noqa: PLC0415
+            from pybench.worker.backends.torch.evaluate import evaluation
         return evaluation(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
 

@@ -25,7 +25,7 @@ from pybench.worker.backends.torch.train.loss import IGNORED, summed_loss
 class LossEvaluation:
     """One forward pass over prompt and answer; the loss counts the answer's tokens alone."""
 
-    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:  # noqa: ANN401 - the library's
+    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:
         self._settings = settings
         self._model = model
         self._ranks = ranks

@@ -37,7 +37,7 @@ class Generation:
         self,
         settings: Generate,
         model: nn.Module,
-        config: Any,  # noqa: ANN401 - the library's config
+        config: Any,
         device: torch.device,
         replica: int = 0,
     ) -> None:
@@ -141,7 +141,7 @@ class Generation:
         self._produce(self._token, self._position[None], masks)
         self._position.add_(1)
 
-    def _produce(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> None:  # noqa: ANN401 - Masks
+    def _produce(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> None:
         logits = self._model(
             input_ids=tokens,
             attention_mask=masks,
@@ -164,7 +164,7 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 
 
 @contextmanager
-def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:  # noqa: ANN401 - the library's
+def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:
     """Cache and buffers of one point, and on a GPU its decode round captured."""
     settings, _ = generation_of(order)
     work = Generation(settings, model, model.config, ranks.device, ranks.rank // settings.tensor_parallel)

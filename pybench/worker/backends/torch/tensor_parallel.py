@@ -29,7 +29,7 @@ class Shard:
         mesh = init_device_mesh(device.type, (copies, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
         return cls(mesh["tensor_parallel"])
 
-    def check(self, config: Any) -> None:  # noqa: ANN401 - the library's config
+    def check(self, config: Any) -> None:
         """Raise :class:`UnsupportedError` when a split would not come out even."""
         size = self.mesh.size()
         for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):

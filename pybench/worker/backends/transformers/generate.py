@@ -26,7 +26,7 @@ class _Rounds(StoppingCriteria):
     def __init__(self, clock: RoundClock) -> None:
         self._clock = clock
 
-    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:  # noqa: ANN401
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
         self._clock.mark()
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
@@ -34,7 +34,7 @@ class _Rounds(StoppingCriteria):
 class TransformersGeneration:
     """One copy of a model and its share of every step's sequences."""
 
-    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:  # noqa: ANN401
+    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:
         self._settings = settings
         self._model = model
         self._device = device
@@ -94,6 +94,6 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 
 
 @contextmanager
-def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:  # noqa: ANN401
+def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[TransformersGeneration]:
     settings, _ = generation_of(order)
     yield TransformersGeneration(settings, model, ranks.device, ranks.rank // settings.tensor_parallel)

@@ -16,7 +16,7 @@ from pybench.worker.backends.transformers.weights import state_dict
 FAMILIES = BACKENDS["transformers"].model_types
 
 
-def build_model(architecture: dict[str, Any], settings: Generate, device: torch.device) -> Any:  # noqa: ANN401 - the library's
+def build_model(architecture: dict[str, Any], settings: Generate, device: torch.device) -> Any:
     """Model with random weights, loaded by the library.
 
     ``tensor_parallel`` above 1 splits every layer by ``tp_plan="auto"``, ``pipeline_parallel`` spreads the layers by
@@ -42,7 +42,7 @@ def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
 def _tensor_parallel() -> dict[str, Any]:
     """The plan by whichever name this version takes it."""
     try:
-        from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - newer than 5.0
+        from transformers.distributed.configuration_utils import DistributedConfig
 
         return {"distributed_config": DistributedConfig(tp_plan="auto")}
     except (ImportError, TypeError):

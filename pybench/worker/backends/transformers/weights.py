@@ -12,7 +12,7 @@ WEIGHT_STD = 0.02
 _BLOCK = 2**20
 
 
-def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[str, torch.Tensor]:  # noqa: ANN401
+def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[str, torch.Tensor]:
     """Every weight of model class ``kind``, on the CPU, seeded by seed and name: the same on every rank."""
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in kind(config).named_parameters()}

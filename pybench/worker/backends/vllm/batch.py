@@ -55,7 +55,7 @@ class BatchEngine:
         self.engine.engine_core.shutdown()
 
 
-def sampling(request: Request, kind: Any) -> Any:  # noqa: ANN401 - RequestOutputKind, SamplingParams
+def sampling(request: Request, kind: Any) -> Any:
     """As ``vllm bench throughput`` samples, without text: exactly so many tokens, whatever they are."""
     return SamplingParams(
         n=1,

@@ -14,13 +14,13 @@ class DeviceReport:
 
     def pybench_forget_peak(self) -> None:
         """Begin a point: peaks are those from now on."""
-        import torch  # noqa: PLC0415 - the front end reads this file's name only
+        import torch
 
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def pybench_device_report(self) -> list[str | int]:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
-        import torch  # noqa: PLC0415 - the front end reads this file's name only
+        import torch
 
         uuid = str(torch.cuda.get_device_properties(self.device).uuid)
         return [
@@ -35,7 +35,7 @@ class DeviceReport:
 
         Layers with other attention have blocks of their own in the same pool: blocks times their size is too much.
         """
-        from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config  # noqa: PLC0415
+        from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
 
         cache = getattr(self.model_runner, "kv_cache_config", None)
         if cache is None or not cache.kv_cache_groups:

@@ -29,7 +29,7 @@ class Iterations:
         counts = {"num_preemptions": float(self._num_preemptions), "num_running": float(self._num_running)}
         return {**gap_values(self._gaps_s), **counts}
 
-    def record(self, scheduler_stats: Any, iteration_stats: Any, *_more: Any, **_others: Any) -> None:  # noqa: ANN401
+    def record(self, scheduler_stats: Any, iteration_stats: Any, *_more: Any, **_others: Any) -> None:
         """Take one iteration's statistics."""
         if iteration_stats is not None:
             if iteration_stats.num_generation_tokens:

@@ -10,7 +10,7 @@ from pybench.worker.backend import EngineError, StepOutcome
 from pybench.worker.backends.vllm.iterations import Iterations
 
 
-def times_of(output: Any, arrival_ns: int) -> RequestTimes:  # noqa: ANN401 - vllm.RequestOutput
+def times_of(output: Any, arrival_ns: int) -> RequestTimes:
     """Times of one finished request. The engine stamps tokens on CLOCK_MONOTONIC, which is ours too.
 
     Tokens are counted, not taken from what was asked. Raises :class:`EngineError` when the engine kept no times.

@@ -28,7 +28,7 @@ class ServingEngine:
         self._num_sent = 0
         self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
 
-    async def _start(self, arguments: dict[str, Any], iterations: Iterations) -> Any:  # noqa: ANN401 - AsyncLLM
+    async def _start(self, arguments: dict[str, Any], iterations: Iterations) -> Any:
         return AsyncLLM.from_engine_args(
             AsyncEngineArgs(**arguments),
             usage_context=UsageContext.OPENAI_API_SERVER,

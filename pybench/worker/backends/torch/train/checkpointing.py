@@ -21,7 +21,7 @@ _KEPT = {
 }
 
 
-def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"]) -> None:  # noqa: ANN401 - the library's
+def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"]) -> None:
     """Checkpoint every decoder layer of ``model``."""
     if kind == "none":
         return
@@ -31,5 +31,5 @@ def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"]) ->
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
 
 
-def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:  # noqa: ANN401 - torch's
+def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
     return CheckpointPolicy.MUST_SAVE if operator in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE

@@ -19,7 +19,7 @@ def trainable_model(task: Task) -> tuple[Any, Weights]:
     model = empty_model(task.architecture, task.dtype).train()
     if settings.lora_rank is not None:
         with needs_package("lora_rank"):
-            from pybench.worker.backends.torch.train.lora import add_adapters  # noqa: PLC0415 - peft may be absent
+            from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
     checkpoint_layers(model, settings.activation_checkpointing or "none")
     return model, Weights(model, task.ranks.device, settings.seed)
@@ -37,7 +37,7 @@ def compile_layers(task: Task, model: nn.Module) -> None:
             layer.compile()
 
 
-def refuse_tied(config: Any, strategy: str) -> None:  # noqa: ANN401 - the library's config
+def refuse_tied(config: Any, strategy: str) -> None:
     """Raise :class:`UnsupportedError` where embedding and head are one weight, which a split would make two."""
     if config.tie_word_embeddings:
         raise UnsupportedError(f"{strategy} splits embedding and head, which this model ties to each other")

@@ -16,7 +16,7 @@ from pybench.worker.backends.torch.train.model import refuse_tied, trainable_mod
 class Stage(nn.Module):
     """Tokens or hidden states in, hidden states or logits out."""
 
-    def __init__(self, body: Any, head: nn.Module | None, task: Task, *, embeds: bool) -> None:  # noqa: ANN401
+    def __init__(self, body: Any, head: nn.Module | None, task: Task, *, embeds: bool) -> None:
         super().__init__()
         self.body = body
         self.head = head
@@ -50,7 +50,7 @@ def stage_module(task: Task, index: int, count: int) -> nn.Module:
     return Stage(body, model.lm_head, task, embeds=index == 0)
 
 
-def _cut(body: Any, first: int, end: int, *, embeds: bool, norms: bool) -> None:  # noqa: ANN401 - the library's
+def _cut(body: Any, first: int, end: int, *, embeds: bool, norms: bool) -> None:
     """Leave the layers from ``first`` to before ``end``; the library asks its config how many and of which type."""
     config = copy.deepcopy(body.config)
     config.num_hidden_layers = end - first

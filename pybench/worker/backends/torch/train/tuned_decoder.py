@@ -20,7 +20,7 @@ _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_positi
 _CONVERTERS = {"llama": hf_to_tune, "qwen2": qwen2_hf_to_tune}
 
 
-def decoder_of(config: Any, sequence_tokens: int) -> Any:  # noqa: ANN401 - the libraries'
+def decoder_of(config: Any, sequence_tokens: int) -> Any:
     """An equal decoder for sequences so long; on the device and in the type of the caller's context.
 
     Raises :class:`UnsupportedError` where torchtune's builders can't say what the config says.
@@ -40,7 +40,7 @@ def decoder_of(config: Any, sequence_tokens: int) -> Any:  # noqa: ANN401 - the 
     )
 
 
-def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:  # noqa: ANN401 - the library's
+def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     """One weight under its name there; llama's queries and keys also have their rows in another order there."""
     convert = _CONVERTERS[config.model_type]
     found: dict[str, torch.Tensor] = convert(
@@ -52,7 +52,7 @@ def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tenso
     return found
 
 
-def _builder(config: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - the libraries'
+def _builder(config: Any) -> tuple[Any, dict[str, Any]]:
     rope = config.rope_parameters
     kind, base = rope["rope_type"], {"rope_base": rope["rope_theta"]}
     if kind == "default":
@@ -62,7 +62,7 @@ def _builder(config: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - the l
     raise UnsupportedError(f"torchtune's {config.model_type} has no positions like {rope}")
 
 
-def _check(config: Any) -> None:  # noqa: ANN401 - the library's
+def _check(config: Any) -> None:
     if config.model_type not in _CONVERTERS:
         raise UnsupportedError(f"strategy torchtune knows {', '.join(_CONVERTERS)}, not {config.model_type}")
     refuse_tied(config, "torchtune")

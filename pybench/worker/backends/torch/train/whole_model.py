@@ -20,8 +20,8 @@ class WholeModel:
 
     def __init__(
         self,
-        model: Any,  # noqa: ANN401 - the library's
-        optimizer: Any,  # noqa: ANN401 - torch's, or a library's around it
+        model: Any,
+        optimizer: Any,
         masks: Masks,
         *,
         portion: Portion | None = None,

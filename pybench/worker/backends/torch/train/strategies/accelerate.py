@@ -43,7 +43,7 @@ def learner(task: Task) -> Learner:
 class Accelerated(WholeModel):
     """Backward goes through the accelerator."""
 
-    def __init__(self, accelerator: Accelerator, *args: Any, **options: Any) -> None:  # noqa: ANN401 - the base's
+    def __init__(self, accelerator: Accelerator, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._accelerator = accelerator
 

@@ -45,7 +45,7 @@ def learner(task: Task) -> Learner:
     )
 
 
-def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:  # noqa: ANN401 - as attend's
+def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:
     """:func:`attend` of this rank's queries to every rank's keys and values."""
     module, query, key, value, mask = given
     return attend(module, query, _gathered(key, mesh), _gathered(value, mesh), mask, **kw)
@@ -58,6 +58,6 @@ def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
     return whole
 
 
-def _masks(task: Task, config: Any, chunk: int) -> Masks:  # noqa: ANN401 - the library's config
+def _masks(task: Task, config: Any, chunk: int) -> Masks:
     positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
     return chunk_masks(config, positions.chunk(task.settings.context_parallel)[chunk], positions)

@@ -35,7 +35,7 @@ def learner(task: Task) -> Learner:
     )
 
 
-def replicated(task: Task, model: Any, group: ProcessGroup | None = None) -> Any:  # noqa: ANN401 - the library's
+def replicated(task: Task, model: Any, group: ProcessGroup | None = None) -> Any:
     """``model`` with its gradients averaged over ``group``, by default all ranks."""
     if task.ranks.world_size == 1:
         return model

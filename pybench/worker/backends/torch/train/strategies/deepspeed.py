@@ -64,7 +64,7 @@ def configuration(task: Task) -> dict[str, Any]:
 class Zero:
     """The engine counts the passes itself, and divides by them and by the ranks."""
 
-    def __init__(self, engine: Any, task: Task, config: Any) -> None:  # noqa: ANN401 - the libraries'
+    def __init__(self, engine: Any, task: Task, config: Any) -> None:
         self.portion = Portion(copy=task.ranks.rank)
         self.averaged_over = task.ranks.world_size * task.settings.num_passes
         self._engine = engine

@@ -74,7 +74,7 @@ def _gradients_held_back(model: FSDPModule) -> Iterator[None]:
 
 
 @contextmanager
-def everything_gathered(model: Any) -> Iterator[None]:  # noqa: ANN401 - FSDPModule and nn.Module
+def everything_gathered(model: Any) -> Iterator[None]:
     """Gather all weights once and keep them: what steps do from then on is computing alone."""
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for part in parts:

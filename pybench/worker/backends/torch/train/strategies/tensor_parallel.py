@@ -90,7 +90,7 @@ def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
 
 def _overlap(mesh: DeviceMesh) -> None:
     """Let the compiler cut collectives and matrix products into pieces that overlap (async tensor parallelism)."""
-    from torch._inductor import config  # noqa: PLC0415 - heavy, and only this option's
+    from torch._inductor import config
 
     config._micro_pipeline_tp = True  # noqa: SLF001 - torch has no other switch
     group = mesh.get_group()

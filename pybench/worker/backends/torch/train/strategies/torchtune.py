@@ -65,13 +65,13 @@ class Tuned(WholeModel):
         return summed_loss(self.model(batch.tokens), batch.labels)
 
 
-def _split(model: Any, config: Any, mesh: DeviceMesh) -> None:  # noqa: ANN401 - the libraries'
+def _split(model: Any, config: Any, mesh: DeviceMesh) -> None:
     Shard(mesh).check(config)
     training.prepare_mha_for_tp(model, mesh)
     parallelize_module(model, mesh, base_llama_tp_plan())  # qwen2's decoder has the same parts
 
 
-def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:  # noqa: ANN401 - the library's
+def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:
     settings = task.settings
     training.shard_model(
         model=model,
@@ -83,7 +83,7 @@ def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:  # noqa: ANN401 - 
 
 
 @torch.no_grad()
-def _fill(task: Task, model: Any, source: Any) -> None:  # noqa: ANN401 - the libraries'
+def _fill(task: Task, model: Any, source: Any) -> None:
     """Weight by weight, so that no rank ever holds them all."""
     device, offloads = task.ranks.device, bool(task.settings.cpu_offload)
     with training.set_default_dtype(task.dtype), device:

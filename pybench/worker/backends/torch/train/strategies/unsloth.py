@@ -64,7 +64,7 @@ class Fast(WholeModel):
         return mean * batch.tokens[:, 1:].numel()
 
 
-def _model(task: Task) -> Any:  # noqa: ANN401 - the library's
+def _model(task: Task) -> Any:
     settings = task.settings
     with loadable_folder(task) as folder:
         model, _tokenizer = FastLanguageModel.from_pretrained(**loading(task, folder))
@@ -75,7 +75,7 @@ def _model(task: Task) -> Any:  # noqa: ANN401 - the library's
 
 
 @torch.no_grad()
-def _fill(task: Task, model: Any) -> None:  # noqa: ANN401 - the library's
+def _fill(task: Task, model: Any) -> None:
     """Give every weight the value that it has in every strategy."""
     within = "" if task.settings.lora_rank is None else "base_model.model."
     _, weights = trainable_model(task)
