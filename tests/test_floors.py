@@ -122,10 +122,12 @@ def allowed_foreign(module: str, package: str) -> bool:
 
 def too_new(*paths: Path) -> str:
     """What in ``paths`` Python 3.10 does not have; empty when nothing."""
-    vermin = str(Path(sys.executable).with_name("vermin"))
+    vermin = (sys.executable, "-c", "from vermin import main; main()")
     options = ("--quiet", "--no-tips", "--violations", "--eval-annotations", "--target=3.10-")
     backports = ("--backport", "dataclasses", "--backport", "typing")
-    done = subprocess.run([vermin, *options, *backports, *map(str, paths)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*vermin, *options, *backports, *map(str, paths)], capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
