@@ -21,14 +21,16 @@ def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
     """Write an expected table from a good run of this machine."""
     from pybench.judge.assemble import assemble
     from pybench.judge.good_run import table_of_run
+    from pybench.judge.measurements import Measurements
     from pybench.store.expected_tables import write_table
     from pybench.store.journal import RunFolder
     from pybench.store.table_text import table_text
 
     folder = RunFolder.open(run_folder)
-    manifest, records = folder.read_manifest(), folder.records()
+    manifest = folder.read_manifest()
+    measurements = Measurements.of(manifest.plan, folder.records())
     name = output.stem if output else table or manifest.suite.name
-    made = table_of_run(manifest, records, assemble(manifest, records), name, table)
+    made = table_of_run(manifest, measurements, assemble(manifest, measurements), name, table)
     if output is None:
         click.echo(table_text(made), nl=False)
     else:

@@ -17,11 +17,18 @@ def explain(run_folder: Path, node_folder: Path) -> None:
     """Show RUN's speedups beside those that the node's own figures predict, and what each shortfall is made of."""
     from shutil import get_terminal_size
 
-    from pybench.judge.explanation import explain as explain_run
+    from pybench.judge.explanation.explanation import explain as explain_run
+    from pybench.judge.measurements import Measurements
     from pybench.report.explanation import render
     from pybench.store.journal import RunFolder
 
     run, node = RunFolder.open(run_folder), RunFolder.open(node_folder)
-    found = explain_run(run.read_manifest(), run.records(), node.read_manifest(), node.records())
+    manifest, node_manifest = run.read_manifest(), node.read_manifest()
+    found = explain_run(
+        manifest,
+        Measurements.of(manifest.plan, run.records()),
+        node_manifest,
+        Measurements.of(node_manifest.plan, node.records()),
+    )
     width = get_terminal_size((120, 24)).columns
     click.echo(render(found, width=width, color=sys.stdout.isatty()), nl=False)

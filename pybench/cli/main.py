@@ -166,6 +166,7 @@ def schema(results: bool) -> None:
 def report(run_folder: Path, name: str, output: Path | None) -> None:
     """Rebuild a report of RUN from its folder alone."""
     from pybench.judge.assemble import assemble
+    from pybench.judge.measurements import Measurements
     from pybench.model.errors import UsageError
     from pybench.report.formats import render
     from pybench.store.journal import RunFolder
@@ -178,7 +179,8 @@ def report(run_folder: Path, name: str, output: Path | None) -> None:
 
         click.echo(f"{export(folder, output)} attempts written; look at them with: tensorboard --logdir {output}")
         return
-    results = assemble(folder.read_manifest(), folder.records())
+    manifest = folder.read_manifest()
+    results = assemble(manifest, Measurements.of(manifest.plan, folder.records()))
     click.echo(render(results, name, **(_terminal() if name == "terminal" else {})), nl=False)
 
 

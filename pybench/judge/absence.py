@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pybench.judge.summary import metric_samples
-from pybench.model.record import Record
+from pybench.judge.measurements import Measurements
 from pybench.model.results import Verdict
-from pybench.model.suite import Plan, Point, Skip
+from pybench.model.suite import Point, Skip
 
 
-def absence(
-    entry: Point | Skip, metric: str, plan: Plan, records: Sequence[Record], of: str = ""
-) -> tuple[Verdict, str] | None:
+def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:
     """Verdict and reason, which ``of`` begins; ``None`` when the point has the metric."""
     if isinstance(entry, Skip):
         # What the user left out is not missing.
-        return ("missing" if entry in plan.skips else "no_expectation"), of + entry.reason
-    if metric in metric_samples(entry, records):
+        return ("missing" if entry in measurements.plan.skips else "no_expectation"), of + entry.reason
+    if metric in measurements.samples(entry):
         return None
-    own = [record for record in records if record.point_id == entry.id]
+    own = measurements.attempts(entry.id)
     failure = next((record.failure for record in own if record.failure), None)
     if own and not any(record.ok for record in own) and failure is not None:
         return "error", f"{of}{failure.cause}: {failure.message}"

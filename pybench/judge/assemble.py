@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pybench.judge.absolute import absolute_checks
 from pybench.judge.loss_curve import loss_checks
+from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
 from pybench.judge.ordering import order_results
 from pybench.judge.scaling import scaling_results
@@ -17,18 +18,16 @@ from pybench.model.record import Record
 from pybench.model.results import Containment, Provenance, Results
 
 
-def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
-    """Judge everything ``records`` hold. Records of points that the plan doesn't have are left aside."""
-    suite, plan = manifest.suite, manifest.plan
-    known = {point.id: point.digest for point in plan.points}
-    own = tuple(record for record in records if known.get(record.point_id) == record.point_digest)
-    points = summarize(plan, own)
-    scaling = scaling_results(suite, plan, own, manifest.tables, manifest.machine)
-    checks = absolute_checks(suite, plan, points, manifest.tables, manifest.machine)
-    orders = order_results(suite, plan, own)
-    node = node_checks(plan, own, manifest.machine)
+def assemble(manifest: Manifest, measurements: Measurements) -> Results:
+    """Judge everything that was measured."""
+    suite = manifest.suite
+    points = summarize(measurements)
+    scaling = scaling_results(suite, measurements, manifest.tables, manifest.machine)
+    checks = absolute_checks(suite, measurements.plan, points, manifest.tables, manifest.machine)
+    orders = order_results(suite, measurements)
+    node = node_checks(measurements, manifest.machine)
     declared = any(benchmark.expectations for benchmark in suite.benchmarks)
-    losses = loss_checks(plan, own)
+    losses = loss_checks(measurements)
     verdict, reason = overall(points, scaling, checks, orders, node, losses, declared=declared)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
@@ -39,7 +38,7 @@ def assemble(manifest: Manifest, records: Sequence[Record]) -> Results:
         profile=suite.profile,
         machine=manifest.machine.kind,
         fingerprint=manifest.fingerprint,
-        provenance=_provenance(manifest, own),
+        provenance=_provenance(manifest, measurements.records),
         verdict=verdict,
         reason=reason,
         points=points,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import fmean, median, stdev
 from typing import Any
 
 from pybench.compute.flops import model_class
 from pybench.compute.stats import Samples, t_quantile
-from pybench.judge.summary import metric_samples
+from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable
 from pybench.model.manifest import Manifest
 from pybench.model.metrics.registry import METRICS
-from pybench.model.record import Record
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Expectation, Point
 from pybench.model.workloads.node import NodeSettings
@@ -27,7 +26,7 @@ _APART = {"workload", "backend", "seed", "gpus"}
 
 
 def table_of_run(
-    manifest: Manifest, records: Sequence[Record], results: Results, name: str, only: str | None = None
+    manifest: Manifest, measurements: Measurements, results: Results, name: str, only: str | None = None
 ) -> ExpectedTable:
     """A row for every figure that the suite holds against a table (only that one, if given).
 
@@ -37,8 +36,8 @@ def table_of_run(
     """
     _refuse(manifest, results)
     rows = [
-        *(_absolute_row(manifest, records, point, expectation) for point, expectation in _absolute(manifest, only)),
-        *(_ratio_row(manifest, records, row) for row in results.scaling if _wanted(manifest, row, only)),
+        *(_absolute_row(manifest, measurements, *judged) for judged in _absolute(manifest, only)),
+        *(_ratio_row(manifest, measurements, row) for row in results.scaling if _wanted(manifest, row, only)),
     ]
     if not rows:
         said = f"by table {only!r}" if only else "by a table"
@@ -82,8 +81,10 @@ def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
     return row.speedup is not None and (only is None or only in tables)
 
 
-def _absolute_row(manifest: Manifest, records: Sequence[Record], point: Point, expectation: Expectation) -> ExpectedRow:
-    samples = metric_samples(point, records)[expectation.metric]
+def _absolute_row(
+    manifest: Manifest, measurements: Measurements, point: Point, expectation: Expectation
+) -> ExpectedRow:
+    samples = measurements.samples(point)[expectation.metric]
     settings = point.settings.to_json()
     where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
     return _measured(
@@ -99,10 +100,10 @@ def _absolute_row(manifest: Manifest, records: Sequence[Record], point: Point, e
     )
 
 
-def _ratio_row(manifest: Manifest, records: Sequence[Record], row: ScalingResult) -> ExpectedRow:
+def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResult) -> ExpectedRow:
     points = {point.id: point for point in manifest.plan.points}
     point, baseline = points[row.point_id], points[row.baseline_id]
-    samples, base = (metric_samples(p, records)[row.metric] for p in (point, baseline))
+    samples, base = (measurements.samples(p)[row.metric] for p in (point, baseline))
     doubt = (_doubt(samples) ** 2 + _doubt(base) ** 2) ** 0.5
     return _measured(
         manifest,

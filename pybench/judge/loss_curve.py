@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.model.record import Record
+from pybench.judge.measurements import Measurements
 from pybench.model.results import CheckResult, Estimate, Verdict
-from pybench.model.suite import Plan, Point
+from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 
 METRIC = "loss_deviation"
@@ -26,11 +26,11 @@ _SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets")
 _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
 
-def loss_checks(plan: Plan, records: Sequence[Record]) -> tuple[CheckResult, ...]:
+def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
     """One row for every measured training point that has a baseline."""
     groups: dict[tuple[object, ...], list[tuple[Point, tuple[float, ...]]]] = {}
-    for point in plan.points:
-        for key, curve in _curves(point, records):
+    for point in measurements.plan.points:
+        for key, curve in _curves(point, measurements):
             groups.setdefault(key, []).append((point, curve))
     rows: dict[str, CheckResult] = {}
     for members in groups.values():
@@ -39,16 +39,16 @@ def loss_checks(plan: Plan, records: Sequence[Record]) -> tuple[CheckResult, ...
             if point.id != baseline[0].id:
                 row = _check(point, curve, *baseline)
                 rows[point.id] = max((rows.get(point.id, row), row), key=_severity)
-    return tuple(rows[point.id] for point in plan.points if point.id in rows)
+    return tuple(rows[point.id] for point in measurements.plan.points if point.id in rows)
 
 
-def _curves(point: Point, records: Sequence[Record]) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
+def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
     """The first losses of each good attempt, with what they depend on."""
     settings = point.settings
     if not isinstance(settings, Train):
         return []
     same = tuple(getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS))
-    good = [record for record in records if record.point_id == point.id and record.ok and record.ranks[0].losses]
+    good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from pybench.compute.stats import Samples, ratio, ratio_change
 from pybench.judge.absence import absence
-from pybench.judge.summary import metric_samples
+from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_order
-from pybench.model.record import Record
 from pybench.model.results import OrderResult, Verdict
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Order, Plan, Point, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Order, Point, Skip, Suite
 
 _Pair = tuple[Point | Skip, Point | Skip]
 """A point and the other benchmark's."""
@@ -25,28 +24,27 @@ class _Asked:
     benchmark: str
     metric: str
     order: Order
-    plan: Plan
-    records: Sequence[Record]
+    measurements: Measurements
 
     def samples(self, pair: _Pair) -> tuple[Samples, Samples]:
         """What both measured, where neither is absent."""
-        own, other = (metric_samples(entry, self.records)[self.metric] for entry in pair if isinstance(entry, Point))
+        own, other = (self.measurements.samples(entry)[self.metric] for entry in pair)
         return own, other
 
     def absence(self, pair: _Pair) -> tuple[Verdict, str] | None:
         """Why one of the two has no value."""
         entry, other = pair
-        return absence(entry, self.metric, self.plan, self.records) or absence(
-            other, self.metric, self.plan, self.records, of="other: "
+        return absence(entry, self.metric, self.measurements) or absence(
+            other, self.metric, self.measurements, of="other: "
         )
 
     def hunger(self, pair: _Pair) -> str | None:
         """How the other, against which the point is told, lacked key-value cache."""
         other = pair[1]
-        return starvation(other, metric_samples(other, self.records)) if isinstance(other, Point) else None
+        return starvation(other, self.measurements.samples(other)) if isinstance(other, Point) else None
 
 
-def order_results(suite: Suite, plan: Plan, records: Sequence[Record]) -> tuple[OrderResult, ...]:
+def order_results(suite: Suite, measurements: Measurements) -> tuple[OrderResult, ...]:
     """One row for each expected order and each pair of points that can be told against each other.
 
     A pair occupies as many GPUs and has the same values on the axes that both have, but for those that multiply GPUs.
@@ -56,28 +54,25 @@ def order_results(suite: Suite, plan: Plan, records: Sequence[Record]) -> tuple[
         row
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        for row in _rows(benchmark, expectation, plan, records)
+        for row in _rows(benchmark, expectation, measurements)
     )
 
 
-def _rows(
-    benchmark: Benchmark, expectation: Expectation, plan: Plan, records: Sequence[Record]
-) -> Iterator[OrderResult]:
+def _rows(benchmark: Benchmark, expectation: Expectation, measurements: Measurements) -> Iterator[OrderResult]:
     if expectation.order is None:
         return
     order, other_name = expectation.order
-    asked = _Asked(benchmark=benchmark.name, metric=expectation.metric, order=order, plan=plan, records=records)
-    pairs = tuple(_pairs(plan, benchmark.name, other_name))
+    asked = _Asked(benchmark=benchmark.name, metric=expectation.metric, order=order, measurements=measurements)
+    pairs = tuple(_pairs(measurements, benchmark.name, other_name))
     yield from (_row(asked, pair) for pair in pairs)
     along = expectation.widening_along
     if along is not None:
         yield from (_row(asked, last, first, along) for first, last in _ends(pairs, along))
 
 
-def _pairs(plan: Plan, name: str, other_name: str) -> Iterator[_Pair]:
-    everything: list[Point | Skip] = [*plan.points, *plan.skips, *plan.left_out]
-    others = [entry for entry in everything if entry.benchmark == other_name]
-    for entry in everything:
+def _pairs(measurements: Measurements, name: str, other_name: str) -> Iterator[_Pair]:
+    others = [entry for entry in measurements.entries if entry.benchmark == other_name]
+    for entry in measurements.entries:
         if entry.benchmark == name:
             yield from ((entry, other) for other in others if _comparable(entry, other))
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from pybench.compute.flops import model_class
 from pybench.compute.plan import point_id
-from pybench.compute.stats import Samples, ratio
+from pybench.compute.stats import ratio
 from pybench.judge.absence import absence
-from pybench.judge.summary import metric_samples
+from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_ratio, limits
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.metrics.registry import METRICS
-from pybench.model.record import Record
 from pybench.model.results import Expected, ScalingResult
 from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import ModelSettings
@@ -30,8 +29,7 @@ class _Context:
 
     benchmark: Benchmark
     expectation: Expectation
-    plan: Plan
-    records: Sequence[Record]
+    measurements: Measurements
     table: ExpectedTable | None
     machine: Machine
 
@@ -42,8 +40,7 @@ class _Context:
 
 def scaling_results(
     suite: Suite,
-    plan: Plan,
-    records: Sequence[Record],
+    measurements: Measurements,
     tables: Mapping[str, ExpectedTable],
     machine: Machine,
 ) -> tuple[ScalingResult, ...]:
@@ -57,8 +54,7 @@ def scaling_results(
             _Context(
                 benchmark=benchmark,
                 expectation=expectation,
-                plan=plan,
-                records=records,
+                measurements=measurements,
                 table=tables[expectation.table] if expectation.table is not None else None,
                 machine=machine,
             )
@@ -98,8 +94,11 @@ def closeness(row: ExpectedRow) -> tuple[int, int, int]:
 
 
 def _expectation_rows(context: _Context) -> list[ScalingResult]:
-    everything: list[Point | Skip] = [*context.plan.points, *context.plan.skips, *context.plan.left_out]
-    own = [entry for entry in everything if entry.benchmark == context.benchmark.name and context.along in entry.axes]
+    own = [
+        entry
+        for entry in context.measurements.entries
+        if entry.benchmark == context.benchmark.name and context.along in entry.axes
+    ]
     groups: dict[str, list[Point | Skip]] = {}
     for entry in own:
         groups.setdefault(repr(sorted(_group(entry, context.along).items())), []).append(entry)
@@ -144,13 +143,13 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     expected = _expected(context, entry, count, baseline_count)
     speedup = low = high = None
     flags: tuple[str, ...] = ()
-    plan, records = context.plan, context.records
-    missing = absence(entry, metric, plan, records) or absence(baseline, metric, plan, records, of="baseline: ")
+    measurements = context.measurements
+    missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
     if missing is None:
-        speedup, low, high = ratio(_samples(context, entry, metric), _samples(context, baseline, metric))
+        speedup, low, high = ratio(measurements.samples(entry)[metric], measurements.samples(baseline)[metric])
         linear = count / baseline_count
         verdict, reason, flags = judge_ratio(speedup, low, high, expected, linear, more=traits.higher_is_better)
-        hunger = starvation(baseline, metric_samples(baseline, records)) if isinstance(baseline, Point) else None
+        hunger = starvation(baseline, measurements.samples(baseline)) if isinstance(baseline, Point) else None
         if hunger is not None:
             verdict, reason, flags = "inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",)
     else:
@@ -181,16 +180,14 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     )
 
 
-def _samples(context: _Context, entry: Point | Skip, metric: str) -> Samples:
-    return metric_samples(entry, context.records)[metric] if isinstance(entry, Point) else ()
-
-
 def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
     if context.table is None:
         return None
     settings = {**context.benchmark.settings, **entry.axes}
     architecture = (
-        entry.architecture if isinstance(entry, Point) else _architecture(context.plan, settings.get("model"))
+        entry.architecture
+        if isinstance(entry, Point)
+        else _architecture(context.measurements.plan, settings.get("model"))
     )
     wanted = {
         "machine": context.machine.kind,

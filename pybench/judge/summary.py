@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from pybench.compute.stats import Samples, estimate, outlying_attempts
-from pybench.judge.formulas.registry import metric_values
 from pybench.judge.gpu_states import gpu_states
+from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
-from pybench.model.metrics.registry import METRICS, METRICS_OF
+from pybench.model.metrics.registry import METRICS
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
-from pybench.model.suite import Plan, Point, Skip
+from pybench.model.suite import Point, Skip
 
 
-def summarize(plan: Plan, records: Sequence[Record]) -> tuple[PointResult, ...]:
+def summarize(measurements: Measurements) -> tuple[PointResult, ...]:
     """One result for every point of the plan, measured or not, in the plan's order."""
-    measured = tuple(_point_result(point, records) for point in plan.points)
+    plan = measurements.plan
+    measured = tuple(_point_result(point, measurements) for point in plan.points)
     return measured + tuple(_skipped(skip) for skip in (*plan.skips, *plan.left_out))
 
 
-def metric_samples(point: Point, records: Sequence[Record]) -> dict[str, Samples]:
-    """Every metric's values of the point's good attempts: attempt by attempt, step by step.
-
-    Metrics of a whole attempt (energy, memory, start-up) have one value for each. A metric that no attempt could give
-    is absent.
-    """
-    good = [record for record in _of(point.id, records) if record.ok]
-    attempts = [metric_values(point, record) for record in good]
-    names = METRICS_OF[point.settings.workload]
-    return {name: found for name in names if (found := [values[name] for values in attempts if values.get(name)])}
-
-
-def _point_result(point: Point, of_all: Sequence[Record]) -> PointResult:
-    records = _of(point.id, of_all)
-    good = [record for record in records if record.ok]
+def _point_result(point: Point, measurements: Measurements) -> PointResult:
+    records, good = measurements.attempts(point.id), measurements.good(point.id)
     failures = [record.failure for record in records if record.failure]
     reason = None
     if not good:
         reason = f"{failures[0].cause}: {failures[0].message}" if failures else "not measured"
-    samples = metric_samples(point, records)
+    samples = measurements.samples(point)
     return PointResult(
         id=point.id,
         benchmark=point.benchmark,
@@ -54,17 +42,16 @@ def _point_result(point: Point, of_all: Sequence[Record]) -> PointResult:
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=_phases(good),
         flags=_flags(point, good, samples),
-        shared_with=_shared_with(good, of_all),
+        shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
     )
 
 
-def _shared_with(good: Sequence[Record], of_all: Sequence[Record]) -> tuple[str, ...]:
+def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[str, ...]:
     """Ids of other points whose records come from the same processes, in the order they were first measured."""
-    own = {(record.point_id, record.log) for record in good}
-    logs = {log for _, log in own}
-    found = (other.point_id for other in of_all if other.log in logs and (other.point_id, other.log) not in own)
-    return tuple(dict.fromkeys(found))
+    logs = dict.fromkeys(record.log for record in good)
+    found = (other.point_id for log in logs for other in measurements.by_log[log])
+    return tuple(name for name in dict.fromkeys(found) if name != good[0].point_id)
 
 
 def _estimate(name: str, samples: Samples) -> Estimate:
@@ -112,7 +99,7 @@ def _mean_phase(name: str, told: Sequence[PhaseResult]) -> PhaseResult:
     )
 
 
-def _flags(point: Point, good: Sequence[Record], samples: dict[str, Samples]) -> tuple[str, ...]:
+def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples]) -> tuple[str, ...]:
     flags: list[str] = []
     if len(good) == 1:
         flags.append("single_attempt")
@@ -139,7 +126,3 @@ def _skipped(skip: Skip) -> PointResult:
         metrics={},
         energy_by_gpu_j={},
     )
-
-
-def _of(point_id: str, records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record.point_id == point_id]

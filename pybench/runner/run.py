@@ -15,6 +15,7 @@ from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.compute.session import next_session
 from pybench.judge.assemble import assemble
+from pybench.judge.measurements import Measurements
 from pybench.launch.job import Job, Launcher, clear_attempt
 from pybench.launch.local import ATTEMPT_VARIABLE
 from pybench.launch.oci import OciLauncher
@@ -46,7 +47,10 @@ class Run:
 
     def results(self) -> Results:
         """Judge what is recorded so far."""
-        return assemble(self.manifest, self.folder.records())
+        return self._judge(self.folder.records())
+
+    def _judge(self, records: Sequence[Record]) -> Results:
+        return assemble(self.manifest, Measurements.of(self.manifest.plan, records))
 
     def finish(self, progress: Progress) -> Results:
         """Measure all that is owed, then what is undecided, and judge it.
@@ -71,7 +75,7 @@ class Run:
                 self._decide(records, progress)
             finally:
                 progress.finished()
-            return assemble(self.manifest, records)
+            return self._judge(records)
 
     def _decide(self, records: list[Record], progress: Progress) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
@@ -83,7 +87,7 @@ class Run:
                 extra = extra[len(records) - before :]
 
     def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
-        results = assemble(self.manifest, records)
+        results = self._judge(records)
         checks: tuple[CheckResult | NodeCheck, ...] = (*results.checks, *results.node)
         return undecided(self.manifest.plan.points, results.scaling, checks, records, results.orders)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.judge.absolute import absolute_checks, absolute_row
+from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable
@@ -56,7 +57,7 @@ def _check(build: Any, busbw: float, *rows: ExpectedRow, attempts: int = 2) -> C
         steps = tuple(dataclasses.replace(step, values={"busbw_bytes_per_s": busbw}) for step in rank.steps)
         records.append(dataclasses.replace(record, ranks=(dataclasses.replace(rank, steps=steps),)))
     plan = Plan(points=(point,), skips=())
-    results = summarize(plan, records)
+    results = summarize(Measurements.of(plan, records))
     (check,) = absolute_checks(_suite(), plan, results, {"t": _table(*rows)}, build.machine())
     return check
 
@@ -95,7 +96,7 @@ def test_what_did_not_run_and_has_no_figure(build: Any) -> None:
     """A skipped point expects nothing where the table has no row for it; a broken worker is an error."""
     skip = Skip(id="ring[gpus=8]", benchmark="ring", axes={"gpus": 8}, num_gpus=8, reason="needs 8 GPUs, found 4")
     plan = Plan(points=(_point(),), skips=(skip,))
-    results = summarize(plan, [build.failed(_point())])
+    results = summarize(Measurements.of(plan, [build.failed(_point())]))
     broken, skipped = absolute_checks(_suite(), plan, results, {"t": _table(_row(count=2))}, build.machine())
     assert (broken.verdict, broken.reason) == ("error", "out_of_memory: 81 GiB asked")
     assert (skipped.verdict, skipped.reason) == ("no_expectation", "needs 8 GPUs, found 4")

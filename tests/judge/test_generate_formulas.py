@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.summary import metric_samples, summarize
+from pybench.judge.measurements import Measurements, metric_samples
+from pybench.judge.summary import summarize
 from pybench.model.record import PhaseEnergy
 from pybench.model.suite import Plan
 from pybench.model.wire import RequestTimes, Step, Work
@@ -152,7 +153,7 @@ def test_energy_of_phases_and_gpus(build: Any) -> None:
     assert found["decode_energy_j_per_output_token"][0] == [36.0 / 80]
     assert found["output_tokens_per_s_per_w"][0] == [80 / 60.0]
     assert found["energy_imbalance_fraction"][0] == pytest.approx([20 / 30])
-    (result,) = summarize(Plan(points=(point,), skips=()), records)
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     prefill, decode = result.energy_phases
     assert (prefill.name, prefill.duration_s, prefill.energy_j) == ("prefill", 0.2, 12.0)
     assert (prefill.low_j, prefill.high_j, decode.flags) == (10.0, 14.0, ("gap",))
@@ -163,5 +164,5 @@ def test_a_phase_of_unknown_energy_is_left_out(build: Any) -> None:
     point = build.generate()
     phases = (PhaseEnergy(name="prefill", duration_s=0.4), PhaseEnergy(name="decode", duration_s=0.4))
     records = build.measured(point, [[2.0]], energy=replace(build.energy([None], 2.0), phases=phases))
-    (result,) = summarize(Plan(points=(point,), skips=()), records)
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     assert result.energy_phases == ()

@@ -10,6 +10,7 @@ import pytest
 
 from pybench.judge.assemble import assemble
 from pybench.judge.good_run import MIN_TOLERANCE, table_of_run
+from pybench.judge.measurements import Measurements
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError, UsageError
@@ -72,7 +73,8 @@ class GoodRun:
 
     def table(self, only: str | None = None, **changes: Any) -> ExpectedTable:
         manifest = dataclasses.replace(self.manifest, **changes)
-        return table_of_run(manifest, self.records, assemble(manifest, self.records), "mine", only)
+        measured = Measurements.of(manifest.plan, self.records)
+        return table_of_run(manifest, measured, assemble(manifest, measured), "mine", only)
 
 
 def test_figures_are_medians_with_the_spread_between_attempts(build: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
 from pybench.model.health import GpuConditions
 from pybench.model.results import GpuState
@@ -25,7 +26,7 @@ def test_over_attempts(build: Any) -> None:
     ]
     records = build.measured(point, [[2.0]] * 3)
     records = [dataclasses.replace(record, conditions=(one,)) for record, one in zip(records, told, strict=True)]
-    (result,) = summarize(Plan(points=(point,), skips=()), records)
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     assert result.gpu_states == (
         GpuState(
             uuid="GPU-0",
@@ -42,8 +43,8 @@ def test_nothing_held_it_and_nothing_was_read(build: Any) -> None:
     point = build.generate()
     (record,) = build.measured(point, [[2.0]])
     plan = Plan(points=(point,), skips=())
-    assert summarize(plan, [record])[0].gpu_states == ()
+    assert summarize(Measurements.of(plan, [record]))[0].gpu_states == ()
     idle = dataclasses.replace(record, conditions=(_gpu(0, clock_event_reasons=0x01), _gpu(1)))
-    (result,) = summarize(plan, [idle])
+    (result,) = summarize(Measurements.of(plan, [idle]))
     assert [gpu.held_by for gpu in result.gpu_states] == [(), None]
     assert (result.gpu_states[1].sm_clock_hz, result.gpu_states[1].temperature_c) == (None, None)

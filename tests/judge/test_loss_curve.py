@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.judge.loss_curve import NUM_STEPS, loss_checks
+from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
 from pybench.model.suite import Plan
 from pybench.model.wire import Failure, Work
@@ -28,7 +29,9 @@ def trained(build: Any, degree: int, **settings: Any) -> Any:
 
 
 def checks(*pairs: Any) -> Any:
-    return loss_checks(Plan(points=tuple(point for point, _ in pairs), skips=()), [record for _, record in pairs])
+    return loss_checks(
+        Measurements.of(Plan(points=tuple(point for point, _ in pairs), skips=()), [record for _, record in pairs])
+    )
 
 
 def test_the_same_loss_passes(build: Any) -> None:
@@ -142,7 +145,7 @@ def test_the_worst_attempt_decides(build: Any) -> None:
         measured(build, two, (12.8,), attempt=2),
         measured(build, two, CURVE, attempt=3),
     ]
-    (row,) = loss_checks(plan, records)
+    (row,) = loss_checks(Measurements.of(plan, records))
     assert row.verdict == "fail"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pybench.compute.plan import point_id
 from pybench.compute.schedule import undecided
+from pybench.judge.measurements import Measurements
 from pybench.judge.ordering import order_results
 from pybench.judge.verdict import judge_order, overall
 from pybench.model.effort import Effort
@@ -44,13 +45,13 @@ def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(bu
     seconds = {tensor[0].id: 1.0, pipeline[0].id: 2.0, tensor[1].id: 3.0, pipeline[1].id: 2.0, other.id: 9.0}
     points = (*tensor, *pipeline, other)
     records = [record for p in points for record in build.measured(p, [[seconds[p.id]] * 3] * 2)]
-    rows = order_results(_suite(below="pipeline"), Plan(points=points, skips=()), records)
+    rows = order_results(_suite(below="pipeline"), Measurements.of(Plan(points=points, skips=()), records))
     assert [(row.point_id, row.other_id, row.ratio, row.verdict) for row in rows] == [
         (tensor[0].id, pipeline[0].id, 0.5, "pass"),
         (tensor[1].id, pipeline[1].id, 1.5, "fail"),
     ]
     assert overall((), (), (), rows, declared=True)[0] == "fail"
-    above = order_results(_suite(above="pipeline"), Plan(points=points, skips=()), records)
+    above = order_results(_suite(above="pipeline"), Measurements.of(Plan(points=points, skips=()), records))
     assert [(row.order, row.verdict) for row in above] == [("above", "fail"), ("above", "pass")]
 
 
@@ -63,11 +64,13 @@ def test_what_was_not_measured_has_no_order(build: Any) -> None:
     skip = Skip(id=other.id, benchmark="pipeline", axes=other.axes, num_gpus=2, reason="no such luck")
     records = build.measured(one, [[1.0]])
     suite = _suite(below="pipeline")
-    (skipped,) = order_results(suite, Plan(points=(one,), skips=(skip,)), records)
+    (skipped,) = order_results(suite, Measurements.of(Plan(points=(one,), skips=(skip,)), records))
     assert (skipped.verdict, skipped.reason, skipped.ratio) == ("missing", "other: no such luck", None)
-    (left_out,) = order_results(suite, Plan(points=(one,), skips=(), left_out=(skip,)), records)
+    (left_out,) = order_results(suite, Measurements.of(Plan(points=(one,), skips=(), left_out=(skip,)), records))
     assert left_out.verdict == "no_expectation"
-    (failed,) = order_results(suite, Plan(points=(one, other), skips=()), [*records, build.failed(other)])
+    (failed,) = order_results(
+        suite, Measurements.of(Plan(points=(one, other), skips=()), [*records, build.failed(other)])
+    )
     assert (failed.verdict, failed.reason) == ("error", "other: out_of_memory: 81 GiB asked")
 
 
@@ -96,7 +99,7 @@ def test_an_order_can_have_to_widen(
 ) -> None:
     """From 0.8 at the least batch; what lies between decides nothing."""
     plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
-    *_, row = order_results(_suite(**order, widening_along="batch_size"), plan, records)
+    *_, row = order_results(_suite(**order, widening_along="batch_size"), Measurements.of(plan, records))
     assert (row.verdict, row.widening_along) == (verdict, "batch_size")
     assert row.ratio == pytest.approx(change)
     points = {point.id: point for point in plan.points}
@@ -107,7 +110,7 @@ def test_an_order_can_have_to_widen(
 def test_one_load_cannot_widen(build: Any) -> None:
     """There is nothing to tell it against."""
     plan, records = _pairs_at(build, {4: (0.8, 1.0)})
-    (row,) = order_results(_suite(below="pipeline", widening_along="batch_size"), plan, records)
+    (row,) = order_results(_suite(below="pipeline", widening_along="batch_size"), Measurements.of(plan, records))
     assert row.widening_along is None
 
 
@@ -116,7 +119,7 @@ def test_an_order_widens_only_between_measured_loads(build: Any) -> None:
     plan, records = _pairs_at(build, {4: (0.8, 1.0), 64: (1.0, 2.0)})
     gone = plan.points[1].id
     kept = [record for record in records if record.point_id != gone]
-    *_, row = order_results(_suite(below="pipeline", widening_along="batch_size"), plan, kept)
+    *_, row = order_results(_suite(below="pipeline", widening_along="batch_size"), Measurements.of(plan, kept))
     assert (row.verdict, row.reason, row.ratio) == ("missing", "other: not measured", None)
 
 
@@ -135,7 +138,7 @@ def test_a_starved_point_is_no_other_to_stay_below(build: Any) -> None:
         for record in build.measured(other, [[2.0] * 3] * 2)
     ]
     plan = Plan(points=(one, other), skips=())
-    (row,) = order_results(_suite(below="pipeline"), plan, records)
+    (row,) = order_results(_suite(below="pipeline"), Measurements.of(plan, records))
     assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("starved_baseline",), 0.5)
     assert row.reason == "no valid other: 3 preemptions in a step for want of key-value cache"
     assert undecided(plan.points, (), (), records, [row]) == ()

@@ -9,6 +9,7 @@ import pytest
 
 from pybench.judge.absolute import absolute_checks
 from pybench.judge.assemble import assemble
+from pybench.judge.measurements import Measurements
 from pybench.judge.scaling import lookup, scaling_results
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
@@ -64,7 +65,7 @@ def test_speedup_and_efficiency_by_hand(build: Any) -> None:
     """4 s on one GPU, 2.5 s on two, 2 s on four: 1.6x and 2x, efficiency 0.8 and 0.5. The baseline is no row."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     table = _table(_row(value=1.8), _row(count=4, minimum=1.5, value=None))
-    two, four = scaling_results(_suite(_STRONG), plan, records, {"t": table}, build.machine())
+    two, four = scaling_results(_suite(_STRONG), Measurements.of(plan, records), {"t": table}, build.machine())
     assert (two.count, two.baseline_count, two.point_id) == (2, 1, "decode[tensor_parallel=2]")
     assert (two.speedup, two.efficiency) == pytest.approx((1.6, 0.8))
     assert (two.verdict, four.verdict) == ("fail", "pass")
@@ -79,7 +80,7 @@ def test_a_baseline_above_one_gpu(build: Any) -> None:
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     suite = _suite(dataclasses.replace(_STRONG, baseline=2))
     table = _table(_row(count=4, baseline_count=2, value=1.25), _row(count=4, value=3.9))
-    (four,) = scaling_results(suite, plan, records, {"t": table}, build.machine())
+    (four,) = scaling_results(suite, Measurements.of(plan, records), {"t": table}, build.machine())
     assert (four.speedup, four.efficiency) == pytest.approx((1.25, 0.625))
     assert four.verdict == "pass"
 
@@ -105,7 +106,7 @@ def test_weak_scaling_of_training(build: Any) -> None:
     )
     suite = Suite(name="s", description="", benchmarks=(benchmark,))
     plan = Plan(points=(one, two), skips=())
-    (row,) = scaling_results(suite, plan, records, {"t": _table()}, build.machine())
+    (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert (row.speedup, row.efficiency) == pytest.approx((1.6, 0.8))
     assert (row.scaling, row.verdict) == ("weak", "no_expectation")
 
@@ -119,7 +120,9 @@ def test_energy_has_a_ratio_and_no_efficiency(build: Any) -> None:
     ]
     table = _table(_row(metric="energy_j_per_output_token", value=None, maximum=1.6))
     plan = Plan(points=(one, two), skips=())
-    (row,) = scaling_results(_suite(_ENERGY, counts=(1, 2)), plan, records, {"t": table}, build.machine())
+    (row,) = scaling_results(
+        _suite(_ENERGY, counts=(1, 2)), Measurements.of(plan, records), {"t": table}, build.machine()
+    )
     assert row.speedup == pytest.approx(1.5)
     assert row.efficiency is None
     assert row.verdict == "pass"
@@ -130,10 +133,10 @@ def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Any) -> 
     one, two = build.generate(1), build.generate(2)
     records = [r for p in (one, two) for r in build.measured(p, [[1.0], [1.0]], energy_reason="no GPU takes part")]
     plan, suite, machine = Plan(points=(one, two), skips=()), _suite(_ENERGY, counts=(1, 2)), build.machine("cpu")
-    (row,) = scaling_results(suite, plan, records, {"t": _table()}, machine)
+    (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, machine)
     assert (row.verdict, row.reason) == ("no_expectation", "no GPU takes part")
     table = _table(_row(metric="energy_j_per_output_token", value=1.5))
-    (row,) = scaling_results(suite, plan, records, {"t": table}, machine)
+    (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": table}, machine)
     assert (row.verdict, row.reason) == ("missing", "no GPU takes part")
 
 
@@ -147,7 +150,7 @@ def test_points_that_were_not_measured_are_rows(build: Any) -> None:
     )
     records = [*build.measured(one, [[1.0], [1.0]]), build.failed(two)]
     suite = _suite(_STRONG, counts=(1, 2, 4, 8, 16))
-    rows = scaling_results(suite, plan, records, {"t": _table(_row(), _row(count=4))}, build.machine())
+    rows = scaling_results(suite, Measurements.of(plan, records), {"t": _table(_row(), _row(count=4))}, build.machine())
     assert [(row.count, row.verdict, row.reason) for row in rows] == [
         (2, "error", "out_of_memory: 81 GiB asked"),
         (4, "missing", "not measured"),
@@ -162,7 +165,7 @@ def test_a_broken_baseline_breaks_its_rows_and_says_so(build: Any) -> None:
     one, two = build.generate(1), build.generate(2)
     records = [build.failed(one), *build.measured(two, [[1.0], [1.0]])]
     plan = Plan(points=(one, two), skips=())
-    (row,) = scaling_results(_suite(_STRONG), plan, records, {"t": _table(_row())}, build.machine())
+    (row,) = scaling_results(_suite(_STRONG), Measurements.of(plan, records), {"t": _table(_row())}, build.machine())
     assert (row.verdict, row.reason) == ("error", "baseline: out_of_memory: 81 GiB asked")
     assert row.baseline_id == "decode[tensor_parallel=1]"
 
@@ -172,7 +175,7 @@ def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Any, baseline: 
     """With ``-k`` on 2 and 4 alone, two GPUs must not quietly become the baseline."""
     plan, records = _measured(build, {2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     suite = _suite(dataclasses.replace(_STRONG, baseline=baseline))
-    rows = scaling_results(suite, plan, records, {"t": _table(_row())}, build.machine())
+    rows = scaling_results(suite, Measurements.of(plan, records), {"t": _table(_row())}, build.machine())
     assert [(row.count, row.baseline_count, row.verdict) for row in rows] == [
         (2, 1, "no_expectation"),
         (4, 1, "no_expectation"),
@@ -185,7 +188,9 @@ def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Any) -> No
     one, two = build.generate(1, data_parallel=2), build.generate(2, data_parallel=2)
     records = [r for p, s in ((one, 4.0), (two, 2.5)) for r in build.measured(p, [[s], [s]])]
     suite = _suite(dataclasses.replace(_STRONG, baseline=1), counts=(1, 2))
-    (row,) = scaling_results(suite, Plan(points=(one, two), skips=()), records, {"t": _table()}, build.machine())
+    (row,) = scaling_results(
+        suite, Measurements.of(Plan(points=(one, two), skips=()), records), {"t": _table()}, build.machine()
+    )
     assert (row.count, row.baseline_count) == (2, 1)
     assert row.efficiency == pytest.approx(0.8)
 
@@ -202,14 +207,14 @@ def test_each_group_of_other_axes_has_its_own_baseline(build: Any) -> None:
     seconds = {(1, 1): 8.0, (2, 1): 5.0, (1, 2): 4.0, (2, 2): 2.0}
     records = [r for key, point in points.items() for r in build.measured(point, [[seconds[key]], [seconds[key]]])]
     plan = Plan(points=tuple(points.values()), skips=())
-    rows = scaling_results(_suite(_STRONG), plan, records, {"t": _table()}, build.machine())
+    rows = scaling_results(_suite(_STRONG), Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert [(row.group, row.speedup) for row in rows] == [({"batch_size": 1}, 1.6), ({"batch_size": 2}, 2.0)]
 
 
 def test_a_starved_baseline_is_suspect(build: Any) -> None:
     """4.6x on two GPUs: one GPU had no room for its cache."""
     plan, records = _measured(build, {1: [[4.6], [4.6]], 2: [[1.0], [1.0]]})
-    (row,) = scaling_results(_suite(_STRONG), plan, records, {"t": _table(_row())}, build.machine())
+    (row,) = scaling_results(_suite(_STRONG), Measurements.of(plan, records), {"t": _table(_row())}, build.machine())
     assert (row.verdict, row.flags) == ("inconclusive", ("suspect_baseline",))
 
 
@@ -286,14 +291,14 @@ def test_absolute_checks_of_a_benchmark(build: Any) -> None:
     one, two = build.generate(1), build.generate(2)
     plan = Plan(points=(one, two), skips=(_skip(4, "needs 4 GPUs"),), left_out=(_skip(8, "left out"),))
     suite = _suite(Expectation(metric="output_tokens_per_s", minimum=20.0))
-    points = summarize(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)])
+    points = summarize(Measurements.of(plan, [*build.measured(one, [[1.0], [1.0]]), build.failed(two)]))
     checks = absolute_checks(suite, plan, points, {}, build.machine())
     assert [(check.verdict, check.reason) for check in checks] == [
         ("pass", "found 40 [40, 40] tokens/s, allowed least 20"),
         ("error", "out_of_memory: 81 GiB asked"),
         ("missing", "needs 4 GPUs"),
     ]
-    assert scaling_results(suite, plan, [], {}, build.machine()) == ()
+    assert scaling_results(suite, Measurements.of(plan, []), {}, build.machine()) == ()
 
 
 def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
@@ -313,16 +318,16 @@ def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
         worker_sha256="",
         engine="local",
     )
-    results = assemble(manifest, [*records, *stranger])
+    results = assemble(manifest, Measurements.of(manifest.plan, [*records, *stranger]))
     assert (results.verdict, results.reason) == ("pass", "every expectation passes")
     assert len(results.points) == 2
     assert results.provenance.packages == {"python": "3.11", "torch": "2.11.0"}
-    assert assemble(manifest, []).provenance.packages == {}
+    assert assemble(manifest, Measurements.of(manifest.plan, [])).provenance.packages == {}
     assert results.provenance.forward_compatible is None
     (rank,) = records[0].ranks
     header = dataclasses.replace(rank.header, driver="570.86", forward_compatible=True)
     compatible = dataclasses.replace(records[0], ranks=(dataclasses.replace(rank, header=header),))
-    provenance = assemble(manifest, [compatible, *records[1:]]).provenance
+    provenance = assemble(manifest, Measurements.of(manifest.plan, [compatible, *records[1:]])).provenance
     assert (provenance.worker_driver, provenance.forward_compatible) == ("570.86", True)
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)
 
@@ -332,8 +337,8 @@ def test_without_a_table_the_speedup_is_only_shown(build: Any) -> None:
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
     plan = dataclasses.replace(plan, skips=(_skip(4, "needs 4 GPUs, found 2"),))
     shown = dataclasses.replace(_STRONG, table=None)
-    two, four = scaling_results(_suite(shown), plan, records, {}, build.machine())
+    two, four = scaling_results(_suite(shown), Measurements.of(plan, records), {}, build.machine())
     assert two.speedup == pytest.approx(1.6)
     assert (two.verdict, two.expected) == ("no_expectation", None)
     assert (four.verdict, four.reason) == ("no_expectation", "needs 4 GPUs, found 2")
-    assert absolute_checks(_suite(shown), plan, summarize(plan, records), {}, build.machine()) == ()
+    assert absolute_checks(_suite(shown), plan, summarize(Measurements.of(plan, records)), {}, build.machine()) == ()

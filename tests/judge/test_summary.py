@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.summary import metric_samples, summarize
+from pybench.judge.measurements import Measurements, metric_samples
+from pybench.judge.summary import summarize
 from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Failure, Work
@@ -84,7 +85,7 @@ def test_energy_of_generation_by_hand(build: Any) -> None:
     """160 J in two steps of 40 tokens: 80 J a step, 2 J a token; each GPU's own joules a step."""
     point = build.generate(2)
     (record,) = build.measured(point, [[2.0, 2.0]], energy=build.energy([100.0, 60.0], 4.0, flags=("alias_risk",)))
-    (result,) = summarize(_plan(point), [record])
+    (result,) = summarize(Measurements.of(_plan(point), [record]))
     assert result.metrics["energy_j"].value == 80.0
     assert result.metrics["energy_j_per_output_token"].value == 2.0
     assert result.metrics["energy_j_per_output_token"].unit == "J/token"
@@ -97,7 +98,7 @@ def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Any) -> None:
     """A sum without one of its parts would be too small; the known GPU is still shown."""
     point = build.generate(2)
     (record,) = build.measured(point, [[2.0]], energy=build.energy([100.0, None], 2.0))
-    (result,) = summarize(_plan(point), [record])
+    (result,) = summarize(Measurements.of(_plan(point), [record]))
     assert not {name for name in result.metrics if "energy" in name or "power" in name}
     assert result.energy_by_gpu_j == {"GPU-0": 100.0}
 
@@ -105,7 +106,9 @@ def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Any) -> None:
 def test_every_unit_is_the_metrics_own(build: Any) -> None:
     """Units are stated once."""
     point = build.generate()
-    (result,) = summarize(_plan(point), build.measured(point, [[1.0], [1.0]], energy=build.energy([5.0], 1.0)))
+    (result,) = summarize(
+        Measurements.of(_plan(point), build.measured(point, [[1.0], [1.0]], energy=build.energy([5.0], 1.0)))
+    )
     assert {name: e.unit for name, e in result.metrics.items()} == {name: METRICS[name].unit for name in result.metrics}
     engines_only = {"kv_cache_tokens", "num_running", "num_runnable", "num_preemptions"}
     several_gpus_only, known_gpus_only = {"energy_imbalance_fraction"}, {"mfu_fraction", "mbu_fraction"}
@@ -118,7 +121,7 @@ def test_one_good_attempt_makes_a_point_ok(build: Any) -> None:
     """The failed one is counted, and its steps are not."""
     point = build.generate()
     records = [build.failed(point, 2), *build.measured(point, [[2.0]])]
-    (result,) = summarize(_plan(point), records)
+    (result,) = summarize(Measurements.of(_plan(point), records))
     assert (result.status, result.reason, result.attempts, result.failed_attempts) == ("ok", None, 2, 1)
     assert result.metrics["step_s"].value == 2.0
     assert result.metrics["step_s"].low is None
@@ -127,14 +130,14 @@ def test_one_good_attempt_makes_a_point_ok(build: Any) -> None:
 def test_a_point_that_only_failed_says_why(build: Any) -> None:
     """The first failure's cause and message."""
     point = build.generate()
-    (result,) = summarize(_plan(point), [build.failed(point)])
+    (result,) = summarize(Measurements.of(_plan(point), [build.failed(point)]))
     assert (result.status, result.reason, result.metrics) == ("failed", "out_of_memory: 81 GiB asked", {})
 
 
 def test_a_point_without_records_is_missing(build: Any) -> None:
     """Another point's records are not its own."""
     point, other = build.generate(1), build.generate(2)
-    results = summarize(_plan(point, other), build.measured(other, [[1.0]]))
+    results = summarize(Measurements.of(_plan(point, other), build.measured(other, [[1.0]])))
     assert [(r.status, r.reason) for r in results] == [("missing", "not measured"), ("ok", None)]
 
 
@@ -142,7 +145,7 @@ def test_skipped_and_left_out_points_stay_visible(build: Any) -> None:
     """Each with its reason."""
     skip = Skip(id="a", benchmark="decode", axes={}, num_gpus=8, reason="needs 8 GPUs, found 1")
     left = Skip(id="b", benchmark="decode", axes={}, num_gpus=4, reason="left out by --max-gpus 1")
-    results = summarize(_plan(build.generate(), skips=(skip,), left_out=(left,)), [])
+    results = summarize(Measurements.of(_plan(build.generate(), skips=(skip,), left_out=(left,)), []))
     assert [(r.status, r.reason) for r in results[1:]] == [("skipped", skip.reason), ("skipped", left.reason)]
 
 
@@ -152,7 +155,7 @@ def test_cautions_are_flags(build: Any) -> None:
     records = build.measured(point, [[2.0], [2.02], [1.98], [2.0]])
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
     records.append(build.record(point, (build.rank(build.steps([4.0], work), steady=False),), 5))
-    (result,) = summarize(_plan(point), records)
+    (result,) = summarize(Measurements.of(_plan(point), records))
     assert result.flags == ("not_steady", "outlying_attempt")
     assert result.metrics["step_s"].value == pytest.approx(2.4)
 
@@ -166,5 +169,5 @@ def test_points_of_one_process_are_named_by_each_other(build: Any) -> None:
         for record in build.measured(point, [[2.0]])
     ]
     lost = replace(records[2], log="a", failure=Failure(cause="signal", message=""))
-    found = summarize(_plan(one, two, three), [*records, lost])
+    found = summarize(Measurements.of(_plan(one, two, three), [*records, lost]))
     assert [point.shared_with for point in found] == [(two.id, three.id), (one.id, three.id), ()]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.compute.train_flops import model_flops_per_token
-from pybench.judge.summary import metric_samples
+from pybench.judge.measurements import metric_samples
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 

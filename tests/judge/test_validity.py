@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from pybench.judge.measurements import Measurements, metric_samples
 from pybench.judge.scaling import scaling_results
-from pybench.judge.summary import metric_samples, summarize
+from pybench.judge.summary import summarize
 from pybench.judge.validity import starvation
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable
@@ -69,8 +70,8 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Any) -> Non
     )
     table = ExpectedTable(name="t", description="", rows=(row,))
     suite = Suite(name="s", description="", benchmarks=(benchmark,))
-    (found,) = scaling_results(suite, plan, [*hungry, *sated], {"t": table}, build.machine())
+    (found,) = scaling_results(suite, Measurements.of(plan, [*hungry, *sated]), {"t": table}, build.machine())
     assert (found.verdict, found.flags, found.speedup) == ("inconclusive", ("starved_baseline",), 2.0)
     assert found.reason == "no valid baseline: 1 preemptions in a step for want of key-value cache"
-    starved, fed = summarize(plan, [*hungry, *sated])
+    starved, fed = summarize(Measurements.of(plan, [*hungry, *sated]))
     assert ("kv_starved" in starved.flags, "kv_starved" in fed.flags) == (True, False)

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
 from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
@@ -127,7 +128,7 @@ def drill(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequenc
 
     def run(point: Point, harm: Harm = _unharmed) -> Sequence[NodeCheck]:
         records = [_attempt(stage, point, number, harm) for number in (1, 2)]
-        return node_checks(Plan(points=(point,), skips=()), records, snapshot())
+        return node_checks(Measurements.of(Plan(points=(point,), skips=()), records), snapshot())
 
     return run
 

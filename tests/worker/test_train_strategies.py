@@ -19,6 +19,7 @@ pytest.importorskip("accelerate")
 import torch
 
 from pybench.judge.loss_curve import loss_checks
+from pybench.judge.measurements import Measurements
 from pybench.model.suite import Plan
 from pybench.model.wire import Work
 from pybench.model.workloads.train_strategies import STRATEGIES
@@ -176,7 +177,7 @@ def test_copies_that_learn_alone_are_seen(two: Any, alone: Any, name: str, verdi
     curves = [alone(shape(spec)), two[name][0]["losses"]]
     ranks = [dataclasses.replace(build.rank(steps), losses=tuple(curve)) for curve in curves]
     records = [build.record(point, (rank,)) for point, rank in zip(points, ranks, strict=True)]
-    (row,) = loss_checks(Plan(points=tuple(points), skips=()), records)
+    (row,) = loss_checks(Measurements.of(Plan(points=tuple(points), skips=()), records))
     assert row.verdict == verdict
     assert curves[0][0] == pytest.approx(curves[1][0], rel=1e-4), "they part ways by what they learn"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from pybench.judge.measurements import Measurements
 from pybench.judge.node.checksum import checksums
 from pybench.judge.node.driver import memory_errors, pcie, xids
 from pybench.judge.node.links import slow_links
@@ -12,26 +11,21 @@ from pybench.judge.node.sensors import sensors
 from pybench.judge.node.spread import slowest
 from pybench.judge.node.throttling import throttling
 from pybench.model.machine import Machine
-from pybench.model.record import Record
 from pybench.model.results import NodeCheck
-from pybench.model.suite import Plan
 from pybench.model.workloads.node import NodeSettings
 
 _OF_POINTS = (slowest, sensors, slow_links, checksums)
 _OF_RUNS = (throttling, pcie, memory_errors, xids)
 
 
-def node_checks(plan: Plan, records: Sequence[Record], machine: Machine) -> tuple[NodeCheck, ...]:
+def node_checks(measurements: Measurements, machine: Machine) -> tuple[NodeCheck, ...]:
     """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself.
 
     What the driver said counts in failed attempts, too: an XID is why many a worker fails.
     """
-    planned = [point for point in plan.points if isinstance(point.settings, NodeSettings)]
-    good = {
-        point.id: tuple(record for record in records if record.point_id == point.id and record.ok) for point in planned
-    }
-    measured = [PointRecords(point, good[point.id], machine) for point in planned if good[point.id]]
+    planned = [point for point in measurements.plan.points if isinstance(point.settings, NodeSettings)]
+    measured = [PointRecords(point, good, machine) for point in planned if (good := measurements.good(point.id))]
     found = [check for point in measured for kind in _OF_POINTS for check in kind(point)]
-    if planned and records and machine.gpus:
-        found += [check for kind in _OF_RUNS for check in kind(records, machine)]
+    if planned and measurements.records and machine.gpus:
+        found += [check for kind in _OF_RUNS for check in kind(measurements.records, machine)]
     return tuple(found)

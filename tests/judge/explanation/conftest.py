@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.explanation import explain
+from pybench.judge.explanation.explanation import explain
+from pybench.judge.measurements import Measurements
 from pybench.model.effort import Effort
 from pybench.model.explanation import Explanation
 from pybench.model.manifest import Manifest
@@ -47,6 +48,10 @@ class Runs:
     def node(self) -> Manifest:
         return self.manifest(tuple(self.node_points), run_id="node")
 
+    @property
+    def node_measurements(self) -> Measurements:
+        return Measurements.of(self.node.plan, self.node_records)
+
     def manifest(self, points: tuple[Point, ...], run_id: str = "run", fingerprint: str = "f") -> Manifest:
         return Manifest(
             run_id=run_id,
@@ -67,9 +72,8 @@ class Runs:
         return self.explain_records(records, times, **manifest)
 
     def explain_records(self, records: list[Record], times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
-        return explain(
-            self.manifest(tuple(point for point, _ in times), **manifest), records, self.node, self.node_records
-        )
+        run = self.manifest(tuple(point for point, _ in times), **manifest)
+        return explain(run, Measurements.of(run.plan, records), self.node, self.node_measurements)
 
     def measured(self, point: Point, time_s: float, first_gpu: int = 0) -> list[Record]:
         """Two attempts; copies of a generation tell of their own samples."""

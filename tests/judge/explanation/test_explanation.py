@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.explanation import explain
+from pybench.judge.explanation.explanation import explain
+from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -108,14 +109,15 @@ def test_one_number_of_gpus_explains_nothing(runs: Any, build: Any) -> None:
     with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
         runs.explain([(build.generate(2), 0.1)])
     with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
-        explain(runs.node, runs.node_records, runs.node, runs.node_records)
+        explain(runs.node, runs.node_measurements, runs.node, runs.node_measurements)
 
 
 def test_unmeasured_points_are_left_aside(runs: Any, build: Any) -> None:
     """The others are explained."""
     one, two, four = build.generate(1), build.generate(2), build.generate(4)
     records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
-    found = explain(runs.manifest((one, two, four)), records, runs.node, runs.node_records)
+    run = runs.manifest((one, two, four))
+    found = explain(run, Measurements.of(run.plan, records), runs.node, runs.node_measurements)
     assert [point.num_gpus for point in found.points] == [2]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from pybench.compute.comm_model.figures import UnmeasuredError
 from pybench.compute.plan import point_id
-from pybench.judge.node_figures import node_figures
-from pybench.judge.predicted_step import predicted_step
+from pybench.judge.explanation.node_figures import node_figures
+from pybench.judge.explanation.predicted_step import predicted_step
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
@@ -18,7 +18,7 @@ from pybench.model.workloads.train import Train
 
 def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
     """Says so: another strategy, context parallelism, no model at all."""
-    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    figures = node_figures("node", runs.node_measurements, "bfloat16")
     fit = build.train(2)
     other = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, strategy="zero"))
     with pytest.raises(UnmeasuredError, match="knows no strategy zero"):
@@ -48,7 +48,7 @@ def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
 )
 def test_training_that_the_model_does_not_know(runs: Any, build: Any, settings: dict[str, Any], named: str) -> None:
     """Refused by name."""
-    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    figures = node_figures("node", runs.node_measurements, "bfloat16")
     fit = build.train(2)
     asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
     with pytest.raises(UnmeasuredError, match=named):
@@ -57,7 +57,7 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Any, settings: 
 
 def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Any) -> None:
     """As the worker does: two stages take 3/4 of the work each, not all of it."""
-    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    figures = node_figures("node", runs.node_measurements, "bfloat16")
     point = build.train(1)
     unset, two = (
         dataclasses.replace(
@@ -75,7 +75,7 @@ def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build:
 
 def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Any) -> None:
     """Set, they stay; ``auto`` follows the samples of a rank. More passes hide less of DDP's sums."""
-    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    figures = node_figures("node", runs.node_measurements, "bfloat16")
     settings = build.train(2).settings
     auto = dataclasses.replace(settings, global_batch_size=64, grad_accum="auto")
     set_ = dataclasses.replace(settings, grad_accum=16)
@@ -97,7 +97,7 @@ def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Any) 
         effort=Effort(),
         architecture=build.architecture,
     )
-    figures = node_figures(runs.node, runs.node_records, "bfloat16")
+    figures = node_figures("node", runs.node_measurements, "bfloat16")
     curve = figures.collectives["all_reduce", 2]
     wider = dataclasses.replace(figures, collectives={("all_reduce", 2): curve, ("all_reduce", 16): curve})
     assert predicted_step(wider, point, 128, grown=8).compute_s == pytest.approx(

@@ -11,6 +11,7 @@ import pytest
 
 from pybench.compute.plan import point_id
 from pybench.compute.schedule import undecided
+from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
 from pybench.model.effort import Effort
 from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink
@@ -61,7 +62,7 @@ class Node:
         return Machine(**{**values, "kind": "h200", "fabric": "nvlink", "gpus": gpus, "topology": topology})
 
     def checks(self) -> tuple[NodeCheck, ...]:
-        return node_checks(self.plan, self.records, self.machine)
+        return node_checks(Measurements.of(self.plan, self.records), self.machine)
 
     def decide(self, max_attempts: int) -> None:
         """As a run does: one more attempt at each point that is undecided, while its budget lasts."""

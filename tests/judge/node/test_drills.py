@@ -398,5 +398,9 @@ def test_one_gpu_has_nobody_to_be_compared_with(node: Any) -> None:
     point = next(point for point in node.plan.points if point.benchmark == "burn")
     alone = dataclasses.replace(point, settings=dataclasses.replace(point.settings, gpus=1))
     node.plan = dataclasses.replace(node.plan, points=(alone,))
-    node.records = [dataclasses.replace(r, ranks=r.ranks[:1]) for r in node.records if r.point_id == point.id]
+    node.records = [
+        dataclasses.replace(r, ranks=r.ranks[:1], point_digest=alone.digest)
+        for r in node.records
+        if r.point_id == point.id
+    ]
     assert [check.name for check in node.checks()][:1] == ["checksum"]

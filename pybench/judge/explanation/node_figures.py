@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta, fit
 from pybench.compute.comm_model.figures import GpuFigures, NodeFigures
 from pybench.compute.stats import location
-from pybench.judge.summary import metric_samples
+from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
-from pybench.model.manifest import Manifest
-from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.record import RankReport, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
@@ -21,25 +19,25 @@ from pybench.model.workloads.peer_copy import PeerCopy
 _MIN_SIZES = 2
 
 
-def node_figures(manifest: Manifest, records: Sequence[Record], dtype: str) -> NodeFigures:
+def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFigures:
     """Figures of the node, with products in ``dtype``. Raises ``UsageError`` when the run lacks the basic ones."""
     matmuls = [
-        _by_gpu(point, records, "matmul_flops_per_s")
-        for point, _ in _values(manifest, records, "matmul_flops_per_s")
+        _by_gpu(point, measurements, "matmul_flops_per_s")
+        for point, _ in measurements.measured("matmul_flops_per_s")
         if isinstance(point.settings, Matmul) and point.settings.precision == dtype
     ]
     memory = [
-        _by_gpu(point, records, "memory_bytes_per_s")
-        for point, _ in _values(manifest, records, "memory_bytes_per_s")
+        _by_gpu(point, measurements, "memory_bytes_per_s")
+        for point, _ in measurements.measured("memory_bytes_per_s")
         if isinstance(point.settings, MemoryBandwidth)
     ]
     if not matmuls or not memory:
         lacks = f"matmul in {dtype}" if not matmuls else "memory_bandwidth"
-        raise UsageError(f"{manifest.run_id}: it measured no {lacks}; give a run of node_check on this machine")
+        raise UsageError(f"{run_id}: it measured no {lacks}; give a run of node_check on this machine")
     flops, moved = _best(matmuls), _best(memory)
     links = [
-        value
-        for point, value in _values(manifest, records, "peer_copy_bytes_per_s")
+        location(samples)
+        for point, samples in measurements.measured("peer_copy_bytes_per_s")
         if isinstance(point.settings, PeerCopy)
     ]
     return NodeFigures(
@@ -51,7 +49,7 @@ def node_figures(manifest: Manifest, records: Sequence[Record], dtype: str) -> N
             for name in flops
             if name in moved
         },
-        collectives=_collectives(manifest, records),
+        collectives=_collectives(measurements),
     )
 
 
@@ -65,17 +63,10 @@ def _names(rank: RankReport) -> tuple[str, ...]:
     return rank.header.all_uuids or (f"rank {rank.header.rank}",)
 
 
-def _values(manifest: Manifest, records: Sequence[Record], metric: str) -> Iterator[tuple[Point, float]]:
-    """Of the points whose workload has the metric and that were measured."""
-    for point in manifest.plan.points:
-        if metric in METRICS_OF[point.settings.workload] and (samples := metric_samples(point, records).get(metric)):
-            yield point, location(samples)
-
-
-def _by_gpu(point: Point, records: Sequence[Record], metric: str) -> dict[str, float]:
+def _by_gpu(point: Point, measurements: Measurements, metric: str) -> dict[str, float]:
     """What each GPU reached of a figure that every rank tells in every step."""
     told: dict[str, list[list[float]]] = {}
-    for record in (record for record in records if record.point_id == point.id and record.ok):
+    for record in measurements.good(point.id):
         for rank in record.ranks:
             for name in _names(rank):
                 told.setdefault(name, []).append([step.values[metric] for step in rank.steps])
@@ -87,11 +78,11 @@ def _best(points: Sequence[dict[str, float]]) -> dict[str, float]:
     return max(points, key=lambda gpus: (len(gpus), min(gpus.values())))
 
 
-def _collectives(manifest: Manifest, records: Sequence[Record]) -> dict[tuple[str, int], AlphaBeta]:
+def _collectives(measurements: Measurements) -> dict[tuple[str, int], AlphaBeta]:
     """A fit for each operation and count that was measured at two sizes or more."""
     curves: dict[tuple[str, int], dict[int, float]] = {}
-    for point, time_s in _values(manifest, records, "collective_s"):
+    for point, samples in measurements.measured("collective_s"):
         assert isinstance(point.settings, Collective), "no other workload has this metric"
         key = point.settings.operation, point.settings.gpus
-        curves.setdefault(key, {})[point.settings.message_bytes] = time_s
+        curves.setdefault(key, {})[point.settings.message_bytes] = location(samples)
     return {key: fit(list(curve.items())) for key, curve in curves.items() if len(curve) >= _MIN_SIZES}

@@ -6,7 +6,7 @@ from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
-from pybench.judge.unknown_work import SHARING, refuse_unknown
+from pybench.judge.explanation.unknown_work import SHARING, refuse_unknown
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import ModelSettings

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import attribute
-from pybench.judge.extrapolation import extrapolate
-from pybench.judge.measured_step import MeasuredStep, measured_groups
-from pybench.judge.node_figures import node_figures
-from pybench.judge.predicted_step import predicted_step
+from pybench.judge.explanation.extrapolation import extrapolate
+from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups
+from pybench.judge.explanation.node_figures import node_figures
+from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.explanation import CollectiveFit, ExplainedPoint, Explanation, Extrapolation
 from pybench.model.manifest import Manifest
-from pybench.model.record import Record
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or packages that differ: predictions may not hold"
 _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it measured stands for each"
 
 
 def explain(
-    manifest: Manifest, records: Sequence[Record], node: Manifest, node_records: Sequence[Record]
+    manifest: Manifest, measurements: Measurements, node: Manifest, node_measurements: Measurements
 ) -> Explanation:
     """Every point of a model's workload above the baseline of its group, then predictions for more GPUs.
 
     Raises ``UsageError`` when the run has no such point, or the node's run lacks what any prediction needs.
     """
-    groups = measured_groups(manifest, records)
+    groups = measured_groups(measurements)
     if not any(len(group) > 1 for group in groups):
         raise UsageError(f"{manifest.run_id}: it measured no model on two numbers of GPUs; nothing to explain")
     notes = [] if manifest.fingerprint == node.fingerprint else [_OTHER_MACHINE]
@@ -36,7 +36,7 @@ def explain(
     extrapolations: list[Extrapolation] = []
     collectives: Mapping[tuple[str, int], AlphaBeta] = {}
     for group in groups:
-        figures = node_figures(node, node_records, group[0].settings.dtype)
+        figures = node_figures(node.run_id, node_measurements, group[0].settings.dtype)
         collectives = figures.collectives
         if not all(name in figures.gpus for step in group for name in step.gpus):
             notes.append(f"{group[0].label}: {_OTHER_GPUS}")

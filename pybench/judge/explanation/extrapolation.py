@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
-from pybench.judge.measured_step import MeasuredStep
-from pybench.judge.predicted_step import predicted_step, raised_degree
+from pybench.judge.explanation.measured_step import MeasuredStep
+from pybench.judge.explanation.predicted_step import predicted_step, raised_degree
 from pybench.model.explanation import ExplainedPoint, Extrapolation
 
 COUNTS = (16, 64, 256, 1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
@@ -10,13 +9,11 @@ from pybench.compute.comm_model.step_time import Baseline, StepTime
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
 from pybench.judge.clock_events import POWER_LIMIT
+from pybench.judge.explanation.node_figures import gpu_names
+from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
-from pybench.judge.node_figures import gpu_names
-from pybench.judge.summary import metric_samples
-from pybench.judge.unknown_work import runs_in_waves
-from pybench.model.manifest import Manifest
-from pybench.model.record import Record
+from pybench.judge.measurements import Measurements
 from pybench.model.results import GpuState
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
@@ -76,20 +73,20 @@ class MeasuredStep:
         return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
 
 
-def measured_groups(manifest: Manifest, records: Sequence[Record]) -> list[list[MeasuredStep]]:
+def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
     """Measured points of model workloads that differ in their parallel degrees alone, the fewest GPUs first."""
     groups: dict[str, list[MeasuredStep]] = {}
-    for point in manifest.plan.points:
-        if (measured := _measured(point, records)) is not None:
+    for point in measurements.plan.points:
+        if (measured := _measured(point, measurements)) is not None:
             groups.setdefault(f"{point.benchmark} {sorted(measured.group.items())!r}", []).append(measured)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]
 
 
-def _measured(point: Point, records: Sequence[Record]) -> MeasuredStep | None:
-    samples = metric_samples(point, records).get("step_s")
+def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
+    samples = measurements.samples(point).get("step_s")
     if samples is None or not isinstance(point.settings, ModelSettings):
         return None
-    good = [record for record in records if record.point_id == point.id and record.ok]
+    good = measurements.good(point.id)
     gpus = gpu_names(good)
     return MeasuredStep(
         point=point,

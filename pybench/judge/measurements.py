@@ -1,0 +1,84 @@
+"""What a run measured: its plan, the records of each point, and the values of every metric, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pybench.compute.stats import Samples
+from pybench.judge.formulas.registry import metric_values
+from pybench.model.metrics.registry import METRICS_OF
+from pybench.model.record import Record
+from pybench.model.suite import Plan, Point, Skip
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """One value for every judge. Metrics are evaluated when a point is first read, and kept.
+
+    ``records`` are those of planned points, in the order they were recorded; :meth:`of` leaves others out.
+    """
+
+    plan: Plan
+    records: tuple[Record, ...]
+    _samples: dict[str, Mapping[str, Samples]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, plan: Plan, records: Iterable[Record]) -> Measurements:
+        """Keep the records of points that ``plan`` has, measured with the settings that it has."""
+        known = {point.id: point.digest for point in plan.points}
+        return cls(plan, tuple(record for record in records if known.get(record.point_id) == record.point_digest))
+
+    @property
+    def entries(self) -> tuple[Point | Skip, ...]:
+        """Every point of the suite: measured or not, skipped or left out."""
+        return (*self.plan.points, *self.plan.skips, *self.plan.left_out)
+
+    @cached_property
+    def _by_point(self) -> Mapping[str, Sequence[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.point_id, []).append(record)
+        return found
+
+    @cached_property
+    def by_log(self) -> Mapping[str, Sequence[Record]]:
+        """Records by their worker's log: one log is one process."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.log, []).append(record)
+        return found
+
+    def attempts(self, point_id: str) -> tuple[Record, ...]:
+        """Every record of a point, failed ones too."""
+        return tuple(self._by_point.get(point_id, ()))
+
+    def good(self, point_id: str) -> tuple[Record, ...]:
+        """The records of a point's good attempts."""
+        return tuple(record for record in self.attempts(point_id) if record.ok)
+
+    def samples(self, entry: Point | Skip) -> Mapping[str, Samples]:
+        """Values of every metric that any good attempt has; none for a point that can't run."""
+        if isinstance(entry, Skip):
+            return {}
+        if entry.id not in self._samples:
+            self._samples[entry.id] = metric_samples(entry, self.good(entry.id))
+        return self._samples[entry.id]
+
+    def measured(self, metric: str) -> Iterator[tuple[Point, Samples]]:
+        """The points that have the metric, with its values."""
+        for point in self.plan.points:
+            if metric in METRICS_OF[point.settings.workload] and (found := self.samples(point).get(metric)):
+                yield point, found
+
+
+def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
+    """Every metric's values in a point's good attempts: attempt by attempt, step by step.
+
+    Metrics of a whole attempt (energy, memory, start-up) have one value for each. A metric that no attempt has is
+    absent.
+    """
+    attempts = [metric_values(point, record) for record in good]
+    names = METRICS_OF[point.settings.workload]
+    return {name: found for name in names if (found := [values[name] for values in attempts if values.get(name)])}
