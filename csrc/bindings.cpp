@@ -3,9 +3,8 @@
 #include <pybind11/stl.h>
 
 #include "columns.h"
-#include "durable_file.h"
 #include "nvml_api.h"
-#include "power_sampler.h"
+#include "recorder.h"
 
 namespace py = pybind11;
 using namespace pybench;
@@ -42,28 +41,22 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
             return found;
         },
         "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none of those there are does.");
-    module.def(
-        "read_durable_file",
-        [](const std::string& path) { return columns_of([&] { return read_durable_file(path); }); }, py::arg("path"),
-        "What a sampler wrote to a durable file, as from stop(). Raises RuntimeError where the file is none of ours.");
 
-    py::class_<PowerSampler>(module, "PowerSampler", "Native threads that record counter, driver series and fields.")
-        .def(py::init([](std::vector<std::string> uuids, std::string file, int64_t counter_period_ns,
-                         int64_t start_limit_ns) {
-                 return std::make_unique<PowerSampler>(
-                     Settings{std::move(uuids), std::move(file), counter_period_ns, start_limit_ns});
+    py::class_<Recorder>(module, "Recorder", "Native threads that record counter, driver series and fields.")
+        .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t start_limit_ns) {
+                 return std::make_unique<Recorder>(Settings{std::move(uuids), counter_period_ns, start_limit_ns});
              }),
-             py::arg("uuids"), py::kw_only(), py::arg("file"), py::arg("counter_period_ns"), py::arg("start_limit_ns"))
-        .def("start", &PowerSampler::start, py::call_guard<py::gil_scoped_release>(),
-             "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError about the file.")
+             py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("start_limit_ns"))
+        .def("start", &Recorder::start, py::call_guard<py::gil_scoped_release>(),
+             "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError where no thread can be started.")
         .def(
-            "stop", [](PowerSampler& sampler) { return columns_of([&] { return sampler.stop(); }); },
+            "stop", [](Recorder& sampler) { return columns_of([&] { return sampler.stop(); }); },
             "End within a second; returns the recording as a dict of NumPy columns.")
         .def(
-            "snapshot", [](PowerSampler& sampler) { return columns_of([&] { return sampler.snapshot(); }); },
+            "snapshot", [](Recorder& sampler) { return columns_of([&] { return sampler.snapshot(); }); },
             "The recording so far, within half a second and without ending it.")
-        .def("anchor", &PowerSampler::anchor, py::call_guard<py::gil_scoped_release>(),
+        .def("anchor", &Recorder::anchor, py::call_guard<py::gil_scoped_release>(),
              "Ask for the next step of every energy counter; returns at once.")
-        .def("latest_power_mw", &PowerSampler::latest_power_mw, py::call_guard<py::gil_scoped_release>(),
+        .def("latest_power_mw", &Recorder::latest_power_mw, py::call_guard<py::gil_scoped_release>(),
              "Newest power of each GPU in mW, -1 where unknown.");
 }

@@ -19,7 +19,7 @@ bool returns_by(int64_t deadline_ns, Function function) {
     auto done = std::make_shared<std::atomic<bool>>(false);
     std::thread thread([done, function = std::move(function)]() mutable {
         {
-            const Function own = std::move(function);  // ends before done is told
+            const Function own = std::move(function);  // destroyed before done is set
             own();
         }
         *done = true;

@@ -95,12 +95,12 @@ uint32_t Capabilities::missing() const {
 
 State Capabilities::state() const {
     if (lost_) return State::lost;
-    const auto power_said = [this](auto what) {
+    const auto any_power = [this](auto what) {
         return std::any_of(kPower.begin(), kPower.end(), [&](Capability c) { return what(codes_[c]); });
     };
-    if (power_said([](nvmlReturn_t code) { return code == NVML_SUCCESS; })) return State::ok;
-    if (power_said([](nvmlReturn_t code) { return code == NVML_ERROR_NO_PERMISSION; })) return State::no_permission;
-    return power_said([](nvmlReturn_t code) { return !means_missing(code); }) ? State::error : State::not_supported;
+    if (any_power([](nvmlReturn_t code) { return code == NVML_SUCCESS; })) return State::ok;
+    if (any_power([](nvmlReturn_t code) { return code == NVML_ERROR_NO_PERMISSION; })) return State::no_permission;
+    return any_power([](nvmlReturn_t code) { return !means_missing(code); }) ? State::error : State::not_supported;
 }
 
 uint32_t remembered_missing(const std::string& uuid, const std::string& driver) {

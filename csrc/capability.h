@@ -26,13 +26,13 @@ enum Capability : unsigned {
 
 enum class State : uint32_t { ok, lost, no_permission, not_supported, error, stalled };
 
-// The driver lacks what was asked for: no failure, and no use to ask again.
+// The driver lacks what was requested for: no failure, and no use to ask again.
 bool means_missing(nvmlReturn_t code);
 bool means_no_such_gpu(nvmlReturn_t code);
 std::string name_of(State state);
 std::vector<std::string> capability_names(uint32_t mask);
 
-// What every reading last answered. Refused readings are not asked for again.
+// What every reading last answered. Refused readings are not requested for again.
 class Capabilities {
   public:
     // refused: readings known not to exist, as a bit mask

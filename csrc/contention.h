@@ -19,10 +19,10 @@ class Contention {
     template <typename Read>
     void measure(Read read) {
         int64_t first = 0;
-        deadline_ns_.compare_exchange_strong(first, now_ns() + kPatience);
+        deadline_ns_.compare_exchange_strong(first, now_ns() + kLimit);
         ++arrived_;
         if (!wait_until([this] { return arrived_ == num_threads_; })) return;
-        for (int i = 0; i < kReads; ++i) beside_ns_ += timed(read);
+        for (int i = 0; i < kReads; ++i) concurrent_ns_ += timed(read);
         ++through_;
         if (!wait_until([this] { return through_ == num_threads_; })) return;
         if (!wait_until([this] { return !busy_.test_and_set(); })) return;
@@ -43,23 +43,23 @@ class Contention {
     }
 
     // How many threads can read at once without being held up, at least one.
-    size_t num_side_by_side() const {
+    size_t num_concurrent() const {
         return std::max<size_t>(static_cast<size_t>(static_cast<double>(num_threads_) / slowdown()), 1);
     }
 
   private:
     static constexpr int kReads = 3;
     static constexpr int64_t kShort = 25 * kMillisecond;  // for one read of every GPU
-    static constexpr int64_t kPatience = 600 * kMillisecond;
+    static constexpr int64_t kLimit = 600 * kMillisecond;
     static constexpr int64_t kPause = kMillisecond / 5;
 
     double slowdown() const {
-        return std::max(static_cast<double>(beside_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)), 1.0);
+        return std::max(static_cast<double>(concurrent_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)), 1.0);
     }
 
     template <typename Condition>
-    bool wait_until(Condition met) const {
-        while (!met()) {
+    bool wait_until(Condition condition) const {
+        while (!condition()) {
             if (given_up_ || now_ns() >= deadline_ns_) return false;
             sleep_until(now_ns() + kPause);
         }
@@ -75,7 +75,7 @@ class Contention {
 
     const size_t num_threads_;
     std::atomic<size_t> arrived_{0}, through_{0}, done_{0};
-    std::atomic<int64_t> beside_ns_{0}, alone_ns_{0};
+    std::atomic<int64_t> concurrent_ns_{0}, alone_ns_{0};
     std::atomic<int64_t> deadline_ns_{0};
     std::atomic<bool> given_up_{false};
     std::atomic_flag busy_ = ATOMIC_FLAG_INIT;

@@ -1,7 +1,6 @@
 #include "gpu.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pybench {
 
@@ -9,15 +8,15 @@ namespace {
 
 constexpr int64_t kPolledPeriod = 100 * kMillisecond;  // as often as the fields change
 constexpr int64_t kLongestSeriesPeriod = 2 * kSecond;
-constexpr size_t kTellingSamples = 16;
+constexpr size_t kEnoughSamples = 16;
 constexpr int64_t kSlowPeriod = kSecond;
 // A counter that is to be read this seldom is read where it steps.
 constexpr int64_t kSparse = kSecond;
-// A GPU whose counter can be foretold for so long hunts so seldom that it is in nobody's way.
-constexpr int64_t kForesight = kSecond;
-// Hunts that nobody asked for come no more often than this in the long run.
-constexpr int64_t kHuntPeriod = 30 * kSecond;
-constexpr int64_t kSpareHunts = 16;
+// A GPU whose steps can be predicted for so long is searched so seldom that it delays no other.
+constexpr int64_t kSettledSpan = kSecond;
+// Searches that no caller requested come no more often than this in the long run.
+constexpr int64_t kUnrequestedPeriod = 30 * kSecond;
+constexpr int64_t kSpareSearches = 16;
 // How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
 constexpr int64_t kNextSample = 45 * kMillisecond;
 constexpr int64_t kStall = kSecond;
@@ -38,24 +37,18 @@ int64_t series_period_ns(const std::vector<PowerSample>& samples, unsigned num_k
     return std::max(longest_ns / kPolledPeriod, int64_t{1}) * kPolledPeriod;  // woken for polls anyway
 }
 
-void copy_text(char* to, size_t size, const std::string& text) {
-    std::strncpy(to, text.c_str(), size - 1);  // the block is zeroed, so the last byte ends the text
-}
-
 }  // namespace
 
 Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-         int64_t counter_period_ns, Turns& turns)
+         int64_t counter_period_ns, SearchSlots& search_slots)
     : nvml_(std::move(nvml)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
-      turns_(turns),
+      search_slots_(search_slots),
       capabilities_(remembered_missing(uuid, driver_)),
       counter_{counter_period_ns} {
-    copy_text(block_.uuid, sizeof block_.uuid, uuid);
-    block_.index = kNoIndex;
-    block_.mig = block_.shared_board = block_.latest_mw = kMissing;
+    block_.uuid = uuid;
     try {
         open(uuid);
     } catch (const NvmlError& error) {
@@ -69,7 +62,7 @@ Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, u
 void Gpu::open(const std::string& uuid) {
     handle_ = nvml_->gpu_by_uuid(uuid);
     const GpuInfo info = nvml_->describe(handle_);
-    copy_text(block_.name, sizeof block_.name, info.name);
+    block_.name = info.name;
     block_.index = info.index;
 }
 
@@ -95,6 +88,7 @@ void Gpu::push(const Row& row) {
 }
 
 void Gpu::note(Capability capability, nvmlReturn_t code) {
+    if (abandoned) return;  // the code is none of the driver's
     capabilities_.note(capability, code);
     if (capabilities_.lost()) publish();
 }
@@ -112,9 +106,9 @@ void Gpu::publish() {
     if (capabilities_.lost()) block_.latest_mw = kMissing;
 }
 
-bool Gpu::hangs(int64_t now, int64_t patience_ns) const {
+bool Gpu::hangs(int64_t now, int64_t limit_ns) const {
     const int64_t start_ns = block_.call_start_ns;
-    return start_ns != 0 && now - start_ns > patience_ns;
+    return start_ns != 0 && now - start_ns > limit_ns;
 }
 
 void Gpu::begin() {
@@ -153,10 +147,10 @@ void Gpu::read_counter() {
     const nvmlReturn_t code = call([&] { return nvml_->energy_mj(handle_, &energy_mj); });
     const int64_t after_ns = now_ns();
     note(kCounter, code);
-    if (code != NVML_SUCCESS) return hunt_.failed(after_ns);
+    if (code != NVML_SUCCESS) return search_.failed(after_ns);
     const CounterRow reading{before_ns, after_ns, energy_mj};
     push(reading);
-    hunt_.saw(reading);
+    search_.add_reading(reading);
 }
 
 void Gpu::drain_series() {
@@ -168,7 +162,7 @@ void Gpu::drain_series() {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
         last_seen_us_ = std::max(last_seen_us_, static_cast<uint64_t>(sample.realtime_us));
     }
-    if (!scheduled_ && samples.size() >= kTellingSamples) series_.period_ns = series_period_ns(samples, num_samples_);
+    if (!scheduled_ && samples.size() >= kEnoughSamples) series_.period_ns = series_period_ns(samples, num_samples_);
 }
 
 void Gpu::poll() {
@@ -184,27 +178,27 @@ void Gpu::poll() {
 }
 
 void Gpu::poll_fields(PolledRow* row) {
-    struct Wish {
+    struct FieldRequest {
         Capability capability;
         unsigned field, scope;
         int64_t* value;
     };
-    const Wish wishes[] = {{kInstant, NVML_FI_DEV_POWER_INSTANT, NVML_POWER_SCOPE_GPU, &row->instant_mw},
+    const FieldRequest requests[] = {{kInstant, NVML_FI_DEV_POWER_INSTANT, NVML_POWER_SCOPE_GPU, &row->instant_mw},
                            {kAverage, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_GPU, &row->average_mw},
                            {kMemory, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_MEMORY, &row->memory_mw}};
-    std::vector<const Wish*> asked;
+    std::vector<const FieldRequest*> requested;
     std::vector<PowerField> fields;
-    for (const Wish& wish : wishes) {
-        if (!capabilities_.wanted(wish.capability) || (wish.capability == kAverage && average_by_usage_)) continue;
-        asked.push_back(&wish);
-        fields.push_back({wish.field, wish.scope});
+    for (const FieldRequest& request : requests) {
+        if (!capabilities_.wanted(request.capability) || (request.capability == kAverage && average_by_usage_)) continue;
+        requested.push_back(&request);
+        fields.push_back({request.field, request.scope});
     }
     if (fields.empty()) return;
     const nvmlReturn_t code = call([&] { return nvml_->power_fields(handle_, &fields); });
-    for (size_t i = 0; i < asked.size(); ++i) {
+    for (size_t i = 0; i < requested.size(); ++i) {
         const nvmlReturn_t own = code == NVML_SUCCESS ? fields[i].code : code;
-        note(asked[i]->capability, own);
-        if (own == NVML_SUCCESS) *asked[i]->value = fields[i].power_mw;
+        note(requested[i]->capability, own);
+        if (own == NVML_SUCCESS) *requested[i]->value = fields[i].power_mw;
     }
     if (!average_by_usage_ && !capabilities_.lost() && capabilities_.missing() & bit(kAverage)) {
         average_by_usage_ = true;
@@ -239,57 +233,57 @@ void Gpu::read_slow() {
 
 void Gpu::visit(uint64_t demand) {
     if (!scheduled_) schedule();
-    if (demand != wanted_) meet(demand);
+    if (demand != wanted_) begin_serving(demand);
     keep_counter();
     keep(&polled_, kPolledMask, [this] { poll(); });
     keep(&series_, bit(kSeries), [this] { drain_series(); });
     keep(&slow_, kSlowMask, [this] { read_slow(); });
-    if (met_ != wanted_) settle();
+    if (served_ != wanted_) settle();
 }
 
 void Gpu::keep_counter() {
     if (!has_counter()) {
-        attuned_ = true;
+        predictable_ = true;
         return;
     }
     if (counter_.period_ns < kSparse) {
         keep(&counter_, bit(kCounter), [this] { read_counter(); });
-    } else if (!hunt_.on() && now_ns() >= counter_due_ns() && (attuned_ || turns_.take(number_, now_ns()))) {
-        hunt();
-        next_unasked_ns_ = std::max(next_unasked_ns_, now_ns() - kSpareHunts * kHuntPeriod) + kHuntPeriod;
+    } else if (!search_.on() && now_ns() >= counter_due_ns() && (predictable_ || search_slots_.take(number_, now_ns()))) {
+        begin_search();
+        next_unrequested_ns_ = std::max(next_unrequested_ns_, now_ns() - kSpareSearches * kUnrequestedPeriod) + kUnrequestedPeriod;
     }
-    if (hunt_.on() && now_ns() >= hunt_.next_ns()) read_counter();
-    attuned_ = hunt_.known() && (attuned_ || hunt_.horizon_ns() > now_ns() + kForesight);
-    if (!hunt_.on() && (attuned_ || !hunt_.known())) turns_.give_back(number_);
+    if (search_.on() && now_ns() >= search_.next_ns()) read_counter();
+    predictable_ = search_.known() && (predictable_ || search_.predictable_until_ns() > now_ns() + kSettledSpan);
+    if (!search_.on() && (predictable_ || !search_.known())) search_slots_.release(number_);
 }
 
 int64_t Gpu::counter_due_ns() const {
     if (counter_.period_ns < kSparse) return counter_.next_ns;
-    return std::min(counter_.next_ns, std::max(hunt_.horizon_ns(), next_unasked_ns_));
+    return std::min(counter_.next_ns, std::max(search_.predictable_until_ns(), next_unrequested_ns_));
 }
 
-void Gpu::hunt() {
+void Gpu::begin_search() {
     const int64_t now = now_ns();
     if (counter_.period_ns >= kSparse) counter_.next_ns = now + counter_.period_ns;
-    hunt_.begin(now);
+    search_.begin(now);
 }
 
-void Gpu::meet(uint64_t demand) {
+void Gpu::begin_serving(uint64_t demand) {
     wanted_ = demand;
     settled_ns_.reset();
     read_slow();  // how the GPU stands there, where a window may be shorter than the cadence
-    hunt();
+    begin_search();
 }
 
 // Once the step was seen, waits for the series' next sample.
 void Gpu::settle() {
-    if (!has_counter()) hunt_.give_up();
-    if (hunt_.on()) return;
-    if (!settled_ns_) settled_ns_ = now_ns() + (hunt_.found() ? kNextSample : 0);
+    if (!has_counter()) search_.give_up();
+    if (search_.on()) return;
+    if (!settled_ns_) settled_ns_ = now_ns() + (search_.found() ? kNextSample : 0);
     if (now_ns() < *settled_ns_) return;
     poll();
     drain_series();
-    met_ = wanted_;
+    served_ = wanted_;
 }
 
 template <typename Read>
@@ -300,11 +294,11 @@ void Gpu::keep(Cadence* cadence, uint32_t capabilities, Read read) {
 }
 
 int64_t Gpu::next_ns() const {
-    int64_t next = met_ != wanted_ && settled_ns_ ? *settled_ns_ : INT64_MAX;
+    int64_t next = served_ != wanted_ && settled_ns_ ? *settled_ns_ : INT64_MAX;
     if (wants(kPolledMask)) next = std::min(next, polled_.next_ns);
-    if (has_counter() && hunt_.on()) next = std::min(next, hunt_.next_ns());
+    if (has_counter() && search_.on()) next = std::min(next, search_.next_ns());
     // What is due and was not begun waits for its turn.
-    if (has_counter() && !hunt_.on() && counter_due_ns() > now_ns()) next = std::min(next, counter_due_ns());
+    if (has_counter() && !search_.on() && counter_due_ns() > now_ns()) next = std::min(next, counter_due_ns());
     if (wants(bit(kSeries))) next = std::min(next, series_.next_ns);
     if (wants(kSlowMask)) next = std::min(next, slow_.next_ns);
     return next;

@@ -12,25 +12,25 @@
 #include "blocks.h"
 #include "capability.h"
 #include "clock.h"
-#include "hunt.h"
+#include "step_search.h"
 #include "nvml_api.h"
-#include "turns.h"
+#include "search_slots.h"
 
 namespace pybench {
 
 // A reading costs 2.3 ms of CPU time on H200: at the ends that matter it is worth that, between them it only keeps the
-// rhythm and sees a reset.
+// grid known and shows a reset.
 constexpr int64_t kCounterPeriod = 60 * kSecond;
 
 class Gpu {
   public:
     // Throws NvmlError where there is no such GPU. One that can't be opened has the state that says why.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-        int64_t counter_period_ns, Turns& turns);
+        int64_t counter_period_ns, SearchSlots& search_slots);
 
     // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
     void begin();
-    // Reads what is due. A demand is a number: when it has grown, the counter's next step is hunted, then all the rest
+    // Reads what is due. A demand is a number: when it has grown, the counter's next step is searched, then the rest
     // is read.
     void visit(uint64_t demand);
     void read_counter();
@@ -39,11 +39,11 @@ class Gpu {
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t met() const { return met_; }      // the newest demand that was met
-    bool attuned() const { return attuned_; }  // steps of its counter can be foretold for a while
-    bool hangs(int64_t now, int64_t patience_ns) const;
+    uint64_t served() const { return served_; }      // the newest demand that was met
+    bool predictable() const { return predictable_; }  // steps of its counter can be expected for a while
+    bool hangs(int64_t now, int64_t limit_ns) const;
 
-    std::mutex turn;                     // held while the GPU is read, a hung call included
+    std::mutex access;                     // held while the GPU is read, a hung call included
     std::atomic<size_t> poller{0};       // which poller's it is
     std::atomic<bool> abandoned{false};  // nobody collects any more
 
@@ -66,10 +66,10 @@ class Gpu {
     void schedule();
     void keep_counter();
     int64_t counter_due_ns() const;
-    void hunt();
+    void begin_search();
     template <typename Read>
     void keep(Cadence* cadence, uint32_t capabilities, Read read);
-    void meet(uint64_t demand);
+    void begin_serving(uint64_t demand);
     void settle();
 
     const std::shared_ptr<Nvml> nvml_;
@@ -77,20 +77,20 @@ class Gpu {
     const std::string driver_;
     GpuBlock& block_;
     const uint32_t number_;
-    Turns& turns_;
+    SearchSlots& search_slots_;
     Capabilities capabilities_;
     bool begun_ = false;
     bool average_by_usage_ = false;  // the field is missing, the older call answers
     bool scheduled_ = false;
     Cadence counter_, series_, polled_, slow_;
     uint64_t last_seen_us_ = 0;
-    unsigned num_samples_ = 0;  // that the driver keeps, once it has told
-    Hunt hunt_;
-    int64_t next_unasked_ns_ = 0;  // before this, some hunts that nobody asked for are to spare
+    unsigned num_samples_ = 0;  // that the driver keeps, 0 while unknown
+    StepSearch search_;
+    int64_t next_unrequested_ns_ = 0;  // before this, some unrequested searches are to spare
     uint64_t wanted_ = 0;
     std::optional<int64_t> settled_ns_;  // when what is wanted may be read to its end, once its step was seen
-    std::atomic<uint64_t> met_{0};
-    std::atomic<bool> attuned_{false};
+    std::atomic<uint64_t> served_{0};
+    std::atomic<bool> predictable_{false};
 };
 
 }  // namespace pybench

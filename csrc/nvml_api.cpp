@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <utility>
 
-// The older name of a call is asked for where the driver lacks the newer.
+// The older name of a call is requested for where the driver lacks the newer.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace pybench {
@@ -56,6 +56,17 @@ void require(void* library, Function*& slot, std::initializer_list<const char*> 
     }
 }
 
+// A call without which there is no GPU to read: a passing failure is tried again at once.
+template <typename Call>
+nvmlReturn_t persist(Call call) {
+    constexpr int kTries = 4;
+    nvmlReturn_t code = call();
+    for (int tries = 1; tries < kTries && (code == NVML_ERROR_UNKNOWN || code == NVML_ERROR_TIMEOUT); ++tries) {
+        code = call();
+    }
+    return code;
+}
+
 template <typename Value, typename Function, typename... Arguments>
 nvmlReturn_t read(Function function, int64_t* out, Arguments... arguments) {
     if (function == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
@@ -97,11 +108,11 @@ struct Nvml::Symbols {
 // Newer names first. What a session can't do without is required; anything else missing is a missing capability.
 Nvml::Symbols::Symbols(void* library) {
     require(library, init, {"nvmlInit_v2", "nvmlInit"});
-    require(library, shutdown, {"nvmlShutdown"});
     require(library, get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
     require(library, by_index, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
     require(library, by_uuid, {"nvmlDeviceGetHandleByUUID"});
     require(library, get_uuid, {"nvmlDeviceGetUUID"});
+    load(library, shutdown, {"nvmlShutdown"});
     load(library, error_string, {"nvmlErrorString"});
     load(library, get_driver, {"nvmlSystemGetDriverVersion"});
     load(library, get_name, {"nvmlDeviceGetName"});
@@ -133,14 +144,16 @@ std::shared_ptr<Nvml> Nvml::open() {
     if (library == nullptr)
         throw NvmlError("dlopen", NVML_ERROR_LIBRARY_NOT_FOUND, std::string(path) + " not found", "");
     auto symbols = std::make_unique<Symbols>(library);
-    const nvmlReturn_t code = symbols->init();
+    const nvmlReturn_t code = persist([&] { return symbols->init(); });
     if (code != NVML_SUCCESS) throw NvmlError("nvmlInit_v2", code, symbols->text(code), "");
     return std::shared_ptr<Nvml>(new Nvml(std::move(symbols)));
 }
 
 Nvml::Nvml(std::unique_ptr<Symbols> symbols) : symbols_(std::move(symbols)) {}
 
-Nvml::~Nvml() { symbols_->shutdown(); }
+Nvml::~Nvml() {
+    if (symbols_->shutdown != nullptr) symbols_->shutdown();
+}
 
 void Nvml::check(nvmlReturn_t code, const char* call, const std::string& device) const {
     if (code != NVML_SUCCESS) throw NvmlError(call, code, symbols_->text(code), device);
@@ -148,12 +161,12 @@ void Nvml::check(nvmlReturn_t code, const char* call, const std::string& device)
 
 std::vector<GpuInfo> Nvml::gpus() const {
     unsigned count = 0;
-    check(symbols_->get_count(&count), "nvmlDeviceGetCount_v2");
+    check(persist([&] { return symbols_->get_count(&count); }), "nvmlDeviceGetCount_v2");
     std::vector<GpuInfo> found;
     for (unsigned index = 0; index < count; ++index) {
         try {
             nvmlDevice_t gpu = nullptr;
-            check(symbols_->by_index(index, &gpu), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
+            check(persist([&] { return symbols_->by_index(index, &gpu); }), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
             found.push_back(describe(gpu));
         } catch (const NvmlError&) {
             if (index + 1 == count && found.empty()) throw;  // none answers: the last one says why
@@ -164,16 +177,18 @@ std::vector<GpuInfo> Nvml::gpus() const {
 
 nvmlDevice_t Nvml::gpu_by_uuid(const std::string& uuid) const {
     nvmlDevice_t gpu = nullptr;
-    check(symbols_->by_uuid(uuid.c_str(), &gpu), "nvmlDeviceGetHandleByUUID", uuid);
+    check(persist([&] { return symbols_->by_uuid(uuid.c_str(), &gpu); }), "nvmlDeviceGetHandleByUUID", uuid);
     return gpu;
 }
 
 GpuInfo Nvml::describe(nvmlDevice_t gpu) const {
     char text[kTextSize] = "";
-    check(symbols_->get_uuid(gpu, text, kTextSize), "nvmlDeviceGetUUID");
+    check(persist([&] { return symbols_->get_uuid(gpu, text, kTextSize); }), "nvmlDeviceGetUUID");
     GpuInfo info{text, "", 0};
     if (symbols_->get_name != nullptr && symbols_->get_name(gpu, text, kTextSize) == NVML_SUCCESS) info.name = text;
-    if (symbols_->get_index != nullptr) check(symbols_->get_index(gpu, &info.index), "nvmlDeviceGetIndex", info.uuid);
+    if (symbols_->get_index != nullptr) {
+        check(persist([&] { return symbols_->get_index(gpu, &info.index); }), "nvmlDeviceGetIndex", info.uuid);
+    }
     return info;
 }
 

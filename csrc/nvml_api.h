@@ -34,7 +34,7 @@ struct PowerSample {
     int64_t power_mw;
 };
 
-// One field of one scope: asked for by the first two, answered by the others.
+// One field of one scope: requested for by the first two, answered by the others.
 struct PowerField {
     unsigned field_id;
     unsigned scope;

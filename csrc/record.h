@@ -9,7 +9,7 @@ namespace pybench {
 
 constexpr int64_t kMissing = -1;  // a value that could not be read
 
-enum class Plane : uint32_t { counter, series, polled, slow, stall, offset };  // in the file: keep the order
+enum class Plane : uint32_t { counter, series, polled, slow, stall, offset };
 
 // The energy counter's value was read somewhere between before_ns and after_ns.
 struct CounterRow {
@@ -68,6 +68,6 @@ struct Record {
     }
 };
 
-static_assert(sizeof(Record) == 64, "one cache line, and the unit of the durable file");
+static_assert(sizeof(Record) == 64, "one cache line");
 
 }  // namespace pybench

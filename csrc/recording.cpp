@@ -1,7 +1,6 @@
 #include "recording.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 #include "capability.h"
@@ -10,11 +9,9 @@ namespace pybench {
 
 namespace {
 
-std::string bounded(const char* text, size_t size) { return std::string(text, strnlen(text, size)); }
-
 void describe(GpuRecording& gpu, const GpuBlock& block) {
-    gpu.uuid = bounded(block.uuid, sizeof block.uuid);
-    gpu.name = bounded(block.name, sizeof block.name);
+    gpu.uuid = block.uuid;
+    gpu.name = block.name;
     gpu.index = block.index;
     gpu.state = name_of(static_cast<State>(block.state.load()));
     gpu.failed_calls = block.failed_calls;
@@ -47,12 +44,11 @@ void Recording::add(const Record& record) {
     throw std::runtime_error("record of unknown plane " + std::to_string(static_cast<uint32_t>(record.plane)));
 }
 
-void Recording::conclude(const FileHead& head, const GpuBlock* blocks, int64_t end, int64_t hang_ns) {
+void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end, int64_t hang_ns) {
     start_ns = head.start_ns;
     end_ns = end;
-    boot_id = bounded(head.boot_id, sizeof head.boot_id);
+    boot_id = head.boot_id;
     num_pollers = head.num_pollers;
-    num_unwritten = head.num_unwritten;
     for (size_t i = 0; i < gpus.size(); ++i) {
         const GpuBlock& block = blocks[i];
         describe(gpus[i], block);

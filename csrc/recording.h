@@ -29,13 +29,12 @@ struct Recording {
     explicit Recording(size_t num_gpus = 0) : gpus(num_gpus) {}
 
     void add(const Record& record);
-    // Takes over what head and blocks say beside the rings. Calls under way since hang_ns are stalls up to end_ns.
-    void conclude(const FileHead& head, const GpuBlock* blocks, int64_t end_ns, int64_t hang_ns);
+    // Takes over what head and blocks hold beside the rings. Calls under way since hang_ns are stalls up to end_ns.
+    void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns, int64_t hang_ns);
 
     int64_t start_ns = 0, end_ns = 0;
     std::string boot_id;
     uint64_t num_pollers = 0;
-    uint64_t num_unwritten = 0;
     std::vector<OffsetRow> offsets;
     std::vector<GpuRecording> gpus;
 };

@@ -1,4 +1,4 @@
-// A ring of records between one thread that reads a GPU and one that collects. Plain memory: it may lie in a file.
+// A ring of records between one thread that reads a GPU and one that collects.
 #pragma once
 
 #include <atomic>
@@ -8,19 +8,17 @@
 
 namespace pybench {
 
-// About 20 s of a GPU at default cadence: as long as a disk may stall before records are dropped.
+// About 20 s of a GPU at default cadence: as long as the collector may be held up before records are dropped.
 constexpr uint64_t kRingRecords = 2048;
 
 struct Ring {
-    alignas(64) std::atomic<uint64_t> head;  // records ever pushed; written by the pusher
-    std::atomic<uint64_t> dropped;           // records that found the ring full; written by the pusher
-    alignas(64) std::atomic<uint64_t> tail;  // records ever taken; written by the taker
+    alignas(64) std::atomic<uint64_t> head{0};  // records ever pushed; written by the pusher
+    std::atomic<uint64_t> dropped{0};           // records that found the ring full; written by the pusher
+    alignas(64) std::atomic<uint64_t> tail{0};  // records ever taken; written by the taker
     alignas(64) Record records[kRingRecords];
 
     static_assert((kRingRecords & (kRingRecords - 1)) == 0, "positions are masked");
-    static_assert(std::atomic<uint64_t>::is_always_lock_free, "locks don't work in a file");
 
-    // A record is in the ring once head says so: a process killed before that loses this one record.
     template <typename Row>
     bool push(uint32_t gpu, const Row& row) {
         const uint64_t position = head.load(std::memory_order_relaxed);

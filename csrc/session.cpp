@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "clock.h"
@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kCollectPeriod(100);
 // A call that takes longer than this no longer holds up the GPUs that were to be read after it.
-constexpr int64_t kHangPatience = 300 * kMillisecond;
-constexpr int64_t kStopPatience = 800 * kMillisecond;
-constexpr int64_t kEndPatience = 100 * kMillisecond;
-constexpr int64_t kSnapshotPatience = 500 * kMillisecond;
-constexpr int64_t kMeasurePatience = 2 * kSecond;
+constexpr int64_t kHangLimit = 300 * kMillisecond;
+constexpr int64_t kStopLimit = 800 * kMillisecond;
+constexpr int64_t kEndLimit = 100 * kMillisecond;
+constexpr int64_t kSnapshotLimit = 500 * kMillisecond;
+constexpr int64_t kMeasureLimit = 2 * kSecond;
 constexpr int64_t kLongestSleep = 100 * kMillisecond;
 constexpr int64_t kPause = 2 * kMillisecond;
 
@@ -34,24 +34,19 @@ std::string boot_id() {
 
 Session::Session(const Settings& settings)
     : nvml_(Nvml::open()),
-      blocks_(settings.file, settings.uuids.size()),
-      turns_(settings.uuids.size()),
+      blocks_(settings.uuids.size()),
+      search_slots_(settings.uuids.size()),
       contention_(settings.uuids.size()),
       recording_(settings.uuids.size()) {
-    std::strncpy(blocks_.head().boot_id, boot_id().c_str(), sizeof FileHead::boot_id - 1);
-    try {
-        open_gpus(settings);
-    } catch (...) {
-        blocks_.discard();
-        throw;
-    }
+    blocks_.head().boot_id = boot_id();
+    open_gpus(settings);
 }
 
 void Session::open_gpus(const Settings& settings) {
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
         gpus_.push_back(
-            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns, turns_));
+            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns, search_slots_));
     }
 }
 
@@ -59,11 +54,20 @@ void Session::open_gpus(const Settings& settings) {
 void Session::start() {
     blocks_.head().start_ns = now_ns();
     recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
-    for (size_t i = 0; i < gpus_.size(); ++i) {
-        gpus_[i]->poller = i;
-        add_poller();
+    try {
+        for (size_t i = 0; i < gpus_.size(); ++i) {
+            gpus_[i]->poller = i;
+            add_poller();
+        }
+        collector_ = std::thread([this] { collect_and_watch(); });
+    } catch (const std::system_error&) {  // no more threads: those that were started end, and the caller learns why
+        raise_demand();
+        stopping_ = true;
+        contention_.give_up();
+        notify_pollers();
+        end_pollers();
+        throw;
     }
-    collector_ = std::thread([this] { collect_and_watch(); });
 }
 
 void Session::add_poller() {
@@ -80,11 +84,11 @@ void Session::add_poller() {
 // ---- A poller's thread ----------------------------------------------------------------------------------------------
 
 template <typename Visit>
-size_t Session::each_own(size_t poller, Visit visit) {
+size_t Session::for_own_gpus(size_t poller, Visit visit) {
     size_t num_own = 0;
     for (const std::unique_ptr<Gpu>& gpu : gpus_) {
         if (gpu->poller != poller) continue;
-        const std::lock_guard<std::mutex> turn(gpu->turn);
+        const std::lock_guard<std::mutex> hold(gpu->access);
         if (gpu->poller != poller) continue;  // given away while its last poller was still in it
         ++num_own;
         visit(*gpu);
@@ -93,9 +97,9 @@ size_t Session::each_own(size_t poller, Visit visit) {
 }
 
 void Session::begin(size_t poller) {
-    each_own(poller, [](Gpu& gpu) { gpu.begun() ? void() : gpu.begin(); });
+    for_own_gpus(poller, [](Gpu& gpu) { gpu.begun() ? void() : gpu.begin(); });
     const bool first = poller < gpus_.size() && gpus_.size() > 1;
-    if (first) contention_.measure([&] { each_own(poller, [](Gpu& gpu) { gpu.read_counter(); }); });
+    if (first) contention_.measure([&] { for_own_gpus(poller, [](Gpu& gpu) { gpu.read_counter(); }); });
 }
 
 void Session::poll(size_t poller) {
@@ -104,23 +108,23 @@ void Session::poll(size_t poller) {
         const bool last = stopping_;
         const uint64_t demand = demand_;
         int64_t next_ns = now_ns() + kLongestSleep;
-        bool met = true;
-        const size_t num_own = each_own(poller, [&](Gpu& gpu) {
+        bool served = true;
+        const size_t num_own = for_own_gpus(poller, [&](Gpu& gpu) {
             if (!gpu.begun()) gpu.begin();
             gpu.visit(demand);
-            met = met && gpu.met() == demand;
+            served = served && gpu.served() == demand;
             next_ns = std::min(next_ns, gpu.next_ns());
         });
-        over = num_own == 0 || (last && met);
+        over = num_own == 0 || (last && served);
         if (!over) sleep_until(next_ns, demand, last);
     }
 }
 
-// Or until something is asked for that was not when demand was, or the end that was not.
+// Or until something is requested for that was not when demand was, or the end that was not.
 void Session::sleep_until(int64_t deadline_ns, uint64_t demand, bool last) {
-    std::unique_lock<std::mutex> lock(bell_mutex_);
+    std::unique_lock<std::mutex> lock(demand_mutex_);
     const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
-    bell_.wait_until(lock, deadline, [&] { return demand_ != demand || stopping_ != last; });
+    demand_changed_.wait_until(lock, deadline, [&] { return demand_ != demand || stopping_ != last; });
 }
 
 // ---- The collector's thread: it never calls the driver --------------------------------------------------------------
@@ -129,9 +133,8 @@ void Session::collect_and_watch() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!collected_) {
         collect();
-        share_out();
-        part_from_hung();
-        blocks_.head().end_ns = now_ns();
+        merge_pollers();
+        reassign_from_hung();
         wake_.wait_for(lock, kCollectPeriod);
     }
 }
@@ -143,77 +146,85 @@ void Session::collect() {
     for (size_t i = 0; i < gpus_.size(); ++i) {
         ends.push_back(blocks_.gpu(i).ring.each([&](const Record& record) { records.push_back(record); }));
     }
-    blocks_.append(records);
     for (size_t i = 0; i < gpus_.size(); ++i) blocks_.gpu(i).ring.release(ends[i]);
     for (const Record& record : records) recording_.add(record);
 }
 
-// Where calls run side by side, not before each GPU's rhythm was found by a thread of its own.
-bool Session::may_share_out() {
-    if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasurePatience) return true;
+// Where calls run side by side, not before each GPU's grid was found by a thread of its own.
+bool Session::may_merge_pollers() {
+    if (gpus_.size() < 2 || now_ns() >= blocks_.head().start_ns + kMeasureLimit) return true;
     if (!contention_.done()) return false;
-    turns_.allow(contention_.num_side_by_side());
-    const auto attuned = [](const std::unique_ptr<Gpu>& gpu) { return gpu->attuned(); };
-    return contention_.num_side_by_side() == 1 || std::all_of(gpus_.begin(), gpus_.end(), attuned);
+    search_slots_.allow(contention_.num_concurrent());
+    const auto predictable = [](const std::unique_ptr<Gpu>& gpu) { return gpu->predictable(); };
+    return contention_.num_concurrent() == 1 || std::all_of(gpus_.begin(), gpus_.end(), predictable);
 }
 
 // Once, when it is known whether several pollers gain anything.
-void Session::share_out() {
-    if (shared_out_ || !may_share_out()) return;
-    shared_out_ = true;
+void Session::merge_pollers() {
+    // Not after stop(): the first poller may have ended already.
+    if (stopping_ || pollers_merged_ || !may_merge_pollers()) return;
+    pollers_merged_ = true;
     if (!contention_.done() || !contention_.one_thread_will_do()) return;
     for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
-    turns_.allow(1);
+    search_slots_.allow(1);
     blocks_.head().num_pollers = 1;
 }
 
 // The other GPUs of a poller that hangs in a call are given to a new one.
-void Session::part_from_hung() {
+void Session::reassign_from_hung() {
     const int64_t now = now_ns();
     for (const std::unique_ptr<Gpu>& hung : gpus_) {
-        if (!hung->hangs(now, kHangPatience)) continue;
-        const size_t number = pollers_.size();
-        size_t num_freed = 0;
-        for (const std::unique_ptr<Gpu>& gpu : gpus_) {
-            if (gpu == hung || gpu->poller != hung->poller) continue;
-            gpu->poller = number;
-            ++num_freed;
+        if (!hung->hangs(now, kHangLimit)) continue;
+        const size_t former = hung->poller, number = pollers_.size();
+        const auto give = [&](size_t from, size_t to) {
+            size_t num_given = 0;
+            for (const std::unique_ptr<Gpu>& gpu : gpus_) {
+                if (gpu == hung || gpu->poller != from) continue;
+                gpu->poller = to;
+                ++num_given;
+            }
+            return num_given;
+        };
+        if (give(former, number) == 0) continue;
+        try {
+            add_poller();
+        } catch (const std::system_error&) {
+            give(number, former);  // no more threads: they wait for the call to return
         }
-        if (num_freed > 0) add_poller();
     }
 }
 
 // ---- The caller's thread --------------------------------------------------------------------------------------------
 
-uint64_t Session::ask() {
+uint64_t Session::raise_demand() {
     const uint64_t demand = ++demand_;
-    ring();
+    notify_pollers();
     return demand;
 }
 
-void Session::ring() {
-    bell_mutex_.lock();  // so that no poller is between its look and its sleep
-    bell_mutex_.unlock();
-    bell_.notify_all();
+void Session::notify_pollers() {
+    demand_mutex_.lock();  // so that no poller is between its look and its sleep
+    demand_mutex_.unlock();
+    demand_changed_.notify_all();
 }
 
-void Session::anchor() { ask(); }
+void Session::anchor() { raise_demand(); }
 
 // A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
 void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
     const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
-        return gpu->met() < demand && !gpu->hangs(now_ns(), kHangPatience);
+        return gpu->served() < demand && !gpu->hangs(now_ns(), kHangLimit);
     };
     while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns)
         pybench::sleep_until(now_ns() + kPause);
 }
 
 Recording Session::stop() {
-    const uint64_t demand = ask();
+    const uint64_t demand = raise_demand();
     stopping_ = true;  // after the demand: who sees this one meets that one first
-    ring();
+    notify_pollers();
     contention_.give_up();
-    wait_for(demand, now_ns() + kStopPatience);
+    wait_for(demand, now_ns() + kStopLimit);
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         collected_ = true;
@@ -224,8 +235,7 @@ Recording Session::stop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
-    blocks_.head().end_ns = now_ns();
-    recording_.conclude(blocks_.head(), &blocks_.gpu(0), blocks_.head().end_ns, kHangPatience);
+    recording_.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kHangLimit);
     handed_over_ = true;
     return std::move(recording_);
 }
@@ -233,7 +243,7 @@ Recording Session::stop() {
 // Those that hang in a call, or wait for one that does, are left to end by themselves.
 void Session::end_pollers() {
     for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->abandoned = true;
-    const int64_t give_up_ns = now_ns() + kEndPatience;
+    const int64_t give_up_ns = now_ns() + kEndLimit;
     for (Poller& poller : pollers_) {
         while (!*poller.ended && now_ns() < give_up_ns) pybench::sleep_until(now_ns() + kPause / 10);
         *poller.ended ? poller.thread.join() : poller.thread.detach();
@@ -241,8 +251,8 @@ void Session::end_pollers() {
 }
 
 Recording Session::snapshot() {
-    const int64_t give_up_ns = now_ns() + kSnapshotPatience;
-    wait_for(ask(), give_up_ns);
+    const int64_t give_up_ns = now_ns() + kSnapshotLimit;
+    wait_for(raise_demand(), give_up_ns);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");
@@ -255,7 +265,7 @@ Recording Session::snapshot() {
 std::vector<int64_t> Session::latest_power_mw() {
     std::vector<int64_t> latest;
     for (size_t i = 0; i < gpus_.size(); ++i) {
-        const bool stale = gpus_[i]->hangs(now_ns(), kHangPatience);
+        const bool stale = gpus_[i]->hangs(now_ns(), kHangLimit);
         latest.push_back(stale ? kMissing : blocks_.gpu(i).latest_mw.load());
     }
     return latest;

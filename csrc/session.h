@@ -20,7 +20,6 @@ namespace pybench {
 
 struct Settings {
     std::vector<std::string> uuids;
-    std::string file;  // durable file to write, "" for none
     int64_t counter_period_ns = kCounterPeriod;
     int64_t start_limit_ns = 10 * kSecond;
 };
@@ -48,28 +47,28 @@ class Session : public std::enable_shared_from_this<Session> {
     void begin(size_t poller);
     void sleep_until(int64_t deadline_ns, uint64_t demand, bool last);
     template <typename Visit>
-    size_t each_own(size_t poller, Visit visit);
-    uint64_t ask();
-    void ring();
+    size_t for_own_gpus(size_t poller, Visit visit);
+    uint64_t raise_demand();
+    void notify_pollers();
     void wait_for(uint64_t demand, int64_t give_up_ns) const;
     void end_pollers();
 
     void collect_and_watch();
     void collect();  // with mutex_ held
-    bool may_share_out();
-    void share_out();
-    void part_from_hung();
+    bool may_merge_pollers();
+    void merge_pollers();
+    void reassign_from_hung();
 
     const std::shared_ptr<Nvml> nvml_;
     Blocks blocks_;
-    Turns turns_;
+    SearchSlots search_slots_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
-    bool shared_out_ = false;
+    bool pollers_merged_ = false;
     std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
-    std::mutex bell_mutex_;
-    std::condition_variable bell_;  // a demand, for the pollers
+    std::mutex demand_mutex_;
+    std::condition_variable demand_changed_;  // a demand, for the pollers
     std::vector<Poller> pollers_;   // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end

@@ -80,9 +80,9 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""
     from itertools import repeat
 
-    from pybench.machine.sampler import PowerSampler
+    from pybench.machine.power_recorder import PowerRecorder
 
-    with PowerSampler(_uuids(indices)) as sampler:
+    with PowerRecorder(_uuids(indices)) as sampler:
         for _ in repeat(None) if count is None else repeat(None, count):
             time.sleep(interval)
             watts = list(sampler.latest_power_w().values())

@@ -13,7 +13,7 @@ from pybench.compute.energy.anchors import evenest, on_grid
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
 # Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
@@ -51,7 +51,7 @@ class SensorProbe:
 
 def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
     """Look at every GPU for a few seconds, all at once. Raises ``MachineError`` when power can't be sampled."""
-    with PowerSampler(uuids, counter_period_s=PROBE_PERIOD_S) as sampler:
+    with PowerRecorder(uuids, counter_period_s=PROBE_PERIOD_S) as sampler:
         time.sleep(PROBE_S)
         trace = sampler.stop()
     pynvml.nvmlInit()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# 2: the driver's own stamps with measured clock offsets, slow state and stalls apart, losses counted for each GPU.
-TRACE_VERSION = 2
+# 3: no count of records that a file had no room for.
+TRACE_VERSION = 3
 
 MISSING = -1
 """A polled value that could not be read; integer columns can't hold ``None``."""
@@ -104,8 +104,7 @@ class GpuTrace:
 class PowerTrace:
     """All GPUs of one recording. Offsets that differ tell of a wall clock that was stepped or slewed.
 
-    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs;
-    ``num_unwritten`` is how many records a durable file had no room for.
+    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs.
     """
 
     start_ns: int
@@ -114,4 +113,3 @@ class PowerTrace:
     offsets: OffsetColumns = OffsetColumns()
     boot_id: str | None = None
     num_pollers: int = 1
-    num_unwritten: int = 0

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from pybench.machine.health_watch import HealthWatch
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.health import Health
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Event, Phase
@@ -18,7 +18,7 @@ class GpuObservation:
     """Observes the GPUs named by UUID, none for a CPU point, between being entered and left."""
 
     def __init__(self, uuids: Sequence[str], *, with_power: bool) -> None:
-        self._sampler = PowerSampler(uuids) if with_power and uuids else None
+        self._sampler = PowerRecorder(uuids) if with_power and uuids else None
         self._watch = HealthWatch(uuids) if uuids else None
         self._open = ExitStack()
         self.trace: PowerTrace | None = None
@@ -57,5 +57,5 @@ class GpuObservation:
         """What the driver counted. To be asked once it is over."""
         return self._watch.health() if self._watch else None
 
-    def _stop(self, sampler: PowerSampler) -> None:
+    def _stop(self, sampler: PowerRecorder) -> None:
         self.trace = sampler.stop()

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median_high
 
 from pybench.compute.conditions import conditions_in
-from pybench.compute.energy import Rhythm, attempt_energy, phase_energies, without_pauses
+from pybench.compute.energy import LoadPeriods, attempt_energy, phase_energies, without_pauses
 from pybench.model.health import GpuConditions
 from pybench.model.record import Energy
 from pybench.model.suite import Point
@@ -40,24 +40,24 @@ def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
     return min(step.start_ns for step in steps), max(step.end_ns for step in steps)
 
 
-def _rounds(steps: Sequence[Step]) -> Rhythm | None:
+def _rounds(steps: Sequence[Step]) -> LoadPeriods | None:
     """Decode rounds, by the times of their tokens; ``None`` where there are none.
 
     An engine that tells no rounds tells each request's first and last token, and so its mean time of one.
     """
     gaps_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
     if gaps_s:
-        return Rhythm((median_high(gaps_s),), [end_ns for step in steps for end_ns in step.token_end_ns])
+        return LoadPeriods((median_high(gaps_s),), [end_ns for step in steps for end_ns in step.token_end_ns])
     means_s = [gap_s for step in steps for gap_s in _mean_gaps_s(step)]
-    return Rhythm((median_high(means_s),)) if means_s else None
+    return LoadPeriods((median_high(means_s),)) if means_s else None
 
 
-def _steps_rhythm(steps: Sequence[Step]) -> Rhythm:
+def _steps_rhythm(steps: Sequence[Step]) -> LoadPeriods:
     """Steps as a load: their own length, and with what lies between."""
     starts_ns = [step.start_ns for step in steps]
     apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
     lengths_s = [step.duration_s for step in steps]
-    return Rhythm(tuple(median_high(lasting_s) for lasting_s in (lengths_s, apart_s) if lasting_s), starts_ns)
+    return LoadPeriods(tuple(median_high(lasting_s) for lasting_s in (lengths_s, apart_s) if lasting_s), starts_ns)
 
 
 def _mean_gaps_s(step: Step) -> list[float]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pybench.compute.energy import Rhythm, attempt_energy
+from pybench.compute.energy import LoadPeriods, attempt_energy
+from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power_sampler import settle
 from pybench.machine.rapl import PackageCounters
-from pybench.machine.sampler import PowerSampler
-from pybench.machine.window_sampler import settle
 from pybench.model.errors import UsageError
 from pybench.model.record import Energy
 from pybench.model.trace import PowerTrace
@@ -43,7 +43,7 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
     Raises ``UsageError`` when it can't be started, ``MachineError`` when power can't be sampled.
     """
     packages = PackageCounters.open()
-    with PowerSampler(uuids) as sampler:
+    with PowerRecorder(uuids) as sampler:
         time.sleep(LEAD_S)
         sampler.anchor()
         start_ns = time.monotonic_ns()
@@ -57,7 +57,7 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
     return CommandPower(
         argv=tuple(argv),
         exit_code=code,
-        energy=attempt_energy(trace, start_ns, end_ns, Rhythm.of_period(period_s)),
+        energy=attempt_energy(trace, start_ns, end_ns, LoadPeriods.of_period(period_s)),
         trace=trace,
         package_j={name: after_j[name] - before_j[name] for name in before_j},
         package_reason=packages if isinstance(packages, str) else None,

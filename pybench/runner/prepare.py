@@ -18,7 +18,7 @@ from pybench.launch.job import Launcher
 from pybench.launch.stage import stage_worker, worker_digest
 from pybench.machine.disk import full_disk_told
 from pybench.machine.environment import snapshot
-from pybench.machine.sampler import sampler_unavailable_reason
+from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Machine

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.machine.sampler import PowerSampler
-from pybench.machine.window_sampler import WindowSampler
+from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power_sampler import PowerSampler
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -34,7 +34,7 @@ def test_cpu_fraction(benchmark: BenchmarkFixture, fake_nvml: Tell, latency: str
     tell(fake_nvml, num_gpus, latency)
 
     def sample() -> float:
-        with PowerSampler(UUIDS[:num_gpus]):
+        with PowerRecorder(UUIDS[:num_gpus]):
             time.sleep(SETTLE_S)
             before_s = time.process_time()
             time.sleep(SPAN_S)
@@ -53,7 +53,7 @@ def test_cpu_of_a_window(benchmark: BenchmarkFixture, fake_nvml: Tell, length_s:
 
     def sample() -> tuple[float, float]:
         begun_s = time.process_time()
-        with WindowSampler(UUIDS) as power:
+        with PowerSampler(UUIDS) as power:
             time.sleep(SETTLE_S)
             start_s = time.process_time()
             with power.window("work"):
@@ -71,7 +71,7 @@ def tell(fake_nvml: Tell, num_gpus: int, latency: str) -> None:
     fake_nvml(devices=num_gpus, **({} if latency == "none" else {"latency": latency, "busy": 1}))
 
 
-@pytest.mark.parametrize("module", ["pybench._nvml", "pybench.machine.sampler"])
+@pytest.mark.parametrize("module", ["pybench._nvml", "pybench.machine.power_recorder"])
 def test_import_without_nvml(benchmark: BenchmarkFixture, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.trace import PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
@@ -19,8 +19,8 @@ UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(16))
 CASES = [(8, 5000), (8, 45000), (16, 45000)]
 
 
-def started(num_gpus: int) -> PowerSampler:
-    sampler = PowerSampler(UUIDS[:num_gpus])
+def started(num_gpus: int) -> PowerRecorder:
+    sampler = PowerRecorder(UUIDS[:num_gpus])
     sampler.start()
     time.sleep(0.5)
     return sampler
@@ -30,14 +30,14 @@ def started(num_gpus: int) -> PowerSampler:
 @pytest.mark.parametrize("num_gpus", [1, 8, 16])
 def test_stop(benchmark: BenchmarkFixture, fake_nvml: Tell, num_gpus: int, latency: str) -> None:
     fake_nvml(devices=num_gpus, **({} if latency == "none" else {"latency": latency}))
-    trace = benchmark.pedantic(PowerSampler.stop, setup=lambda: ((started(num_gpus),), {}), rounds=5)
+    trace = benchmark.pedantic(PowerRecorder.stop, setup=lambda: ((started(num_gpus),), {}), rounds=5)
     assert [gpu.state for gpu in trace.gpus] == ["ok"] * num_gpus
 
 
 @pytest.mark.parametrize(("num_gpus", "hang_ms"), CASES)
 def test_stop_beside_a_hung_call(benchmark: BenchmarkFixture, fake_nvml: Tell, num_gpus: int, hang_ms: int) -> None:
     fake_nvml(devices=num_gpus, latency="h200", hang=f"nvmlDeviceGetTotalEnergyConsumption:{hang_ms}:1@after=400")
-    trace = benchmark.pedantic(PowerSampler.stop, setup=lambda: ((started(num_gpus),), {}), rounds=5)
+    trace = benchmark.pedantic(PowerRecorder.stop, setup=lambda: ((started(num_gpus),), {}), rounds=5)
     assert sorted(gpu.state for gpu in trace.gpus) == ["ok"] * (num_gpus - 1) + ["stalled"]
 
 

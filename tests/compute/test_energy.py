@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.energy import Rhythm, attempt_energy, without_pauses
+from pybench.compute.energy import LoadPeriods, attempt_energy, without_pauses
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.trace import (
     CounterColumns,
@@ -99,7 +99,7 @@ def trace(*gpus: GpuTrace, offsets: OffsetColumns = NO_OFFSETS) -> PowerTrace:
 
 
 def energy(one: GpuTrace, start_ms: int = 0, end_ms: int = 1000, period_s: float | None = None) -> GpuEnergy:
-    rhythm = None if period_s is None else Rhythm((period_s,))
+    rhythm = None if period_s is None else LoadPeriods((period_s,))
     (found,) = attempt_energy(trace(one), BOOT_NS + start_ms * MS, BOOT_NS + end_ms * MS, rhythm).gpus
     return found
 

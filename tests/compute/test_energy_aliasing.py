@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.compute.energy import attempt_energy
-from pybench.compute.energy.aliasing import Rhythm, alias_fraction, locked_fraction
+from pybench.compute.energy.aliasing import LoadPeriods, alias_fraction, locked_fraction
 from pybench.worker.dither import Dither
 from tests.compute.test_energy import BOOT_NS, MS, READS_MS, constant, counter, energy, gpu, half_width_j, series, trace
 
@@ -38,8 +38,8 @@ def test_no_alias_risk(period_s: float | None) -> None:
 @pytest.mark.parametrize(("seen_s", "fraction"), [(None, 0.26), (0.0201, 0.26), (0.0125, 0.0), (0.040, 0.09)])
 def test_a_sensor_of_another_period(seen_s: float | None, fraction: float) -> None:
     """20 ms where unknown; whole ms where stamps jitter; half of 40 ms is its harmonic, and 12.5 ms no whole ms."""
-    assert alias_fraction(Rhythm((PERIOD_S,)), seen_s) == fraction
-    assert alias_fraction(Rhythm((0.0125,)), 0.0125) == 0.26
+    assert alias_fraction(LoadPeriods((PERIOD_S,)), seen_s) == fraction
+    assert alias_fraction(LoadPeriods((0.0125,)), 0.0125) == 0.26
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_begun_once_or_at_unknown_times_is_in_step() -> None:
 def test_only_what_began_within_the_window_counts() -> None:
     """In step for 0.5 s, then at five phases alike."""
     begins_ns = [BOOT_NS + at_ms * MS for at_ms in (*range(0, 500, 20), *range(504, 1000, 24))]
-    rhythm = Rhythm((PERIOD_S,), begins_ns)
+    rhythm = LoadPeriods((PERIOD_S,), begins_ns)
     one = trace(gpu(counter(constant(400), READS_MS), series(lambda _: 400)))
     (locked,) = attempt_energy(one, BOOT_NS, BOOT_NS + 490 * MS, rhythm).gpus
     (spread,) = attempt_energy(one, BOOT_NS + 504 * MS, BOOT_NS + 970 * MS, rhythm).gpus
@@ -83,11 +83,11 @@ def dithered_ns(num_steps: int, dither_ms: float) -> list[int]:
 
 @pytest.mark.parametrize("num_steps", [5, 10, 20, 40, 600])
 def test_dithered_steps_are_out_of_step(num_steps: int) -> None:
-    assert alias_fraction(Rhythm((PERIOD_S,), dithered_ns(num_steps, 20)), PERIOD_S) < 0.005
+    assert alias_fraction(LoadPeriods((PERIOD_S,), dithered_ns(num_steps, 20)), PERIOD_S) < 0.005
 
 
 @pytest.mark.parametrize(
     ("num_steps", "dither_ms"), [(3, 20), (10, 1), (10, 8), (17, 320), (997, 320), (5, 1), (40, 1), (40, 8)]
 )
 def test_too_few_steps_and_other_periods_stay_in_step(num_steps: int, dither_ms: float) -> None:
-    assert alias_fraction(Rhythm((PERIOD_S,), dithered_ns(num_steps, dither_ms)), PERIOD_S) > 0.1
+    assert alias_fraction(LoadPeriods((PERIOD_S,), dithered_ns(num_steps, dither_ms)), PERIOD_S) > 0.1

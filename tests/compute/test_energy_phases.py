@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.compute.energy import Rhythm, phase_energies
+from pybench.compute.energy import LoadPeriods, phase_energies
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import RequestTimes, Step, Work
 
@@ -55,7 +55,7 @@ def _step(start: int, first: int, end: int, *, requests: tuple[int, ...] = ()) -
 def test_phases_of_all_steps_add_up() -> None:
     """Two GPUs of 400 W: 0.2 + 0.3 s of prefill, 0.8 + 1.2 s of decode, within the bounds that come with them."""
     steps = [[_step(0, 200, 1000)], [_step(1500, 1800, 3000)]]
-    prefill, decode = phase_energies(_trace(400.0, num_gpus=2), steps, Rhythm((0.05,)))
+    prefill, decode = phase_energies(_trace(400.0, num_gpus=2), steps, LoadPeriods((0.05,)))
     assert (prefill.name, decode.name) == ("prefill", "decode")
     assert (prefill.duration_s, decode.duration_s) == pytest.approx((0.5, 2.0))
     for phase, joules in ((prefill, 400.0), (decode, 1600.0)):

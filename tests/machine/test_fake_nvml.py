@@ -12,7 +12,7 @@ import numpy as np
 import pynvml
 import pytest
 
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.trace import PowerTrace
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
@@ -27,7 +27,7 @@ LOADS = ("square:100:600:50", "pulse:100:600:23:0.25", "decode:300:500:30", "bur
 
 
 def sampled(length_s: float) -> PowerTrace:
-    sampler = PowerSampler(UUIDS)
+    sampler = PowerRecorder(UUIDS)
     sampler.start()
     time.sleep(length_s)
     return sampler.stop()

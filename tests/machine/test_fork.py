@@ -12,7 +12,7 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 SCRIPT = """
 import os, sys, time, warnings
-from pybench.machine.sampler import PowerSampler, sampler_unavailable_reason
+from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 
 warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads: that is what is tried here
@@ -29,11 +29,11 @@ def in_child(sampler, number):
     well = refused(sampler.latest_power_w) and refused(sampler.snapshot) and refused(sampler.stop)
     well = well and sampler_unavailable_reason() is None
     if number % 10 == 0:
-        with PowerSampler(uuids) as own:
+        with PowerRecorder(uuids) as own:
             well = well and len(own.snapshot().gpus[7].counter.energy_mj) > 0
     return well
 
-sampler = PowerSampler(uuids)
+sampler = PowerRecorder(uuids)
 sampler.start()
 for number in range(200):
     child = os.fork()

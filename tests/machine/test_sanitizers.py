@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 SOURCES = (
-    *("blocks", "capability", "clock", "durable_file", "gpu", "hunt", "nvml_api", "power_sampler"),
-    *("recording", "rhythm", "session"),
+    *("capability", "clock", "gpu", "nvml_api", "publication_grid", "recorder"),
+    *("recording", "session", "step_search"),
 )
 
 
@@ -50,9 +50,9 @@ def sanitized(
     ],
     ids=["well", "failing", "hanging"],
 )
-def test_sessions(sanitized: tuple[Path, Path], told: dict[str, str], tmp_path: Path) -> None:
+def test_sessions(sanitized: tuple[Path, Path], told: dict[str, str]) -> None:
     program, fake = sanitized
     told = {f"FAKE_NVML_{name}": value for name, value in told.items()}
     environment = {**os.environ, **told, "PYBENCH_NVML_LIBRARY": str(fake), "FAKE_NVML_LOAD": "square:100:600:40"}
-    done = subprocess.run([program, tmp_path], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "30 sessions\n", "")

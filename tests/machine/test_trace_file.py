@@ -76,5 +76,5 @@ def test_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "power.npz"
     write_trace(PowerTrace(start_ns=1, end_ns=2, gpus=()), path)
     monkeypatch.undo()
-    with pytest.raises(MachineError, match=r"power\.npz: trace version 7, this pybench reads 2; read it with"):
+    with pytest.raises(MachineError, match=r"power\.npz: trace version 7, this pybench reads 3; read it with"):
         read_trace(path)

@@ -1,5 +1,4 @@
 // Starts and stops the sampler many times while other threads look on; built with sanitizers by the test suite.
-// Argument: a folder for durable files.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -9,9 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "durable_file.h"
 #include "nvml_api.h"
-#include "power_sampler.h"
+#include "recorder.h"
 
 using namespace pybench;
 
@@ -25,7 +23,7 @@ constexpr int kSessions = 30;
 }
 
 // What two threads that both stop got: one of them a recording.
-Recording stop_twice(PowerSampler& sampler, int session) {
+Recording stop_twice(Recorder& sampler, int session) {
     std::atomic<int> refused{0};
     std::vector<Recording> recordings(2);
     std::vector<std::thread> stoppers;
@@ -51,26 +49,16 @@ void check(const Recording& recording, size_t num_gpus, int session) {
     }
 }
 
-void compare(const Recording& file, const Recording& memory, int session) {
-    for (size_t i = 0; i < memory.gpus.size(); ++i) {
-        const GpuRecording &ours = memory.gpus[i], &theirs = file.gpus.at(i);
-        const bool same = ours.counter.size() == theirs.counter.size() && ours.series.size() == theirs.series.size() &&
-                          ours.polled.size() == theirs.polled.size() && ours.slow.size() == theirs.slow.size();
-        if (ours.state == "ok" && !same) fail("the file holds another recording", session);
-    }
-}
-
 }  // namespace
 
-int main(int, char** arguments) {
+int main() {
     std::vector<std::string> uuids;
     for (const GpuInfo& info : Nvml::open()->gpus()) uuids.push_back(info.uuid);
 
     for (int session = 0; session < kSessions; ++session) {
         Settings settings;
         settings.uuids = uuids;
-        if (session % 2 == 1) settings.file = std::string(arguments[1]) + "/" + std::to_string(session);
-        PowerSampler sampler(settings);
+        Recorder sampler(settings);
         sampler.start();
         std::atomic<bool> over{false};
         std::thread watcher([&] {
@@ -83,18 +71,17 @@ int main(int, char** arguments) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
             }
         });
-        // Stopped at once, in the hunt for a step of the counter, and in the steady part.
+        // Stopped at once, in the search for a step of the counter, and in the steady part.
         std::this_thread::sleep_for(std::chrono::milliseconds(session % 3 * 110));
         const Recording recording = stop_twice(sampler, session);
         over = true;
         watcher.join();
         check(recording, uuids.size(), session);
-        if (!settings.file.empty()) compare(read_durable_file(settings.file), recording, session);
     }
     {
         Settings settings;
         settings.uuids = uuids;
-        PowerSampler abandoned(settings);
+        Recorder abandoned(settings);
         abandoned.start();
     }
     std::printf("%d sessions\n", kSessions);

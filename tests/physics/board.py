@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
-from tests.physics.hunter import Hunter
 from tests.physics.load import Load
+from tests.physics.step_search import StepSearch
 
 # Days since boot, and a wall clock of 2026: more digits than a float has.
 BOOT_NS = 10**15
@@ -77,11 +77,11 @@ class Board:
             reads.append((at_s, at_s + latency_s, energy_mj))
             return at_s + latency_s, energy_mj
 
-        hunter = Hunter(read)
-        now_s = hunter.learn(start_s)
+        search = StepSearch(read)
+        now_s = search.find_grid(start_s)
         for at_s in asked_s:
-            now_s = hunter.keep(now_s, at_s, KEEP_S)
-            now_s = hunter.catch(max(now_s, at_s))
+            now_s = search.keep(now_s, at_s, KEEP_S)
+            now_s = search.catch(max(now_s, at_s))
         before_s, after_s, energy_mj = zip(*reads, strict=True)
         return CounterColumns(
             before_ns=ns(before_s).tolist(), after_ns=ns(after_s).tolist(), energy_mj=energy_mj

@@ -56,7 +56,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, *batches: list[tuple[int, Event]]) ->
         clock=("boot", 0),
         power_reason=None,
     )
-    monkeypatch.setattr(gpu_observation, "PowerSampler", lambda _uuids: sampler)
+    monkeypatch.setattr(gpu_observation, "PowerRecorder", lambda _uuids: sampler)
     gpus = GpuObservation(("GPU-0",), with_power=True)
     assert follow(session, 0, worker, reader, gpus, silent) is None
     return sampler.num_anchors

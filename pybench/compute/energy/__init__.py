@@ -15,9 +15,9 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `phases` | joules of prefill and of decode |
 """
 
-from pybench.compute.energy.aliasing import Rhythm
+from pybench.compute.energy.aliasing import LoadPeriods
 from pybench.compute.energy.attempt import attempt_energy
 from pybench.compute.energy.pauses import without_pauses
 from pybench.compute.energy.phases import phase_energies
 
-__all__ = ["Rhythm", "attempt_energy", "phase_energies", "without_pauses"]
+__all__ = ["LoadPeriods", "attempt_energy", "phase_energies", "without_pauses"]

@@ -47,7 +47,7 @@ _SENSOR_HARMONICS = tuple(_OFF_FRACTIONS)
 
 
 @dataclass(frozen=True)
-class Rhythm:
+class LoadPeriods:
     """What a load does again and again: its ``periods_s``, with and without what lies between, and when it began.
 
     Without ``begins_ns``, on CLOCK_MONOTONIC, it is taken to be in step with the sensor.
@@ -57,11 +57,11 @@ class Rhythm:
     begins_ns: Sequence[int] = ()
 
     @classmethod
-    def of_period(cls, period_s: float | None) -> Rhythm | None:
+    def of_period(cls, period_s: float | None) -> LoadPeriods | None:
         """Of a load of which the period alone is known, or not even that."""
         return None if period_s is None else cls((period_s,))
 
-    def within(self, windows_ns: Sequence[tuple[int, int]]) -> Rhythm:
+    def within(self, windows_ns: Sequence[tuple[int, int]]) -> LoadPeriods:
         """The same in windows, one after the other, ends included."""
         begins_ns, edges_ns = np.asarray(self.begins_ns, dtype=np.int64), np.ravel(windows_ns)
         after_start, before_end = (np.searchsorted(edges_ns, begins_ns, side) % 2 == 1 for side in ("right", "left"))
@@ -79,7 +79,7 @@ def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:
     return max(float(np.abs(np.mean(np.exp(2j * np.pi * m * turns)))) for m in _SENSOR_HARMONICS)
 
 
-def alias_fraction(rhythm: Rhythm | None, sample_period_s: float | None) -> float:
+def alias_fraction(rhythm: LoadPeriods | None, sample_period_s: float | None) -> float:
     """How far off joules may be because a load keeps step with a sensor, which samples every 20 ms where unknown."""
     if rhythm is None:
         return 0.0

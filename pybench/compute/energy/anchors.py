@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pybench.compute.energy.grid import Grid, longest_period_s
+from pybench.compute.energy.grid import PublicationGrid, longest_period_s
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.times import Column
 
@@ -35,14 +35,14 @@ class Anchors:
         return float(np.sum(np.abs(np.diff(np.log(np.maximum(power_w, 1e-9))))))
 
 
-def evenest(placed: Sequence[tuple[Anchors, Grid]]) -> tuple[Anchors, Grid]:
+def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors, PublicationGrid]:
     """The grid to believe in where nothing but the counter tells: the weightiest of those that are about as even."""
     least = min(anchors.unevenness() for anchors, _ in placed)
     even = [pair for pair in placed if pair[0].unevenness() <= EVEN_FACTOR * least + EVEN_FLOOR]
     return max(even, key=lambda pair: pair[1].weight)
 
 
-def on_grid(readings: Readings, grid: Grid) -> Anchors | None:
+def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     """Each value at its publication; ``None`` where the grid can't hold them.
 
     A reading that may lie before or after a publication is told by its neighbours: a value's readings all saw one

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pybench.compute.energy.aliasing import TOLD_FRACTION, Rhythm, alias_fraction
+from pybench.compute.energy.aliasing import TOLD_FRACTION, LoadPeriods, alias_fraction
 from pybench.compute.energy.curve import Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.readings import Readings
@@ -24,7 +24,7 @@ COUNTER_DIGIT_J = 2e-3
 DISAGREEMENT_FRACTION = 0.03
 
 
-def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: Rhythm | None) -> Energy:
+def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: LoadPeriods | None) -> Energy:
     """Energy of every GPU between two CLOCK_MONOTONIC times; ``rhythm`` is the load's, if it has one.
 
     Raises ``ValueError`` when the window is empty.
@@ -35,7 +35,7 @@ def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: Rhythm
 
 
 def gpu_energies(
-    trace: PowerTrace, windows_ns: Sequence[tuple[int, int]], rhythm: Rhythm | None
+    trace: PowerTrace, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> tuple[GpuEnergy, ...]:
     """Energy of every GPU within all of several windows, one after the other on CLOCK_MONOTONIC.
 
@@ -50,7 +50,7 @@ def gpu_energies(
 
 
 def _gpu_energy(
-    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: Rhythm | None
+    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> GpuEnergy:
     origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
     windows_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]

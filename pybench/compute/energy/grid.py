@@ -28,7 +28,7 @@ PHASES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
-class Grid:
+class PublicationGrid:
     """Publication ``k`` comes at ``phase_s + k * period_s``; ``weight`` is the belief in it before energy is seen."""
 
     period_s: float
@@ -49,7 +49,7 @@ class _Family:
         parts = (np.split(column, cuts) for column in (self.period_s, self.low_s, self.high_s))
         return [_Family(*columns) for columns in zip(*parts, strict=True)]
 
-    def grids(self, zero_s: float) -> list[Grid]:
+    def grids(self, zero_s: float) -> list[PublicationGrid]:
         period_s = self.period_s
         spread = np.unique(np.linspace(0, len(period_s) - 1, NUM_OTHERS).astype(int))
         chosen = [(float(period_s[at]), int(at), OTHER_WEIGHT / len(spread)) for at in spread]
@@ -60,13 +60,13 @@ class _Family:
                 chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
                 break
         return [
-            Grid(period, zero_s + float(self.low_s[at] + part * (self.high_s[at] - self.low_s[at])), weight)
+            PublicationGrid(period, zero_s + float(self.low_s[at] + part * (self.high_s[at] - self.low_s[at])), weight)
             for period, at, weight in chosen
             for part in PHASES
         ]
 
 
-def candidate_grids(readings: Readings) -> list[Grid]:
+def candidate_grids(readings: Readings) -> list[PublicationGrid]:
     """Grids that the readings allow, none when none fits."""
     low_s, high_s = readings.brackets()
     if len(low_s) < MIN_CHANGES:

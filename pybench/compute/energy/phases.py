@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, Rhythm
+from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.compute.energy.attempt import gpu_energies
 from pybench.model.record import PhaseEnergy
 from pybench.model.trace import PowerTrace
@@ -20,7 +20,7 @@ Window = tuple[int, int]
 
 
 def phase_energies(
-    trace: PowerTrace, steps: Sequence[Sequence[Step]], rounds: Rhythm | None
+    trace: PowerTrace, steps: Sequence[Sequence[Step]], rounds: LoadPeriods | None
 ) -> tuple[PhaseEnergy, ...]:
     """Prefill and decode of the measured steps, each given as its ranks' accounts; empty where a step has no decode.
 
@@ -47,7 +47,7 @@ def _first_tokens_ns(step: Step) -> int:
     return step.token_end_ns[0] if step.token_end_ns else step.start_ns
 
 
-def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: Rhythm | None) -> PhaseEnergy:
+def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: LoadPeriods | None) -> PhaseEnergy:
     gpus = gpu_energies(trace, windows, rhythm)
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows):

@@ -15,7 +15,7 @@ import numpy as np
 from pybench.compute.energy.anchors import Anchors, evenest, on_grid, without_grid
 from pybench.compute.energy.bridge import GAIN_SPREAD, Belief, bridge
 from pybench.compute.energy.curve import Curve, Windows
-from pybench.compute.energy.grid import MIN_CHANGES, Grid, candidate_grids
+from pybench.compute.energy.grid import MIN_CHANGES, PublicationGrid, candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, series_curve
 
@@ -133,7 +133,7 @@ def _near(readings: Readings, samples: Samples, windows_s: Windows) -> tuple[Rea
     return None
 
 
-def _belief(near: Readings, grids: Sequence[Grid], shape: Curve | None, windows_s: Windows) -> Belief:
+def _belief(near: Readings, grids: Sequence[PublicationGrid], shape: Curve | None, windows_s: Windows) -> Belief:
     placed = [(anchors, grid) for grid in grids if (anchors := on_grid(near, grid)) is not None]
     hypotheses = [(anchors, grid.weight) for anchors, grid in placed] or [(without_grid(near), 1.0)]
     ends_s = np.ravel(windows_s)

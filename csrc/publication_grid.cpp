@@ -1,4 +1,4 @@
-#include "rhythm.h"
+#include "publication_grid.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,19 +12,19 @@ constexpr int64_t kJitter = kMillisecond / 2;
 constexpr int64_t kShortestPeriod = 5 * kMillisecond;
 // Doubt about when a step comes, in periods: beyond the first it should be brought down, beyond the second the steps
 // next to it can be mistaken for it.
-constexpr double kHorizonPeriods = 0.65;
-constexpr double kTellablePeriods = 0.8;
+constexpr double kRefineAbovePeriods = 0.65;
+constexpr double kAmbiguousAbovePeriods = 0.8;
 
 int64_t middle_ns(Span span) { return span.low_ns + span.width_ns() / 2; }
 
 }  // namespace
 
-void Rhythm::forget() {
+void PublicationGrid::reset() {
     step_.reset();
     period_.reset();
 }
 
-void Rhythm::saw(Span step) {
+void PublicationGrid::add_step(Span step) {
     if (!known()) {
         if (step_) {
             const int64_t longest_ns = std::max(step.high_ns - step_->low_ns, kShortestPeriod);
@@ -40,11 +40,11 @@ void Rhythm::saw(Span step) {
         static_cast<double>(middle_ns(step) - middle_ns(*step_)) / static_cast<double>(middle_ns(*period_));
     const int64_t number = std::llround(periods);
     if (number < 1) return;
-    const Span foretold = told(number);
-    const Span seen = {std::max(step.low_ns - kJitter, foretold.low_ns),
-                       std::min(step.high_ns + kJitter, foretold.high_ns)};
+    const Span expected = predicted(number);
+    const Span seen = {std::max(step.low_ns - kJitter, expected.low_ns),
+                       std::min(step.high_ns + kJitter, expected.high_ns)};
     if (seen.width_ns() < 0) {
-        forget();
+        reset();
         return;
     }
     since_first_ += number;
@@ -56,23 +56,23 @@ void Rhythm::saw(Span step) {
               std::min(first_.high_ns, seen.high_ns - since_first_ * period_->low_ns)};
 }
 
-std::optional<Span> Rhythm::next(int64_t after_ns) const {
+std::optional<Span> PublicationGrid::next(int64_t after_ns) const {
     if (!known()) return std::nullopt;
     const int64_t since_ns = std::max<int64_t>(after_ns - step_->low_ns, 1);
-    const Span step = told((since_ns + period_->low_ns - 1) / period_->low_ns);
-    if (static_cast<double>(step.width_ns()) > kTellablePeriods * static_cast<double>(period_->low_ns)) return {};
+    const Span step = predicted((since_ns + period_->low_ns - 1) / period_->low_ns);
+    if (static_cast<double>(step.width_ns()) > kAmbiguousAbovePeriods * static_cast<double>(period_->low_ns)) return {};
     return step;
 }
 
-int64_t Rhythm::horizon_ns() const {
+int64_t PublicationGrid::predictable_until_ns() const {
     if (!known()) return INT64_MAX;
     const double spare_ns =
-        kHorizonPeriods * static_cast<double>(period_->low_ns) - static_cast<double>(step_->width_ns());
+        kRefineAbovePeriods * static_cast<double>(period_->low_ns) - static_cast<double>(step_->width_ns());
     const double number = spare_ns / static_cast<double>(period_->width_ns() + 1);
-    return told(std::max<int64_t>(static_cast<int64_t>(number), 1)).low_ns;
+    return predicted(std::max<int64_t>(static_cast<int64_t>(number), 1)).low_ns;
 }
 
-Span Rhythm::told(int64_t number) const {
+Span PublicationGrid::predicted(int64_t number) const {
     return {step_->low_ns + number * period_->low_ns, step_->high_ns + number * period_->high_ns};
 }
 

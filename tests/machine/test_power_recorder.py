@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pybench.compute.energy import attempt_energy
-from pybench.machine import sampler as sampler_module
-from pybench.machine.sampler import PowerSampler, sampler_unavailable_reason
+from pybench.machine import power_recorder as recorder_module
+from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import GpuTrace, PowerTrace
 
@@ -30,7 +30,7 @@ COUNTED_BEFORE_J = 5e6
 
 def record(uuids: tuple[str, ...] = UUIDS[:2], *, length_s: float = 1.2) -> tuple[PowerTrace, int, int]:
     """A trace, and a window well inside it."""
-    sampler = PowerSampler(uuids)
+    sampler = PowerRecorder(uuids)
     sampler.start()
     time.sleep(0.35)
     start_ns = time.monotonic_ns()
@@ -68,7 +68,7 @@ def test_counter_rows_are_the_drivers(fake_nvml: Tell, fake_truth_j: Truth, fake
 def test_a_publication_lies_on_both_sides_of_the_whole(fake_nvml: Tell) -> None:
     """The counter is read until it steps, at the start and at the end, and the series reaches further."""
     fake_nvml()
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     time.sleep(0.3)
     asked_ns = time.monotonic_ns()
@@ -115,7 +115,7 @@ def test_columns(fake_nvml: Tell) -> None:
 def test_slow_state_is_read_where_a_window_may_end(fake_nvml: Tell) -> None:
     """At each snapshot, which asks for an anchor, and at stop; not each second only."""
     fake_nvml()
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     num_read = [len(sampler.snapshot().gpus[0].slow.t_ns) for _ in range(5)]
     end_ns = time.monotonic_ns()
@@ -127,7 +127,7 @@ def test_slow_state_is_read_where_a_window_may_end(fake_nvml: Tell) -> None:
 
 def test_columns_are_views_that_outlive_the_sampler(fake_nvml: Tell) -> None:
     fake_nvml()
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     trace = sampler.stop()
     energy_mj: Any = trace.gpus[0].counter.energy_mj
@@ -230,7 +230,7 @@ def test_offsets_are_measured_at_every_drain(fake_nvml: Tell) -> None:
 
 def test_snapshot_covers_what_has_ended(fake_nvml: Tell, fake_truth_j: Truth) -> None:
     fake_nvml(load="square:100:600:200", sensor="h200")
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     time.sleep(0.3)
     start_ns = time.monotonic_ns()
@@ -256,7 +256,7 @@ def first_step_ns(gpu: GpuTrace, since_ns: int) -> tuple[int, int]:
 
 def test_anchor_has_the_next_step_read(fake_nvml: Tell, fake_answered: Callable[[str, int], int]) -> None:
     fake_nvml()
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     asked_ns, called = time.monotonic_ns(), fake_answered("nvmlDeviceGetTotalEnergyConsumption", 1)
     sampler.anchor()
@@ -272,7 +272,7 @@ def test_anchor_has_the_next_step_read(fake_nvml: Tell, fake_answered: Callable[
 def test_the_counter_is_read_seldom(fake_nvml: Tell) -> None:
     """A reading costs milliseconds: at the start as many as two steps and what refines them take, then hardly any."""
     fake_nvml(devices=1)
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     time.sleep(6.0)
     (gpu,) = sampler.stop().gpus
@@ -285,7 +285,7 @@ def test_counter_period(fake_nvml: Tell) -> None:
     fake_nvml()
     counts = []
     for period_s in (0.01, 0.5):
-        with PowerSampler(UUIDS[:1], counter_period_s=period_s) as sampler:
+        with PowerRecorder(UUIDS[:1], counter_period_s=period_s) as sampler:
             time.sleep(0.8)
             counts.append(len(sampler.snapshot().gpus[0].counter.energy_mj))
     assert counts[0] > counts[1]
@@ -294,7 +294,7 @@ def test_counter_period(fake_nvml: Tell) -> None:
 @pytest.mark.parametrize("period_s", [0.0, -1.0, 0.0009, float("nan")])
 def test_counter_period_that_is_none(period_s: float) -> None:
     with pytest.raises(ValueError, match=r"^counter_period_s: .* is under 0\.001, the shortest$"):
-        PowerSampler(UUIDS, counter_period_s=period_s)
+        PowerRecorder(UUIDS, counter_period_s=period_s)
 
 
 def test_no_gpus(fake_nvml: Tell) -> None:
@@ -304,7 +304,7 @@ def test_no_gpus(fake_nvml: Tell) -> None:
 
 def test_context_manager_and_restart(fake_nvml: Tell) -> None:
     fake_nvml(load="constant:400")
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     assert sampler.latest_power_w() == {UUIDS[0]: None}
     for _ in range(2):
         with sampler:
@@ -317,7 +317,7 @@ def test_context_manager_and_restart(fake_nvml: Tell) -> None:
 @pytest.mark.parametrize("method", ["stop", "snapshot"])
 def test_not_started(method: str) -> None:
     with pytest.raises(MachineError, match=rf"^power sampler: {method} without being started$"):
-        getattr(PowerSampler(UUIDS), method)()
+        getattr(PowerRecorder(UUIDS), method)()
 
 
 def test_unknown_uuid(fake_nvml: Tell) -> None:
@@ -325,7 +325,7 @@ def test_unknown_uuid(fake_nvml: Tell) -> None:
     with pytest.raises(
         MachineError, match=r"^power sampler: nvmlDeviceGetHandleByUUID on GPU-x: Not Found \(code 6\)$"
     ):
-        PowerSampler(("GPU-x",)).start()
+        PowerRecorder(("GPU-x",)).start()
 
 
 def test_available(fake_nvml: Tell) -> None:
@@ -358,13 +358,13 @@ def test_unavailable_without_library(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = "no NVIDIA driver: dlopen: /nowhere/libnvidia-ml.so.1 not found (code 12)"
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match=r"libnvidia-ml\.so\.1 not found"):
-        PowerSampler(UUIDS).start()
+        PowerRecorder(UUIDS).start()
 
 
 def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "_nvml", None)
-    monkeypatch.setattr(sampler_module, "_import_problem", "no module named _nvml", raising=False)
+    monkeypatch.setattr(recorder_module, "_nvml", None)
+    monkeypatch.setattr(recorder_module, "_import_problem", "no module named _nvml", raising=False)
     expected = "extension not built: no module named _nvml; reinstall with `pip install .`"
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match="extension not built"):
-        PowerSampler(UUIDS).start()
+        PowerRecorder(UUIDS).start()

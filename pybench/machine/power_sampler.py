@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pybench.compute.energy import Rhythm, attempt_energy
+from pybench.compute.energy import LoadPeriods, attempt_energy
 from pybench.machine.gpus import find_gpus
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.record import Energy
 from pybench.model.trace import PowerTrace
@@ -38,7 +38,7 @@ class Window:
     end_ns: int
 
 
-class WindowSampler(PowerSampler):
+class PowerSampler(PowerRecorder):
     """Samples GPUs, all that are visible unless ``uuids`` names some, and knows the joules of named windows.
 
     A GPU that can't be asked is left out with a ``RuntimeWarning``.
@@ -60,7 +60,7 @@ class WindowSampler(PowerSampler):
         self._trace: PowerTrace | None = None
 
     def start(self) -> None:
-        """As :meth:`PowerSampler.start`; joules are of this session's windows from here on."""
+        """As :meth:`PowerRecorder.start`; joules are of this session's windows from here on."""
         super().start()
         self._trace = None
 
@@ -101,10 +101,10 @@ class WindowSampler(PowerSampler):
         if window.end_ns <= window.start_ns:
             raise UsageError(f'window "{window.name}" ends before it starts')
         trace = self._trace or self._covering(window.end_ns)
-        return attempt_energy(trace, window.start_ns, window.end_ns, Rhythm.of_period(period_s))
+        return attempt_energy(trace, window.start_ns, window.end_ns, LoadPeriods.of_period(period_s))
 
     def stop(self) -> PowerTrace:
-        """As :meth:`PowerSampler.stop`; energies of windows can be asked for afterwards, too."""
+        """As :meth:`PowerRecorder.stop`; energies of windows can be asked for afterwards, too."""
         settle(max((window.end_ns for window in self._windows.values()), default=0))
         self._trace = super().stop()
         return self._trace

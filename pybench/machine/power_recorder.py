@@ -1,9 +1,8 @@
-"""Record what NVML says about power, from native threads of which Python knows nothing."""
+"""Record the power readings of NVML from native threads, independent of the interpreter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, PowerTrace
 
-# Importing pybench must work where the extension was never built; the reason is told when a sampler is asked for.
+# Importing pybench must work where the extension was never built; the reason is reported when a recorder is started.
 _nvml: ModuleType | None
 try:
     from pybench import _nvml
@@ -20,7 +19,7 @@ except ImportError as error:
     _import_problem = str(error)
 
 COUNTER_PERIOD_S = 60.0
-"""A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's rhythm."""
+"""A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's grid known."""
 
 MIN_COUNTER_PERIOD_S = 0.001
 
@@ -38,22 +37,10 @@ def sampler_unavailable_reason() -> str | None:
     return None if gpus else "the NVIDIA driver shows no GPU"
 
 
-def read_durable_trace(path: Path) -> PowerTrace:
-    """Read the file of a :class:`PowerSampler`, also of one that was killed: at most its last reading is lost.
+class PowerRecorder:
+    """Records the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
-    Raises ``MachineError`` when it is no such file, or of another version.
-    """
-    try:
-        return trace_from_columns(_extension().read_durable_file(str(path)))
-    except RuntimeError as error:
-        raise MachineError(str(error)) from error
-
-
-class PowerSampler:
-    """Samples the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
-
-    ``file``, which must not exist, is written as readings are made and survives a killed process;
-    :func:`read_durable_trace` reads it. The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
+    The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
     where it steps, and besides every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
     ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
     """
@@ -62,14 +49,12 @@ class PowerSampler:
         self,
         uuids: Sequence[str],
         *,
-        file: Path | None = None,
         counter_period_s: float = COUNTER_PERIOD_S,
         start_limit_s: float = START_LIMIT_S,
     ) -> None:
         if not counter_period_s >= MIN_COUNTER_PERIOD_S:
             raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
         self._uuids = tuple(uuids)
-        self._file = "" if file is None else str(file)
         self._counter_period_ns = round(counter_period_s * 1e9)
         self._start_limit_ns = round(start_limit_s * 1e9)
         self._native: Any = None
@@ -77,11 +62,10 @@ class PowerSampler:
     def start(self) -> None:
         """Open NVML and begin. A GPU that can't be opened has the state that says why in the trace.
 
-        Raises ``MachineError`` when there is no such GPU or the file can't be made.
+        Raises ``MachineError`` when there is no such GPU or no thread can be started.
         """
-        native = _extension().PowerSampler(
+        native = _extension().Recorder(
             self._uuids,
-            file=self._file,
             counter_period_ns=self._counter_period_ns,
             start_limit_ns=self._start_limit_ns,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import pybench
-from pybench.machine.window_sampler import Window
+from pybench.machine.power_sampler import Window
 from pybench.model.errors import MachineError, UsageError
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")

@@ -1,4 +1,4 @@
-// Whose turn it is to learn its counter's rhythm: GPUs that read on and on at the same time on few threads blur each
+// Which GPUs may search for their counter's grid at a time: GPUs that read continuously on few threads blur each
 // other's steps.
 #pragma once
 
@@ -11,22 +11,22 @@
 
 namespace pybench {
 
-// A turn ends by itself after a while, since a driver call may hang in it.
-class Turns {
+// A slot is freed by itself after a while, since a driver call may hang in it.
+class SearchSlots {
   public:
-    explicit Turns(size_t num_gpus) : until_ns_(num_gpus) {}
+    explicit SearchSlots(size_t num_gpus) : until_ns_(num_gpus) {}
 
-    // How many may learn side by side; one until it is told.
-    void allow(size_t num_turns) { num_turns_ = num_turns; }
+    // How many may search at once; one by default.
+    void allow(size_t num_slots) { num_slots_ = num_slots; }
 
-    // Takes a turn for an owner, or keeps the one it has.
+    // Takes a slot for an owner, or keeps the one it has.
     bool take(size_t owner, int64_t now) {
-        if (until_ns_[owner] < now && num_taken(now) >= num_turns_) return false;
+        if (until_ns_[owner] < now && num_taken(now) >= num_slots_) return false;
         until_ns_[owner] = now + kLongest;
         return true;
     }
 
-    void give_back(size_t owner) { until_ns_[owner] = 0; }
+    void release(size_t owner) { until_ns_[owner] = 0; }
 
   private:
     static constexpr int64_t kLongest = 3 * kSecond;
@@ -38,7 +38,7 @@ class Turns {
     }
 
     std::vector<std::atomic<int64_t>> until_ns_;  // by owner; two that take at once are one too many, and no harm
-    std::atomic<size_t> num_turns_{1};
+    std::atomic<size_t> num_slots_{1};
 };
 
 }  // namespace pybench

@@ -1,4 +1,7 @@
-"""How a sampler that pays for every read finds steps of the counter: csrc/rhythm and csrc/hunt in a simulated time."""
+"""How a sampler that pays for every read finds steps of the counter.
+
+As csrc/publication_grid and csrc/step_search do, in a simulated time.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# As in csrc/rhythm.cpp and csrc/hunt.cpp.
+# As in csrc/publication_grid.cpp and csrc/step_search.cpp.
 JITTER_S = 0.5e-3
 SHORTEST_PERIOD_S = 5e-3
-HORIZON_PERIODS = 0.65
-TELLABLE_PERIODS = 0.8
+REFINE_ABOVE_PERIODS = 0.65
+AMBIGUOUS_ABOVE_PERIODS = 0.8
 LEAD_S = 6e-3
 NARROW_S = 24e-3
 PAUSE_S = 4e-3
@@ -24,7 +27,7 @@ Read = Callable[[float], tuple[float, int]]
 
 
 @dataclass
-class Rhythm:
+class PublicationGrid:
     """When the newest step was, and the period: each the earliest and the latest."""
 
     first_s: Span = (0.0, 0.0)
@@ -32,7 +35,7 @@ class Rhythm:
     step_s: Span | None = None
     period_s: Span | None = None
 
-    def saw(self, low_s: float, high_s: float) -> None:
+    def add_step(self, low_s: float, high_s: float) -> None:
         """A step came between these times; the first two follow on each other."""
         if self.step_s is None or self.period_s is None:
             if self.step_s is None:
@@ -46,8 +49,8 @@ class Rhythm:
         number = round((low_s + high_s - sum(self.step_s)) / sum(self.period_s))
         if number < 1 or high_s - low_s >= self.period_s[0]:
             return
-        told = self._told(number)
-        seen = max(low_s - JITTER_S, told[0]), min(high_s + JITTER_S, told[1])
+        predicted = self._predicted(number)
+        seen = max(low_s - JITTER_S, predicted[0]), min(high_s + JITTER_S, predicted[1])
         if seen[0] > seen[1]:
             self.step_s = self.period_s = None
             return
@@ -66,39 +69,39 @@ class Rhythm:
         """The first step that can't come before a time; ``None`` where its neighbours could be mistaken for it."""
         if self.step_s is None or self.period_s is None:
             return None
-        told = self._told(max(1, int(np.ceil((after_s - self.step_s[0]) / self.period_s[0]))))
-        return told if told[1] - told[0] <= TELLABLE_PERIODS * self.period_s[0] else None
+        predicted = self._predicted(max(1, int(np.ceil((after_s - self.step_s[0]) / self.period_s[0]))))
+        return predicted if predicted[1] - predicted[0] <= AMBIGUOUS_ABOVE_PERIODS * self.period_s[0] else None
 
-    def horizon_s(self) -> float:
+    def predictable_until_s(self) -> float:
         """When a hunt should begin, or steps can no longer be foretold well."""
         if self.step_s is None or self.period_s is None:
             return np.inf
-        spare_s = HORIZON_PERIODS * self.period_s[0] - (self.step_s[1] - self.step_s[0])
+        spare_s = REFINE_ABOVE_PERIODS * self.period_s[0] - (self.step_s[1] - self.step_s[0])
         number = max(1, int(spare_s / (self.period_s[1] - self.period_s[0] + 1e-9)))
-        return self._told(number)[0] - 2 * LEAD_S
+        return self._predicted(number)[0] - 2 * LEAD_S
 
-    def _told(self, number: int) -> Span:
+    def _predicted(self, number: int) -> Span:
         assert self.step_s is not None
         assert self.period_s is not None
         return self.step_s[0] + number * self.period_s[0], self.step_s[1] + number * self.period_s[1]
 
 
 @dataclass
-class Hunter:
+class StepSearch:
     """Finds steps with few reads."""
 
     read: Read
-    rhythm: Rhythm = field(default_factory=Rhythm)
+    grid: PublicationGrid = field(default_factory=PublicationGrid)
 
-    def learn(self, at_s: float) -> float:
+    def find_grid(self, at_s: float) -> float:
         """Read on and on until two steps were seen; the time when done."""
-        self.rhythm = Rhythm()
+        self.grid = PublicationGrid()
         pause_s, begun_s, (done_s, old) = LONG_PAUSE_S, at_s, self.read(at_s)
-        while self.rhythm.period_s is None:
+        while self.grid.period_s is None:
             before_s, begun_s = begun_s, done_s + pause_s
             done_s, new = self.read(begun_s)
             if new != old:
-                self.rhythm.saw(before_s, done_s)
+                self.grid.add_step(before_s, done_s)
                 pause_s, old = PAUSE_S, new
         return done_s
 
@@ -106,27 +109,27 @@ class Hunter:
         """Read on both sides of the first step after a moment; the time when done."""
         for num_delays in range(MOST_DELAYS + 1):
             lead_s = LEAD_S * 4**num_delays
-            told = self.rhythm.next(at_s + lead_s)
-            if told is None:
-                return self.learn(at_s)
-            begun_s = told[0] - lead_s
+            predicted = self.grid.next(at_s + lead_s)
+            if predicted is None:
+                return self.find_grid(at_s)
+            begun_s = predicted[0] - lead_s
             at_s, old = self.read(begun_s)
-            if at_s <= told[0]:
-                return self._read_through(told, begun_s, at_s, old)
+            if at_s <= predicted[0]:
+                return self._read_through(predicted, begun_s, at_s, old)
         return at_s
 
-    def _read_through(self, told: Span, begun_s: float, done_s: float, old: int) -> float:
-        until_s = told[1] + JITTER_S
+    def _read_through(self, predicted: Span, begun_s: float, done_s: float, old: int) -> float:
+        until_s = predicted[1] + JITTER_S
         while done_s < until_s:
-            before_s, begun_s = begun_s, done_s + PAUSE_S if told[1] - told[0] > NARROW_S else until_s
+            before_s, begun_s = begun_s, done_s + PAUSE_S if predicted[1] - predicted[0] > NARROW_S else until_s
             done_s, new = self.read(begun_s)
             if new != old:
-                self.rhythm.saw(before_s, done_s)
+                self.grid.add_step(before_s, done_s)
                 return done_s
-        return self.learn(done_s)
+        return self.find_grid(done_s)
 
     def keep(self, at_s: float, until_s: float, period_s: float) -> float:
         """Catch a step whenever the rhythm would else be lost, and each ``period_s``; the time when done."""
-        while (due_s := min(self.rhythm.horizon_s(), at_s + period_s)) < until_s:
+        while (due_s := min(self.grid.predictable_until_s(), at_s + period_s)) < until_s:
             at_s = self.catch(max(at_s, due_s))
         return at_s

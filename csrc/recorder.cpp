@@ -1,10 +1,11 @@
-#include "power_sampler.h"
+#include "recorder.h"
 
 #include <pthread.h>
 
 #include <atomic>
 #include <exception>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "bounded.h"
@@ -14,7 +15,7 @@ namespace pybench {
 
 namespace {
 
-constexpr int64_t kReleasePatience = 100 * kMillisecond;
+constexpr int64_t kReleaseLimit = 100 * kMillisecond;
 
 std::atomic<uint64_t> num_forks{0};  // between this process and the first that loaded us
 
@@ -49,9 +50,9 @@ std::shared_ptr<Session> open_session(const Settings& settings) {
 
 }  // namespace
 
-PowerSampler::PowerSampler(Settings settings) : settings_(std::move(settings)), process_(this_process()) {}
+Recorder::Recorder(Settings settings) : settings_(std::move(settings)), process_(this_process()) {}
 
-PowerSampler::~PowerSampler() {
+Recorder::~Recorder() {
     if (process_ != this_process()) {
         new std::shared_ptr<Session>(std::move(session_));  // its threads are the parent's: never destroyed here
     } else if (session_) {
@@ -59,48 +60,54 @@ PowerSampler::~PowerSampler() {
     }
 }
 
-void PowerSampler::start() {
+void Recorder::start() {
     if (process_ != this_process()) throw std::logic_error("the sampler was made by another process");
     const std::lock_guard<std::mutex> lock(mutex_);
     if (session_) throw std::logic_error("the sampler is already running");
-    session_ = open_session(settings_);
-    session_->start();
+    std::shared_ptr<Session> session = open_session(settings_);
+    session->start();
+    session_ = std::move(session);
 }
 
-std::shared_ptr<Session> PowerSampler::running() {
+std::shared_ptr<Session> Recorder::running() {
     if (process_ != this_process()) throw std::logic_error("the sampler runs in another process");
     const std::lock_guard<std::mutex> lock(mutex_);
     return session_;
 }
 
-std::shared_ptr<Session> PowerSampler::take() {
+std::shared_ptr<Session> Recorder::take() {
     if (process_ != this_process()) throw std::logic_error("the sampler runs in another process");
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!session_) throw std::logic_error("the sampler is not running");
     return std::exchange(session_, nullptr);
 }
 
-Recording PowerSampler::stop() {
+Recording Recorder::stop() {
     std::shared_ptr<Session> session = take();
     Recording recording = session->stop();
     // The last owner shuts NVML down, which may hang too.
-    returns_by(now_ns() + kReleasePatience, [session = std::move(session)] {});
+    auto* owner = new std::shared_ptr<Session>(std::move(session));
+    try {
+        returns_by(now_ns() + kReleaseLimit, [owner] { delete owner; });
+    } catch (const std::system_error&) {
+        delete owner;  // no thread to wait for it
+    }
     return recording;
 }
 
-Recording PowerSampler::snapshot() {
+Recording Recorder::snapshot() {
     const std::shared_ptr<Session> session = running();
     if (!session) throw std::logic_error("the sampler is not running");
     return session->snapshot();
 }
 
-void PowerSampler::anchor() {
+void Recorder::anchor() {
     const std::shared_ptr<Session> session = running();
     if (!session) throw std::logic_error("the sampler is not running");
     session->anchor();
 }
 
-std::vector<int64_t> PowerSampler::latest_power_mw() {
+std::vector<int64_t> Recorder::latest_power_mw() {
     const std::shared_ptr<Session> session = running();
     return session ? session->latest_power_mw() : std::vector<int64_t>(settings_.uuids.size(), kMissing);
 }

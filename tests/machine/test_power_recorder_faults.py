@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pybench.compute.energy import attempt_energy
-from pybench.machine.sampler import PowerSampler
+from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.errors import MachineError
 from pybench.model.trace import PowerTrace
 
@@ -31,7 +31,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def stop_aside(sampler: PowerSampler, patience_s: float) -> PowerTrace:
+def stop_aside(sampler: PowerRecorder, patience_s: float) -> PowerTrace:
     """Stop on another thread, so that a stop that hangs fails the test."""
     stopped: list[PowerTrace] = []
     thread = threading.Thread(target=lambda: stopped.append(sampler.stop()), daemon=True)
@@ -47,7 +47,7 @@ def stop_aside(sampler: PowerSampler, patience_s: float) -> PowerTrace:
 def test_hung_call_costs_its_gpu_only(fake_nvml: Tell, function: str, num_gpus: int, told: dict[str, object]) -> None:
     """The call takes 45 s, as a GSP time-out does; all else must be over long before."""
     fake_nvml(devices=num_gpus, hang=f"nvmlDeviceGet{function}:45000:1@after=300", **told)
-    sampler = PowerSampler(UUIDS[:num_gpus])
+    sampler = PowerRecorder(UUIDS[:num_gpus])
     sampler.start()
     time.sleep(0.3)
     hung_ns = 0
@@ -74,7 +74,7 @@ def test_hung_call_costs_its_gpu_only(fake_nvml: Tell, function: str, num_gpus: 
 
 def test_call_that_comes_back_is_a_stall_and_a_healthy_gpu(fake_nvml: Tell) -> None:
     fake_nvml(hang="nvmlDeviceGetTotalEnergyConsumption:1500:1@call=30")
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     wait_for(lambda: len(sampler.snapshot().gpus[1].stalls.end_ns) > 0)
     ended_ns = time.monotonic_ns() + 300_000_000
@@ -89,7 +89,7 @@ def test_call_that_comes_back_is_a_stall_and_a_healthy_gpu(fake_nvml: Tell) -> N
 
 def test_hang_under_the_drivers_own_lock_stalls_all(fake_nvml: Tell) -> None:
     fake_nvml(devices=4, global_lock=1, hang="nvmlDeviceGetFieldValues:45000:1@after=200")
-    sampler = PowerSampler(UUIDS[:4])
+    sampler = PowerRecorder(UUIDS[:4])
     sampler.start()
     wait_for(lambda: all(len(gpu.stalls.start_ns) for gpu in sampler.snapshot().gpus))
     assert [gpu.state for gpu in stop_aside(sampler, patience_s=20).gpus] == ["stalled"] * 4
@@ -97,7 +97,7 @@ def test_hang_under_the_drivers_own_lock_stalls_all(fake_nvml: Tell) -> None:
 
 def test_hang_from_the_first_call(fake_nvml: Tell) -> None:
     fake_nvml(devices=3, hang="nvmlDeviceGetMigMode:45000:1")
-    sampler = PowerSampler(UUIDS[:3])
+    sampler = PowerRecorder(UUIDS[:3])
     sampler.start()
     wait_for(lambda: all(len(gpu.polled.t_ns) > 3 for gpu in sampler.snapshot().gpus if gpu.index != 1))
     trace = stop_aside(sampler, patience_s=20)
@@ -114,7 +114,7 @@ def test_call_that_comes_back_after_the_end_is_the_last(
 
     fake_nvml(hang="nvmlDeviceGetMigMode:6000:1")
     before = answered()
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     assert stop_aside(sampler, patience_s=20).gpus[1].state == "stalled"
     wait_for(lambda: answered()["nvmlDeviceGetMigMode"] > before["nvmlDeviceGetMigMode"])
@@ -127,13 +127,13 @@ def test_start_is_bounded(fake_nvml: Tell, call: str) -> None:
     fake_nvml(hang=f"nvml{call}:45000")
     started_s = time.monotonic()
     with pytest.raises(MachineError, match=r"^power sampler: opening the GPUs: the driver has not answered for 200 ms"):
-        PowerSampler(UUIDS[:1], start_limit_s=0.2).start()
+        PowerRecorder(UUIDS[:1], start_limit_s=0.2).start()
     assert time.monotonic() - started_s < 40
 
 
 def test_hung_shutdown_does_not_hold_up_stop(fake_nvml: Tell) -> None:
     fake_nvml(hang="nvmlShutdown:45000")
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     assert [gpu.state for gpu in stop_aside(sampler, patience_s=20).gpus] == ["ok", "ok"]
 
@@ -141,7 +141,7 @@ def test_hung_shutdown_does_not_hold_up_stop(fake_nvml: Tell) -> None:
 @pytest.mark.parametrize(("reading", "call"), [*itertools.product(READINGS, [1, 2, 4]), ("MigMode", 1)])
 def test_gpu_lost_at_any_call(fake_nvml: Tell, reading: str, call: int) -> None:
     fake_nvml(fail=f"nvmlDeviceGet{reading}:15:1@call={call}")
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     wait_for(lambda: sampler.snapshot().gpus[1].state == "lost")
     wait_for(lambda: sampler.latest_power_w() == {UUIDS[0]: 400.0, UUIDS[1]: None})
@@ -154,7 +154,7 @@ def test_gpu_lost_at_any_call(fake_nvml: Tell, reading: str, call: int) -> None:
 @pytest.mark.parametrize("call", ["HandleByUUID", "UUID"])
 def test_gpu_that_can_not_be_opened(fake_nvml: Tell, call: str, code: int, state: str) -> None:
     fake_nvml(devices=3, fail=f"nvmlDeviceGet{call}:{code}:1")
-    sampler = PowerSampler(UUIDS[:3])
+    sampler = PowerRecorder(UUIDS[:3])
     sampler.start()
     wait_for(lambda: all(len(gpu.polled.t_ns) > 3 for gpu in sampler.snapshot().gpus if gpu.uuid != UUIDS[1]))
     trace = stop_aside(sampler, patience_s=20)
@@ -169,7 +169,7 @@ def test_gpu_that_can_not_be_opened(fake_nvml: Tell, call: str, code: int, state
 
 def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
     fake_nvml(load="constant:400", fail="*:15:1@after=400")
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     wait_for(lambda: sampler.snapshot().gpus[1].state == "lost")
     time.sleep(0.4)
@@ -186,7 +186,7 @@ def test_lost_gpu_keeps_what_was_recorded(fake_nvml: Tell) -> None:
 def test_failing_calls_become_a_state(fake_nvml: Tell, code: int, state: str) -> None:
     power = ("TotalEnergyConsumption", "Samples", "FieldValues", "PowerUsage")
     fake_nvml(fail=",".join(f"nvmlDeviceGet{reading}:{code}:0" for reading in power))
-    sampler = PowerSampler(UUIDS[:2])
+    sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
     time.sleep(0.4)
     start_ns = time.monotonic_ns()
@@ -203,7 +203,7 @@ def test_failing_calls_become_a_state(fake_nvml: Tell, code: int, state: str) ->
 
 def test_one_plane_without_permission_leaves_the_others(fake_nvml: Tell) -> None:
     fake_nvml(load="constant:400", fail="nvmlDeviceGetTotalEnergyConsumption:4:0")
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     time.sleep(0.4)
     (gpu,) = sampler.stop().gpus
@@ -215,7 +215,7 @@ def test_one_plane_without_permission_leaves_the_others(fake_nvml: Tell) -> None
 
 def test_errors_that_pass(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlDeviceGetTotalEnergyConsumption:999:0@call=3-5")
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     wait_for(lambda: len(sampler.snapshot().gpus[0].counter.energy_mj) > 5)
     (gpu,) = sampler.stop().gpus
@@ -224,7 +224,7 @@ def test_errors_that_pass(fake_nvml: Tell) -> None:
 
 def test_glitches_and_resets_are_recorded_as_they_came(fake_nvml: Tell) -> None:
     fake_nvml(zero_every=10, counter_reset_ms=500)
-    sampler = PowerSampler(UUIDS[:1])
+    sampler = PowerRecorder(UUIDS[:1])
     sampler.start()
     wait_for(lambda: min(sampler.snapshot().gpus[0].counter.energy_mj) < 5_000_000_000)
     (gpu,) = sampler.stop().gpus

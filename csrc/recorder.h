@@ -1,4 +1,4 @@
-// A sampler of power that threads of its caller may share. Knows no Python.
+// A recorder of power that threads of its caller may share. Independent of Python.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace pybench {
 
-class PowerSampler {
+class Recorder {
   public:
-    explicit PowerSampler(Settings settings);
-    ~PowerSampler();
-    PowerSampler(const PowerSampler&) = delete;
-    PowerSampler& operator=(const PowerSampler&) = delete;
+    explicit Recorder(Settings settings);
+    ~Recorder();
+    Recorder(const Recorder&) = delete;
+    Recorder& operator=(const Recorder&) = delete;
 
-    // Opens NVML and every GPU, then begins, within the start limit. Throws NvmlError, std::system_error where the file
-    // can't be made, or std::logic_error when running.
+    // Opens NVML and every GPU, then begins, within the start limit. Throws NvmlError, std::system_error where no
+    // thread can be started, or std::logic_error when running.
     void start();
     // Ends and hands over what was recorded, within a second also when a driver call hangs: its GPU is then "stalled".
     // Throws std::logic_error when not running, or in another process than started it.

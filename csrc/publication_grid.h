@@ -1,4 +1,4 @@
-// When the energy counter publishes, as far as its steps have told: a board publishes on a grid of its own.
+// When the energy counter publishes, as far as its steps show: a board publishes on a grid of its own.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ struct Span {
     int64_t width_ns() const { return high_ns - low_ns; }
 };
 
-class Rhythm {
+class PublicationGrid {
   public:
     // A step came within this span. The first two must follow on each other: they give the period.
-    void saw(Span step);
-    void forget();
+    void add_step(Span step);
+    void reset();
     bool known() const { return period_.has_value(); }
 
     // The first step that can't come before after_ns; none where its neighbours could be mistaken for it.
     std::optional<Span> next(int64_t after_ns) const;
-    // The last step that can be foretold well, at the earliest; INT64_MAX while nothing is known.
-    int64_t horizon_ns() const;
+    // The last step that can be expected well, at the earliest; INT64_MAX while nothing is known.
+    int64_t predictable_until_ns() const;
 
   private:
-    Span told(int64_t number) const;
+    Span predicted(int64_t number) const;
 
     Span first_{};
     int64_t since_first_ = 0;     // how many steps the newest came after it
