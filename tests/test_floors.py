@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pybench
+from pybench.model.backend import BACKENDS
 
 PACKAGE = Path(pybench.__file__).parent
 FLOORS = {
@@ -34,12 +35,10 @@ WORKER_ROOMS = {WORKER, MODEL}
 _TRAIN = "pybench.worker.backends.torch.train"
 FOREIGN = {
     "pybench.worker.launcher": {"torch"},
-    "pybench.worker.backends.torch": {"torch", "transformers"},
+    **{f"pybench.worker.backends.{name}": set(traits.packages) for name, traits in BACKENDS.items()},
+    "pybench.worker.backends.common_torch": {"torch"},
     "pybench.worker.backends.torch.node": {"torch"},
-    "pybench.worker.backends.transformers": {"torch", "transformers"},
     "pybench.worker.backends.engine.copies": {"torch"},
-    "pybench.worker.backends.vllm": {"torch", "vllm"},
-    "pybench.worker.backends.tensorrt_llm": {"tensorrt_llm"},
     _TRAIN: {"torch"},
     f"{_TRAIN}.lora": {"peft"},
     f"{_TRAIN}.strategies": {"torch", "transformers"},

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 
+from pybench.model.backend import BACKENDS
 from pybench.model.machine import Machine
 
-_PACKAGES = ("torch", "transformers", "vllm", "tensorrt-llm", "nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_PACKAGES = dict.fromkeys((*(name for traits in BACKENDS.values() for name in traits.distributions), *_NCCL))
 
 
 def fingerprint_fields(machine: Machine) -> dict[str, str]:

@@ -7,7 +7,7 @@ from itertools import product
 
 from pybench.compute.feasibility import infeasible
 from pybench.model.suite import Architecture, AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
-from pybench.model.workloads.registry import WORKLOADS, AnySettings
+from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
 from pybench.model.workloads.settings import ModelSettings
 
 
@@ -60,7 +60,7 @@ def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapp
 
 
 def _settings(benchmark: Benchmark, axes: Mapping[str, AxisValue]) -> AnySettings:
-    return WORKLOADS[benchmark.workload](**{**benchmark.settings, **axes})
+    return SETTINGS_OF[benchmark.workload](**{**benchmark.settings, **axes})
 
 
 def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:

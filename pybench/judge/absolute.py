@@ -9,9 +9,9 @@ from pybench.judge.scaling import closeness, fits
 from pybench.judge.verdict import judge_value, limits
 from pybench.model.expected import ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
-from pybench.model.metrics.registry import METRICS
 from pybench.model.results import CheckResult, PointResult
 from pybench.model.suite import Expectation, Plan, Point, Suite
+from pybench.model.workloads.registry import METRICS
 
 
 def absolute_checks(

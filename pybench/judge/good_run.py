@@ -13,10 +13,10 @@ from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedRow, ExpectedTable
 from pybench.model.manifest import Manifest
-from pybench.model.metrics.registry import METRICS
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Expectation, Point
 from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.registry import METRICS
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from pybench.compute.stats import Samples
 from pybench.judge.formulas.registry import metric_values
-from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.record import Record
 from pybench.model.suite import Plan, Point, Skip
+from pybench.model.workloads.registry import METRICS_OF
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_ratio, limits
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
-from pybench.model.metrics.registry import METRICS
 from pybench.model.results import Expected, ScalingResult
 from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import ModelSettings
 
 _KEYS = ("fabric", "backend", "model_class")

@@ -9,10 +9,10 @@ from pybench.compute.stats import Samples, estimate, outlying_attempts
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
-from pybench.model.metrics.registry import METRICS
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.suite import Point, Skip
+from pybench.model.workloads.registry import METRICS
 
 
 def summarize(measurements: Measurements) -> tuple[PointResult, ...]:

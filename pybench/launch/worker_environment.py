@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# How collectives, CUDA, allocators and engines are tuned.
+from pybench.model.backend import BACKENDS
+
+# How CUDA and collectives are tuned, and each backend.
 TUNING_PREFIXES = (
-    *("CUDA_", "NCCL_", "NVSHMEM_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_", "HF_", "GLOO_"),
-    *("VLLM_", "TRTLLM_", "TLLM_"),
+    *("CUDA_", "NCCL_", "NVSHMEM_", "GLOO_"),
+    *(prefix for traits in BACKENDS.values() for prefix in traits.tuning_prefixes),
 )
 # Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pybench.model.clock import monotonic_offset_ns
+
 
 def host_clock() -> tuple[str, int]:
     """Boot id and this process's time-namespace offset in ns: equal on both sides, times can be joined.
@@ -12,11 +14,7 @@ def host_clock() -> tuple[str, int]:
     """
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     try:
-        lines = Path("/proc/self/timens_offsets").read_text(encoding="ascii").splitlines()
+        offsets = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
     except OSError:
         return boot_id, 0
-    for line in lines:
-        clock, seconds, nanoseconds = line.split()
-        if clock in {"monotonic", "1"}:
-            return boot_id, int(seconds) * 10**9 + int(nanoseconds)
-    return boot_id, 0
+    return boot_id, monotonic_offset_ns(offsets)

@@ -11,29 +11,14 @@ from typing import Literal
 
 from pybench.compute.machine_kind import machine_kind
 from pybench.machine.gpus import find_gpus
+from pybench.model.backend import package_distributions
 from pybench.model.machine import GpuInventory, Machine
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
 _PACKAGES = (
-    "pybench",
-    "torch",
-    "transformers",
-    "triton",
-    "numpy",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-cublas",
-    "nvidia-cudnn-cu13",
-    "nvidia-ml-py",
-    "vllm",
-    "tensorrt-llm",
-    "accelerate",
-    "peft",
-    "deepspeed",
-    "torchtune",
-    "torchao",
-    "unsloth",
-    "unsloth-zoo",
+    *("pybench", "triton", "numpy", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas", "nvidia-cudnn-cu13"),
+    *("nvidia-ml-py", "unsloth-zoo"),
+    *package_distributions(),
 )
 
 

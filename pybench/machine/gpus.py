@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pynvml
 
 from pybench.model.machine import GpuInfo, GpuInventory
+from pybench.model.visible_gpus import visible
 
 LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
 _GIB = 2**30
@@ -75,22 +76,6 @@ def _why_none(gpus: Sequence[GpuInfo], faults: Sequence[str]) -> str:
     if gpus:
         return "; ".join(("CUDA_VISIBLE_DEVICES hides every GPU", *faults))
     return "; ".join(faults) or "the driver lists no GPU"
-
-
-def visible(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo, ...]:
-    """Apply CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs and their beginnings) as CUDA does.
-
-    CUDA stops at the first entry it does not know, and so does this.
-    """
-    if setting is None:
-        return tuple(gpus)
-    kept: list[GpuInfo] = []
-    for entry in (part.strip() for part in setting.split(",")):
-        match = [g for g in gpus if (entry == str(g.index) if entry.isdigit() else entry and g.uuid.startswith(entry))]
-        if len(match) != 1:
-            break
-        kept.append(match[0])
-    return tuple(kept)
 
 
 def open_library() -> str | None:

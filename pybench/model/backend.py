@@ -37,6 +37,21 @@ class Extra:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogWords:
+    """How an engine reports in its log, or in an error that it raises, what broke one of its processes.
+
+    ``not_started`` and ``echoes`` are sentences about another process's failure, at start and at work. ``death`` is the
+    beginning of a line about a killed process; the errors that follow it are its consequences. ``memory`` are words,
+    in lower case, with which the engine refuses to start for lack of memory.
+    """
+
+    not_started: tuple[str, ...] = ()
+    echoes: tuple[str, ...] = ()
+    death: tuple[str, str] | None = None
+    memory: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendTraits:
     """One backend's reach.
 
@@ -48,6 +63,10 @@ class BackendTraits:
     or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
     engine's arguments are made from). All need ``packages``, some settings one of ``extras``. ``device`` is
     the only kind it runs on, ``None`` for both; ``remedy`` says how a Python without it gets it.
+
+    ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
+    ``tuning_prefixes`` begin the names of environment variables that tune it. The module
+    ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
     model_types: tuple[str, ...]
@@ -61,6 +80,9 @@ class BackendTraits:
     bare_workloads: tuple[WorkloadName, ...] = ()
     warm_settings: dict[WorkloadName, tuple[str, ...]] = field(default_factory=dict)
     shaping: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+    tuning_prefixes: tuple[str, ...] = ()
+    log_words: LogWords = LogWords()
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -73,6 +95,14 @@ class BackendTraits:
         return settings.num_gpus // math.prod(inside)
 
 
+# Each family that an engine can load from a config alone, with its class in transformers.
+MODEL_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+}
 _ENGINE_OPTIONS = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "engine_args")
 _SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
@@ -103,6 +133,8 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         # Sustained load leaves more behind than memory: it has its process to itself.
         bare_workloads=tuple(name for name in NODE_WORKLOADS if name != "burn"),
         warm_settings={"generate": _SIZES},
+        distributions=("torch", "transformers"),
+        tuning_prefixes=("TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_"),
     ),
     "transformers": BackendTraits(
         model_types=("llama", "qwen2", "qwen3"),
@@ -112,9 +144,11 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("pipeline_parallel",),
         options=("device_map",),
         warm_settings={"generate": _SIZES},
+        distributions=("transformers",),
+        tuning_prefixes=("HF_",),
     ),
     "vllm": BackendTraits(
-        model_types=("llama", "qwen2", "qwen3", "gemma3_text", "gpt_oss"),
+        model_types=tuple(MODEL_CLASSES),
         parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
         packages=("torch", "transformers", "vllm"),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
@@ -123,6 +157,17 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING)},
         shaping=("longest_sequence_tokens", "is_batch"),
+        distributions=("vllm",),
+        tuning_prefixes=("VLLM_",),
+        log_words=LogWords(
+            # vllm/v1/engine/utils.py, wait_for_engine_startup
+            not_started=("Engine core initialization failed",),
+            echoes=("EngineCore encountered an issue", "EngineDeadError"),
+            # vllm/v1/executor/multiproc_executor.py
+            death=("Worker proc ", " died unexpectedly"),
+            # vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py
+            memory=("no available memory", "available kv cache memory", "free memory on device"),
+        ),
     ),
     "tensorrt_llm": BackendTraits(
         model_types=("llama", "qwen2", "qwen3"),
@@ -134,5 +179,29 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING)},
         shaping=("longest_sequence_tokens",),
+        distributions=("tensorrt-llm",),
+        tuning_prefixes=("TRTLLM_", "TLLM_"),
+        log_words=LogWords(
+            # tensorrt_llm/executor/proxy.py, of a worker that raised at start, which is the error's cause, or ended
+            not_started=("Executor worker returned error", "Executor worker died during initialization"),
+            memory=("insufficient gpu memory",),
+        ),
     ),
 }
+
+# In lower case: torch's and CUDA's own, Python's, and those of engines.
+_MEMORY = ("out of memory", "outofmemory", "can't allocate memory")
+MEMORY_WORDS = (*_MEMORY, *(word for traits in BACKENDS.values() for word in traits.log_words.memory))
+"""Any of these in an error, in lower case, means that memory ran out."""
+
+
+def is_out_of_memory(error: str) -> bool:
+    """Whether an error's text reports that memory ran out."""
+    lower = error.lower()
+    return any(word in lower for word in MEMORY_WORDS)
+
+
+def package_distributions() -> tuple[str, ...]:
+    """Every package that a backend or one of its settings needs, by its registry name."""
+    packages = (package.replace("_", "-") for traits in BACKENDS.values() for package in traits.all_packages)
+    return tuple(dict.fromkeys(packages))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pybench.model.results import GpuState, Results
+from pybench.model.workloads.registry import LOADS
 
-# What keeps a GPU busy all the time; elsewhere a clock says as much about pauses.
-_LOADS = {"matmul_flops_per_s", "burn_flops_per_s"}
 _HZ_PER_MHZ = 1e6
 HEADS = ("point", "GPU", "SM clock", "temperature", "held by")
 
@@ -15,7 +14,8 @@ HEADS = ("point", "GPU", "SM clock", "temperature", "held by")
 def gpu_state_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Of points that multiply: every GPU by its index and UUID, and a dash for what was not read."""
     for point in results.points:
-        if _LOADS & point.metrics.keys():
+        # Without a load all the time a clock says as much about pauses.
+        if any(metric in point.metrics for metric in LOADS):
             yield from ((names[point.id], *_cells(gpu)) for gpu in point.gpu_states)
 
 

@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybench.model.metrics.latency import PERCENTILES
-from pybench.model.metrics.registry import METRICS
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.registry import HEADLINES, METRICS
 from pybench.report import gpu_states
 from pybench.report.labels import common_axes, labels
 from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
 from pybench.report.training import HEADS, training_rows
 
-# The first of these that a point has is its headline figure.
-_HEADLINES = (
-    "output_tokens_per_s",
-    "tokens_per_s",
-    "samples_per_s",
-    "matmul_flops_per_s",
-    "burn_flops_per_s",
-    "memory_bytes_per_s",
-    "host_copy_bytes_per_s",
-    "peer_copy_bytes_per_s",
-    "busbw_bytes_per_s",
-    "launch_s",
-    "step_s",
-)
 _ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
 
 
@@ -70,7 +56,7 @@ def _points(results: Results, names: Mapping[str, str]) -> Table:
 
 def _point(point: PointResult, name: str) -> tuple[str, ...]:
     metrics = point.metrics
-    headline = next((metrics[name] for name in _HEADLINES if name in metrics), None)
+    headline = next((metrics[name] for name in HEADLINES if name in metrics), None)
     energy = next((metrics[name] for name in _ENERGIES if name in metrics), None)
     attempts = f"{point.attempts - point.failed_attempts}/{point.attempts}" if point.attempts else "-"
     return (

@@ -1,47 +1,59 @@
-"""What broke an engine, from the log: its own processes know, the worker that waits for them does not."""
+"""What broke an engine, from the log: its own processes know, the worker that waits for them does not.
+
+A log is untrusted: every search here takes time in proportion to its length.
+"""
 
 from __future__ import annotations
 
-import re
+import string
+from collections.abc import Iterator
 from dataclasses import replace
 
+from pybench.model.backend import BACKENDS, is_out_of_memory
 from pybench.model.wire import Failure
 
-_ERROR = re.compile(r"\b(?:[\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)\b: .+")
-# What the engine's front end says of a death that it only heard of.
-_ECHOES = (
-    "Engine core initialization failed",
-    "EngineCore encountered an issue",
-    "EngineDeadError",
-    "EngineError",
-    "Executor worker returned error",
-    "Executor worker died during initialization",
-)
-# vllm/v1/executor/multiproc_executor.py says so of a worker that was killed; the errors that follow are all its echoes.
-_DEATH = re.compile(r"Worker proc \S+ died unexpectedly")
-# vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py refuse to start with too little room in these words, but
-# for the last, which are TensorRT-LLM's.
-_MEMORY = (
-    "out of memory",
-    "no available memory",
-    "available kv cache memory",
-    "free memory on device",
-    "outofmemory",
-    "insufficient gpu memory",
-)
+_WORD = string.ascii_letters + string.digits + "_."
+_ERRORS = ("Error", "Exception", "Exit")
+_LOG_WORDS = tuple(traits.log_words for traits in BACKENDS.values())
+# Errors that report another error: those of engines, and the worker's own.
+_ECHOES = ("EngineError", *(echo for words in _LOG_WORDS for echo in (*words.not_started, *words.echoes)))
 _MAX_WORDS = 400
 
 
 def root_cause(failure: Failure, log: str) -> Failure:
-    """``failure`` with the engine's last own word of it in its message, and as out of memory where that says so."""
+    """``failure`` with the engine's last own error in its message, and as out of memory where that error is one."""
     if failure.cause != "engine":
         return failure
-    told = [found[0].strip() for line in log.splitlines() if (found := _ERROR.search(line))]
-    errors = [error for error in told if not any(echo in error for echo in _ECHOES)]
-    memory = next((error for error in errors if any(word in error.lower() for word in _MEMORY)), None)
-    death = found[0] if (found := _DEATH.search(log)) else None
-    word = memory or death or next(reversed(errors), None)
-    if word is None:
+    lines = log.splitlines()
+    reported = [error for line in lines if (error := _error(line))]
+    errors = [error for error in reported if not any(echo in error for echo in _ECHOES)]
+    memory = next((error for error in errors if is_out_of_memory(error)), None)
+    # A process's death explains the errors that follow it.
+    cause = memory or next(_deaths(lines), None) or next(reversed(errors), None)
+    if cause is None:
         return replace(failure, detail=log)
-    cause = "out_of_memory" if memory else failure.cause
-    return replace(failure, cause=cause, message=f"{failure.message}: {word[:_MAX_WORDS]}", detail=log)
+    message = f"{failure.message}: {cause[:_MAX_WORDS]}"
+    return replace(failure, cause="out_of_memory" if memory else failure.cause, message=message, detail=log)
+
+
+def _error(line: str) -> str | None:
+    """The part of a line that names an exception and its message: ``torch.OutOfMemoryError: CUDA out of memory``."""
+    start = 0
+    while (colon := line.find(": ", start)) >= 0:
+        before = line[start:colon]
+        word = before[len(before.rstrip(_WORD)) :]
+        name = word.rpartition(".")[2]
+        if name[:1].isupper() and name.endswith(_ERRORS) and len(line) > colon + 2:
+            return line[colon - len(word) :].strip()
+        start = colon + 2
+    return None
+
+
+def _deaths(lines: list[str]) -> Iterator[str]:
+    """Reports of killed processes: a phrase around one word, the process's name."""
+    for begin, end in (words.death for words in _LOG_WORDS if words.death):
+        for line in lines:
+            start, stop = line.find(begin), line.find(end)
+            name = line[start + len(begin) : stop]
+            if 0 <= start < stop and name and " " not in name:
+                yield line[start : stop + len(end)]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
-from pybench.model.metrics.registry import METRICS, METRICS_OF
+from pybench.model.workloads.registry import METRICS, METRICS_OF
 from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_profiles import fields_of_workload

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pybench.model.metrics.registry import METRICS_OF
-from pybench.model.workloads.registry import WORKLOADS
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF
 from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload, is_omitted
@@ -74,7 +73,7 @@ def _override(path: KeyPath, override: dict[str, Any], tables: list[dict[str, An
 
 def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
     axes = table.get("axes", {})
-    kind = WORKLOADS[table["workload"]]
+    kind = SETTINGS_OF[table["workload"]]
     for key in axes:
         if key in table:
             yield ("axes", key), "both fixed and an axis; keep one of the two"

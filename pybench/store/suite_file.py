@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Benchmark, Expectation, Suite
-from pybench.model.workloads.registry import WORKLOADS, setting_names
+from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
@@ -76,7 +76,7 @@ def _child(hint: Any, part: str | int) -> Any:  # noqa: ANN401 - types are value
         field = hint.model_fields.get(str(part))
         return field.annotation if field else None
     arguments = getattr(hint, "__args__", ())
-    if isinstance(part, str) and part in WORKLOADS:
+    if isinstance(part, str) and part in SETTINGS_OF:
         return next((kind for kind in arguments if kind.__name__ == f"{part}_benchmark"), None)
     last = arguments[-1] if arguments else None
     return getattr(last, "__origin__", last) if getattr(last, "__metadata__", None) else last
@@ -127,7 +127,7 @@ def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
 @cache
 def _fractional() -> frozenset[str]:
     """Settings that may be written without a fraction, and are numbers with one all the same."""
-    hints = [(name, hint) for kind in WORKLOADS.values() for name, hint in get_type_hints(kind).items()]
+    hints = [(name, hint) for kind in SETTINGS_OF.values() for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
 
 

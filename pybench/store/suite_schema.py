@@ -13,10 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
-from pybench.model.metrics.registry import METRICS_OF
 from pybench.model.suite import Expectation
 from pybench.model.workloads.node import ALL_GPUS
-from pybench.model.workloads.registry import WORKLOADS, count_axes, setting_names
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
 from pybench.model.workloads.settings import WorkloadName
 from pybench.store.models import load_models
 from pybench.store.suite_container import container_model
@@ -130,7 +129,7 @@ def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseMode
 
 def _settings(workload: WorkloadName) -> dict[str, Any]:
     names = setting_names(workload)
-    return {name: kind for name, kind in fields_of(WORKLOADS[workload]).items() if name in names}
+    return {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
 
 
 def _benchmark(workload: WorkloadName) -> type[BaseModel]:
@@ -150,11 +149,11 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
 @cache
 def suite_model() -> type[BaseModel]:
     """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
-    everything = {name: kind for workload in WORKLOADS for name, kind in _settings(workload).items()}
+    everything = {name: kind for workload in SETTINGS_OF for name, kind in _settings(workload).items()}
     omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
     one = _override("profile_benchmark", everything, **_optional({"omit": omit}))
     profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
-    kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in WORKLOADS))
+    kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in SETTINGS_OF))
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
     benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
     description = Annotated[str, Field(pattern=_TEXT_PATTERN, description="one sentence for the reports")]

@@ -1,4 +1,4 @@
-"""What a backend offers, and which there are."""
+"""What a backend offers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import BackendName
 from pybench.worker.header import Device
 from pybench.worker.ranks import Ranks
 
@@ -37,7 +38,7 @@ def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
 class StepOutcome:
     """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy.
 
-    ``told_later`` gives more values, those that take time to ask for: it is called once the step's end is known.
+    ``late_values`` gives the values that take time to read: it is called once the step's end is known.
     """
 
     work: Work
@@ -45,7 +46,7 @@ class StepOutcome:
     requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
-    told_later: Callable[[], dict[str, float]] = dict
+    late_values: Callable[[], dict[str, float]] = dict
 
 
 class Workload(Protocol):
@@ -75,10 +76,6 @@ class Backend(Protocol):
         """Build what ``order`` and those that share its process need; not measured."""
 
 
-# Module path of each backend, imported only when a point asks for it.
-BACKENDS: dict[str, str] = {
-    "torch": "pybench.worker.backends.torch.entry",
-    "transformers": "pybench.worker.backends.transformers.entry",
-    "vllm": "pybench.worker.backends.vllm.entry",
-    "tensorrt_llm": "pybench.worker.backends.tensorrt_llm.entry",
-}
+def backend_module(name: BackendName) -> str:
+    """The module of a backend, imported only when a point needs it."""
+    return f"pybench.worker.backends.{name}.entry"

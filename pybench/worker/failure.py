@@ -5,12 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, is_out_of_memory
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError
-
-_MEMORY = ("out of memory", "can't allocate memory", "insufficient gpu memory")
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -35,7 +33,7 @@ def _is_of_memory(error: BaseException) -> bool:
     """torch.cuda.OutOfMemoryError is a RuntimeError; other libraries raise a plain one with these words."""
     if isinstance(error, MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _MEMORY)
+    return isinstance(error, RuntimeError) and is_out_of_memory(str(error))
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -7,10 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pybench.model.visible_gpus import visible
 from pybench.worker.backend import UnsupportedError
 
 _LIBRARY = "libnvidia-ml.so.1"
 _TEXT_BYTES = 96
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -22,21 +24,24 @@ class Gpu:
     name: str
 
 
-def visible_gpus(visible: str) -> tuple[Gpu, ...]:
-    """GPUs that ``visible``, a value of CUDA_VISIBLE_DEVICES, lists by UUID or index, in its order; all where empty.
+def visible_gpus() -> tuple[Gpu, ...]:
+    """GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process, in its order.
 
-    Raises :class:`UnsupportedError` when NVML can't be asked.
+    Raises :class:`UnsupportedError` when NVML does not answer.
     """
-    gpus = _all_gpus()
-    if not visible:
-        return gpus
-    known = {key: gpu for gpu in gpus for key in (gpu.uuid, str(gpu.index))}
-    return tuple(known[entry] for entry in visible.split(",") if entry in known)
+    # An empty value is what the host gives a point without GPUs, and a container that sees only its own.
+    return visible(_all_gpus(), os.environ.get(VISIBLE_DEVICES) or None)
+
+
+def nvml_uuid(uuid: object) -> str:
+    """A GPU's UUID in NVML's form; libraries leave out ``GPU-``."""
+    text = str(uuid)
+    return text if text.startswith("GPU-") else f"GPU-{text}"
 
 
 def show_by_number(gpus: Sequence[Gpu]) -> None:
     """Have CUDA_VISIBLE_DEVICES list them by index, for libraries that take it for numbers."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in gpus)
+    os.environ[VISIBLE_DEVICES] = ",".join(str(gpu.index) for gpu in gpus)
 
 
 def _all_gpus() -> tuple[Gpu, ...]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from pybench.model.clock import monotonic_offset_ns
 from pybench.model.wire import Header
 
 _PROC = Path("/proc")
-_NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,6 @@ class Device:
     uuid: str | None = None
     uuids: tuple[str, ...] = ()
     replica: int = 0
-
-
-def monotonic_offset_ns(timens_offsets: str) -> int:
-    """Offset of CLOCK_MONOTONIC from the text of ``/proc/self/timens_offsets`` (time_namespaces(7))."""
-    for line in timens_offsets.splitlines():
-        clock, seconds, nanoseconds = line.split()
-        if clock == "monotonic":
-            return int(seconds) * _NS_PER_S + int(nanoseconds)
-    return 0
 
 
 def package_versions(names: tuple[str, ...]) -> dict[str, str]:

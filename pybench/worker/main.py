@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.backend import BACKENDS as TRAITS
+from pybench.model.backend import BACKENDS
 from pybench.model.wire import Header, Phase, WorkOrder
-from pybench.worker.backend import BACKENDS, Backend, Session
+from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
@@ -49,7 +49,7 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
     """Import the order's backend; report and return ``None`` when a package is missing."""
     name = order.settings.backend
     try:
-        return cast("Backend", importlib.import_module(BACKENDS[name]))
+        return cast("Backend", importlib.import_module(backend_module(name)))
     except ImportError as error:
         events.write(blind_header(order))
         events.write(missing_package(error, name))
@@ -59,7 +59,7 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
 def blind_header(order: WorkOrder) -> Header:
     """Header of a rank that could not reach its device."""
     numbers = rank_numbers()
-    packages = TRAITS[order.settings.backend].all_packages
+    packages = BACKENDS[order.settings.backend].all_packages
     return read_header(numbers.rank, numbers.world_size, packages, Device(order.device, "unknown"))
 
 
@@ -69,7 +69,7 @@ def run_session(
     """Join the ranks, prepare what all orders share, then measure one after another."""
     prepare_ns = time.monotonic_ns()
     with backend.join(orders[0]) as (ranks, device):
-        packages = TRAITS[orders[0].settings.backend].all_packages
+        packages = BACKENDS[orders[0].settings.backend].all_packages
         header = read_header(ranks.rank, ranks.world_size, packages, device)
         events.write(header)
         events.write(Phase(name="prepare", start_ns=prepare_ns))

@@ -105,7 +105,7 @@ class TimingLoop:
             token_end_ns=outcome.token_end_ns,
             requests=outcome.requests,
             loss=outcome.loss,
-            values={**outcome.values, **outcome.told_later()},
+            values={**outcome.values, **outcome.late_values()},
         )
         self._report(step)
         return step

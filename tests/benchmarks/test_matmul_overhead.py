@@ -11,8 +11,8 @@ pytest.importorskip("transformers")
 import torch
 
 from pybench.model.workloads.matmul import Matmul
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.matmul import MatmulBench
-from pybench.worker.backends.torch.process_group import TorchRanks
 
 _GPU = torch.cuda.is_available()
 _SETTINGS = Matmul(

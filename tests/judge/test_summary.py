@@ -9,9 +9,9 @@ import pytest
 
 from pybench.judge.measurements import Measurements, metric_samples
 from pybench.judge.summary import summarize
-from pybench.model.metrics.registry import METRICS, METRICS_OF
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Failure, Work
+from pybench.model.workloads.registry import METRICS, METRICS_OF
 
 
 def _plan(*points: Any, skips: tuple[Skip, ...] = (), left_out: tuple[Skip, ...] = ()) -> Plan:

@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 
-from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.results import (
     CheckResult,
     Containment,
@@ -23,6 +22,7 @@ from pybench.model.results import (
     ScalingResult,
     Verdict,
 )
+from pybench.model.workloads.latency import PERCENTILES
 
 HOSTILE = (
     "a|b <script>&amp; ]]> \"q\" 'q'\n\r\t\x00\x1b[31mred\x1b[0m"

@@ -148,7 +148,7 @@ def work_on(order: WorkOrder, place: int) -> None:
     step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - started_ns) // order.steps) if wait else STEP_NS
     for number in range(ranks):
         measure(number, order.steps - (behaviour == "short"), started_ns, step_ns)
-        say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="B"))
+        say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="bytes"))
         say(number, Result(warmup_steps=3, steady=True))
     match behaviour:
         case "fill":

@@ -57,3 +57,9 @@ def test_other_failures_keep_their_own() -> None:
     """The worker itself told of them."""
     other = Failure(cause="exception", message="ValueError: no")
     assert root_cause(other, "torch.OutOfMemoryError: CUDA out of memory") is other
+
+
+@pytest.mark.parametrize("line", ["A" * 65_536, "a." * 32_768, "AError" * 10_922, ": " * 32_768, "A: " * 21_845])
+def test_a_hostile_log_costs_little(line: str) -> None:
+    """64 KiB without a line break: time grows with the length, not with its square (which took over a minute)."""
+    assert root_cause(ENGINE, line).message.startswith(ENGINE.message)

@@ -10,7 +10,7 @@ import pytest
 from pybench.compute.machine_kind import machine_kind
 from pybench.model.errors import FileError
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
-from pybench.model.metrics.registry import METRICS
+from pybench.model.workloads.registry import METRICS
 from pybench.store.expected_tables import load_tables, read_table
 from pybench.store.shipped import shipped_suites
 

@@ -15,7 +15,7 @@ import torch
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import candidates, find_batch_size, largest_fitting
 from pybench.worker.backends.torch.train.learner import Task
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import control
 from tests.worker.train_ranks import trained
 

@@ -166,23 +166,25 @@ def test_arguments_that_are_decided(given: str, complaint: str) -> None:
 _GPUS = """
 import json
 from pybench.worker.gpus import visible_gpus
-print(json.dumps([gpu.{field} for gpu in visible_gpus({visible!r})]))
+print(json.dumps([gpu.{field} for gpu in visible_gpus()]))
 """
 
 
 def _gpus(library: Path, visible: str, field: str = "index") -> Any:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML_DEVICES": "3"}
-    code = _GPUS.format(visible=visible, field=field)
+    hidden = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_DEVICES": "3", "CUDA_VISIBLE_DEVICES": visible}
+    environment = {**os.environ, **hidden}
+    code = _GPUS.format(field=field)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def test_visible_gpus_by_uuid_and_index(fake_library: Path) -> None:
-    """In the order of the list; what is not there is left out; all where nothing is said."""
+    """In the order of the list, up to the first entry that is not there, as CUDA reads it; all for an empty list."""
     uuids = _gpus(fake_library.parent, "", "uuid")
     assert len(uuids) == 3
     assert _gpus(fake_library.parent, f"{uuids[2]},{uuids[0]}") == [2, 0]
     assert _gpus(fake_library.parent, "1,7") == [1]
+    assert _gpus(fake_library.parent, "1,7,2") == [1]
     assert _gpus(fake_library.parent, "", "name") == ["NVIDIA H200"] * 3
 
 

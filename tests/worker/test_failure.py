@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import pybench
+from pybench.model.clock import monotonic_offset_ns
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.failure import failure_of
-from pybench.worker.header import monotonic_offset_ns
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,7 @@ def test_each_error_has_its_cause(error: Exception, cause: str, message: str) ->
 def test_monotonic_offset_adds_nanoseconds() -> None:
     """Seconds and nanoseconds of the monotonic line; boottime is another clock."""
     assert monotonic_offset_ns("monotonic 2 5\nboottime 9 9\n") == 2_000_000_005
+    assert monotonic_offset_ns("1 -2 5\n") == -1_999_999_995
     assert monotonic_offset_ns("") == 0
 
 

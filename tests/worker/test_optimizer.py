@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.strategies import ddp, registry
 

@@ -63,7 +63,7 @@ def test_what_takes_time_to_tell_is_asked_after_the_step() -> None:
 
     class Asked(Steps):
         def step(self, index: int) -> StepOutcome:
-            return replace(super().step(index), values={"itl_s": 1.0}, told_later=self.tell)
+            return replace(super().step(index), values={"itl_s": 1.0}, late_values=self.tell)
 
         def tell(self) -> dict[str, float]:
             self.now_ns += 1000

@@ -16,16 +16,16 @@ from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.launch_latency import LaunchLatency
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.model.workloads.registry import NodeWorkload
 from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import BurnBench, checksum
 from pybench.worker.backends.torch.node.collective import bus_factor
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_matrix
-from pybench.worker.backends.torch.process_group import TorchRanks
 from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
@@ -35,7 +35,7 @@ MATMUL = Matmul(**SMALL, precision="float32", m=32, n=16, k=64, products=3)
 BURN = Burn(**SMALL, burn_precision="float32", side=32, burn_s=0.01)
 
 
-def values(run_worker: Any, settings: NodeWorkload) -> list[dict[str, float]]:
+def values(run_worker: Any, settings: NodeSettings) -> list[dict[str, float]]:
     """Each rank's values in its last measured step."""
     code, streams, log = run_worker(settings, None, settings.gpus)
     assert code == 0, log
@@ -53,7 +53,7 @@ def values(run_worker: Any, settings: NodeWorkload) -> list[dict[str, float]]:
         (BURN, {"burn_flops_per_s", "mismatched_elements", "checksum"}),
     ],
 )
-def test_one_rank_measures(settings: NodeWorkload, names: set[str]) -> None:
+def test_one_rank_measures(settings: NodeSettings, names: set[str]) -> None:
     """Every value is there and positive, but for the elements that differ: none does."""
     with node_workload(settings, ALONE) as workload:
         outcome = workload.step(0)

@@ -23,7 +23,7 @@ from pybench.judge.measurements import Measurements
 from pybench.model.suite import Plan
 from pybench.model.wire import Work
 from pybench.model.workloads.train_strategies import STRATEGIES
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from tests.judge.conftest import Build
 from tests.worker.train_ranks import settings_of, trained
 

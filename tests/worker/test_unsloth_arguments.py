@@ -13,7 +13,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.unsloth_arguments import adapting, loadable_folder, loading
 

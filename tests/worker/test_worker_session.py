@@ -20,8 +20,8 @@ from tests.worker.conftest import points_of, steps_of
 
 pytest.importorskip("transformers")
 
-from pybench.worker.backends.torch import memory
-from pybench.worker.backends.torch.memory import ResidentSet
+from pybench.worker.backends.common_torch import memory
+from pybench.worker.backends.common_torch.memory import ResidentSet
 
 
 def peak_bytes(events: list[Any]) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.strategies import ddp
 from pybench.worker.backends.torch.train.training import training
 

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import find_batch_size
 from pybench.worker.backends.torch.train.learner import Task
 

@@ -19,8 +19,8 @@ from itertools import pairwise
 import numpy as np
 
 from pybench.judge.formulas.joint_step import JointStep
-from pybench.model.metrics.latency import PERCENTILES
 from pybench.model.wire import RequestTimes, Step
+from pybench.model.workloads.latency import PERCENTILES
 
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:

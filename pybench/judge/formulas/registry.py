@@ -8,11 +8,10 @@ from statistics import fmean
 
 from pybench.judge.formulas import evaluate, generate, reported, train
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
-from pybench.model.metrics.registry import METRICS_OF
-from pybench.model.metrics.traits import OverRanks
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
-from pybench.model.workloads.registry import NODE_WORKLOADS
+from pybench.model.workloads.metric import OverRanks
+from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS
 from pybench.model.workloads.settings import WorkloadName
 
 

@@ -9,9 +9,7 @@ from statistics import fmean, median
 from pybench.judge.node.ranks import PointRecords
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck, Verdict
-
-# What keeps a GPU busy all the time, so that power, temperature and clock say something.
-_LOADS = ("matmul_flops_per_s", "burn_flops_per_s")
+from pybench.model.workloads.registry import LOADS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,7 @@ class _Sensor:
 
 def sensors(point: PointRecords) -> Iterator[NodeCheck]:
     """Joules for the same work, temperature and clock of each GPU while it multiplies."""
-    if not point.on_gpu or point.point.num_gpus < 2 or not any(map(point.values, _LOADS)):  # noqa: PLR2004 - alone
+    if not point.on_gpu or point.point.num_gpus < 2 or not any(map(point.values, LOADS)):  # noqa: PLR2004 - alone
         return
     for sensor in _SENSORS:
         known = {rank: value for rank in range(point.point.num_gpus) if (value := _reading(point, sensor, rank))}
@@ -54,7 +52,7 @@ def _joules(record: Record, rank: int, uuid: str) -> float | None:
     gpus = record.energy.gpus if record.energy else ()
     power_w = next((gpu.mean_power_w for gpu in gpus if gpu.uuid == uuid), None)
     steps = record.ranks[rank].steps
-    metric = next(name for name in _LOADS if name in steps[0].values)
+    metric = next(name for name in LOADS if name in steps[0].values)
     return None if power_w is None else power_w / fmean(step.values[metric] for step in steps)
 
 

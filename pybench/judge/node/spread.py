@@ -6,24 +6,15 @@ from collections.abc import Iterator
 
 from pybench.judge.node.ranks import PointRecords, against_others
 from pybench.model.results import NodeCheck
+from pybench.model.workloads.registry import SLOWER_FRACTIONS
 
-# How far below the others a GPU may be, by what it reports. Healthy ones differ in matmul by 5 % and more on a node of
-# eight (stas00 ml-engineering, "Not all accelerators are created equal") and by 8 % on average over whole clusters,
-# but in memory-bound work by under 1 % (arXiv:2208.11035).
-_SLOWER_FRACTION = {
-    "matmul_flops_per_s": 0.10,
-    "burn_flops_per_s": 0.10,
-    "memory_bytes_per_s": 0.05,
-    # Sockets, switches and NUMA nodes lie between a GPU and the host's memory.
-    "host_copy_bytes_per_s": 0.20,
-}
 # A CPU rank shares its core with the rest of the machine.
 _SLOWER_FRACTION_ON_CPU = 0.50
 
 
 def slowest(point: PointRecords) -> Iterator[NodeCheck]:
     """Every GPU that is slower than the others' median by more than is usual; else the slowest, which passes."""
-    for metric, usual in _SLOWER_FRACTION.items():
+    for metric, usual in SLOWER_FRACTIONS.items():
         told = point.values(metric)
         if len(told) < 2:  # noqa: PLR2004 - nobody to be compared with
             continue

@@ -1,1 +1,1 @@
-"""What each workload can be told."""
+"""Each workload's settings and metrics."""

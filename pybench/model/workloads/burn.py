@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.node import NodeSettings
+from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.node import SLOWER_PRODUCTS_FRACTION, NodeSettings
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +22,17 @@ class Burn(NodeSettings):
     burn_precision: Annotated[Literal["bfloat16", "float16", "float32"], "type of the operands"] = "bfloat16"
     side: Annotated[int, Range(16, 2**17), "rows and columns of both operands"] = 8192
     burn_s: Annotated[float, Range(0.01, 86_400), "length of one step, in s"] = 10.0
+
+
+_METRICS = {
+    "burn_flops_per_s": more("FLOP/s", "products over the time they took, on the slowest GPU", "min"),
+    "mismatched_elements": less("", "elements of results that differ from the first result, over all GPUs", "sum"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Burn,
+    metrics=_METRICS,
+    headline="burn_flops_per_s",
+    rank_values={"checksum": ""},
+    slower_fraction=SLOWER_PRODUCTS_FRACTION,
+    loads_gpu=True,
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 
@@ -24,3 +26,17 @@ class Collective(NodeSettings):
     element: Annotated[Literal["float16", "bfloat16", "float32"], "type of the elements"] = "float16"
     message_bytes: Annotated[int, Bytes, "message size, rounded up to whole elements on every rank"] = 2**29
     operations: Annotated[int, Repeats, "operations in a step"] = 20
+
+
+_METRICS = {
+    "busbw_bytes_per_s": more(
+        "bytes/s", "bus bandwidth: algbw times the share of the data that every rank must send", "min"
+    ),
+    "algbw_bytes_per_s": more("bytes/s", "message size over the time of one operation, on the slowest rank", "min"),
+    "collective_s": less("s", "time of one operation, on the slowest rank", "max"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Collective,
+    metrics=_METRICS,
+    headline="busbw_bytes_per_s",
+)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
+from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,3 +33,15 @@ class Evaluate(ModelSettings):
     def shared_samples(self) -> int | None:
         """Every sample of the step."""
         return self.batch_size
+
+
+_METRICS = {
+    "samples_per_s": more("samples/s", "evaluated samples over the step's length, all GPUs together"),
+    "energy_j_per_sample": less("J/sample", "energy over evaluated samples, all GPUs together"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Evaluate,
+    metrics=_METRICS,
+    headline="samples_per_s",
+    rank_values={"cuda_graph": ""},
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from pybench.model.workloads.metric import more
 from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,3 +19,17 @@ class HostDeviceCopy(NodeSettings):
     at_once: Annotated[bool, "true: all GPUs copy at the same time; false: one after the other"] = False
     copy_bytes: Annotated[int, Bytes, "size of a copy in each direction"] = 2**28
     copies: Annotated[int, Repeats, "copies in a step"] = 10
+
+
+_METRICS = {
+    "host_copy_bytes_per_s": more(
+        "bytes/s", "bytes copied over the time, both directions together, by the slowest GPU", "min"
+    ),
+}
+WORKLOAD = WorkloadTraits(
+    settings=HostDeviceCopy,
+    metrics=_METRICS,
+    headline="host_copy_bytes_per_s",
+    # Sockets, switches and NUMA nodes lie between a GPU and the host's memory.
+    slower_fraction=0.20,
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from pybench.model.workloads.metric import less
 from pybench.model.workloads.node import NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,3 +16,14 @@ class LaunchLatency(NodeSettings):
 
     workload: Literal["launch_latency"] = "launch_latency"
     launches: Annotated[int, Repeats, "launches in a step"] = 1000
+
+
+_METRICS = {
+    "launch_s": less("s", "host time of one launch while the device keeps up, on the slowest rank", "max"),
+    "round_trip_s": less("s", "one launch and the wait for its end, on the slowest rank", "max"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=LaunchLatency,
+    metrics=_METRICS,
+    headline="launch_s",
+)

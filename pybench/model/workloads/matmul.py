@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.node import NodeSettings, Repeats
+from pybench.model.workloads.metric import more
+from pybench.model.workloads.node import SLOWER_PRODUCTS_FRACTION, NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 Precision = Literal["bfloat16", "float16", "float8_e4m3fn", "tfloat32", "float32"]
 # The longest side makes a bfloat16 matrix of 32 GiB.
@@ -25,3 +27,15 @@ class Matmul(NodeSettings):
     n: Annotated[int, Side, "columns of the right operand"] = 8192
     k: Annotated[int, Side, "columns of the left operand, rows of the right one"] = 8192
     products: Annotated[int, Repeats, "products in a step"] = 50
+
+
+_METRICS = {
+    "matmul_flops_per_s": more("FLOP/s", "2 m n k over the time of one product, on the slowest GPU", "min"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Matmul,
+    metrics=_METRICS,
+    headline="matmul_flops_per_s",
+    slower_fraction=SLOWER_PRODUCTS_FRACTION,
+    loads_gpu=True,
+)

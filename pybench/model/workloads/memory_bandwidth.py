@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from pybench.model.workloads.metric import more
 from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,3 +18,15 @@ class MemoryBandwidth(NodeSettings):
     pattern: Annotated[Literal["copy", "triad"], "copy: c = a; triad: a = b + scalar * c"] = "copy"
     array_bytes: Annotated[int, Bytes, "size of each array"] = 2**30
     passes: Annotated[int, Repeats, "passes over the arrays in a step"] = 20
+
+
+_METRICS = {
+    "memory_bytes_per_s": more("bytes/s", "bytes read and written over the time, on the slowest GPU", "min"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=MemoryBandwidth,
+    metrics=_METRICS,
+    headline="memory_bytes_per_s",
+    # Memory-bound work differs by under 1 % between healthy GPUs (arXiv:2208.11035).
+    slower_fraction=0.05,
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from pybench.model.workloads.metric import more
 from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+from pybench.model.workloads.traits import WorkloadTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,3 +19,14 @@ class PeerCopy(NodeSettings):
     workload: Literal["peer_copy"] = "peer_copy"
     peer_bytes: Annotated[int, Bytes, "size of a copy"] = 2**28
     peer_copies: Annotated[int, Repeats, "copies over each link in a step"] = 10
+
+
+_METRICS = {
+    "peer_copy_bytes_per_s": more("bytes/s", "bytes copied over the time, one way, over the slowest link", "min"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=PeerCopy,
+    metrics=_METRICS,
+    headline="peer_copy_bytes_per_s",
+    rank_values={"link_to_{rank}_bytes_per_s": "bytes/s"},
+)

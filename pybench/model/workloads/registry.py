@@ -1,57 +1,80 @@
-"""The workloads by name."""
+"""The workloads: one line each. What there is to know of one stands in its module."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
-from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.collective import Collective
+from pybench.model.workloads import (
+    burn,
+    collective,
+    evaluate,
+    generate,
+    host_device_copy,
+    launch_latency,
+    matmul,
+    memory_bandwidth,
+    peer_copy,
+    train,
+)
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.host_device_copy import HostDeviceCopy
-from pybench.model.workloads.launch_latency import LaunchLatency
-from pybench.model.workloads.matmul import Matmul
-from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.node import NodeSettings
-from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.traits import WorkloadTraits
 
-NodeWorkload = Matmul | MemoryBandwidth | HostDeviceCopy | PeerCopy | Collective | LaunchLatency | Burn
-AnySettings = Generate | Train | Evaluate | NodeWorkload
+AnySettings = Generate | Train | Evaluate | NodeSettings
 
-WORKLOADS: dict[WorkloadName, type[AnySettings]] = {
-    "generate": Generate,
-    "train": Train,
-    "matmul": Matmul,
-    "memory_bandwidth": MemoryBandwidth,
-    "host_device_copy": HostDeviceCopy,
-    "peer_copy": PeerCopy,
-    "collective": Collective,
-    "launch_latency": LaunchLatency,
-    "burn": Burn,
-    "evaluate": Evaluate,
+WORKLOADS: tuple[WorkloadTraits, ...] = (
+    generate.WORKLOAD,
+    train.WORKLOAD,
+    matmul.WORKLOAD,
+    memory_bandwidth.WORKLOAD,
+    host_device_copy.WORKLOAD,
+    peer_copy.WORKLOAD,
+    collective.WORKLOAD,
+    launch_latency.WORKLOAD,
+    burn.WORKLOAD,
+    evaluate.WORKLOAD,
+)
+
+TRAITS_OF: dict[WorkloadName, WorkloadTraits] = {traits.name: traits for traits in WORKLOADS}
+SETTINGS_OF: dict[WorkloadName, type[AnySettings]] = {
+    traits.name: cast("type[AnySettings]", traits.settings) for traits in WORKLOADS
 }
-
+METRICS_OF: dict[WorkloadName, dict[str, MetricTraits]] = {traits.name: traits.all_metrics for traits in WORKLOADS}
+METRICS: dict[str, MetricTraits] = {name: metric for own in METRICS_OF.values() for name, metric in own.items()}
 
 NODE_WORKLOADS: tuple[WorkloadName, ...] = tuple(
-    name for name, settings in WORKLOADS.items() if issubclass(settings, NodeSettings)
+    name for name, settings in SETTINGS_OF.items() if issubclass(settings, NodeSettings)
 )
 """Those that measure a node itself and run no model."""
+
+HEADLINES: tuple[str, ...] = (*(traits.headline for traits in WORKLOADS), "step_s")
+"""The first of these that a point has is its headline figure."""
+
+LOADS: tuple[str, ...] = tuple(traits.headline for traits in WORKLOADS if traits.loads_gpu)
+"""Headlines of the workloads that keep a GPU busy all the time."""
+
+SLOWER_FRACTIONS: dict[str, float] = {
+    traits.headline: traits.slower_fraction for traits in WORKLOADS if traits.slower_fraction is not None
+}
+"""How far below the others' median a healthy GPU may be, by headline."""
 
 
 def setting_names(workload: WorkloadName) -> frozenset[str]:
     """Fields that a suite may set for a workload."""
-    return frozenset(field.name for field in fields(WORKLOADS[workload])) - {"workload"}
+    return frozenset(field.name for field in fields(SETTINGS_OF[workload])) - {"workload"}
 
 
 def count_axes(workload: WorkloadName) -> tuple[str, ...]:
     """Settings that multiply the GPUs of a point: what scaling runs along."""
-    hints = get_type_hints(WORKLOADS[workload], include_extras=True)
+    hints = get_type_hints(SETTINGS_OF[workload], include_extras=True)
     return tuple(name for name, hint in hints.items() if Degree in get_args(hint)[1:])
 
 
 def settings_from_json(values: dict[str, Any]) -> AnySettings:
     """Rebuild what ``Settings.to_json`` wrote. Raises ``KeyError`` or ``TypeError`` on anything else."""
-    return WORKLOADS[values["workload"]](**values)
+    return SETTINGS_OF[values["workload"]](**values)

@@ -13,18 +13,8 @@ from pybench.model.limits import Range
 
 BackendName = Literal["torch", "transformers", "vllm", "tensorrt_llm"]
 Dtype = Literal["float32", "bfloat16", "float16"]
-WorkloadName = Literal[
-    "generate",
-    "train",
-    "evaluate",
-    "matmul",
-    "memory_bandwidth",
-    "host_device_copy",
-    "peer_copy",
-    "collective",
-    "launch_latency",
-    "burn",
-]
+WorkloadName = str
+"""Name of one of ``registry.WORKLOADS``."""
 
 PARALLEL_AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel")
 

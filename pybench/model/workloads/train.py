@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
+from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.train_strategies import StrategyName
+from pybench.model.workloads.traits import WorkloadTraits
 
 AUTO = "auto"
 
@@ -109,3 +111,29 @@ class Train(ModelSettings):
     def shared_samples(self) -> int | None:
         """The global batch, for strong scaling."""
         return self.global_batch_size
+
+
+_METRICS = {
+    "tokens_per_s": more("tokens/s", "trained tokens over the step's length, all GPUs together"),
+    "samples_per_s": more("samples/s", "trained samples over the step's length, all GPUs together"),
+    "flops_per_s_per_gpu": more("FLOP/s", "operations the model needs over the step's length, for each GPU"),
+    "mfu_fraction": more("", "model FLOPs utilisation: those operations over what the GPUs' tensor cores can do"),
+    "hfu_fraction": more("", "hardware FLOPs utilisation: as MFU, recomputed layers counted too"),
+    "step_p50_s": less("s", "median length of an attempt's steps"),
+    "step_p90_s": less("s", "length that nine of ten steps stay within"),
+    "step_p99_s": less("s", "length that 99 of 100 steps stay within"),
+    "energy_j_per_token": less("J/token", "energy over trained tokens, all GPUs together"),
+    "exposed_communication_fraction": less(
+        "", "part of a step that steps without any communication don't take: see control_steps", "max"
+    ),
+    "straggler_gap_fraction": less(
+        "", "slowest rank over the median of the others, less 1, in steps where no rank waits for another", "max"
+    ),
+    "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
+    "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Train,
+    metrics=_METRICS,
+    headline="tokens_per_s",
+)

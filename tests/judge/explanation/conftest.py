@@ -93,7 +93,7 @@ class Runs:
             id=name,
             benchmark=name,
             axes={},
-            settings=settings,  # type: ignore[arg-type]
+            settings=settings,
             effort=Effort(),
             architecture=None,
         )

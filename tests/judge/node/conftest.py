@@ -128,7 +128,7 @@ class Node:
             id=point_id(name, {"gpus": len(self.gpus)}),
             benchmark=name,
             axes={"gpus": len(self.gpus)},
-            settings=kind(workload=kind.workload, backend="torch", gpus=len(self.gpus)),  # type: ignore[arg-type]
+            settings=kind(workload=kind.workload, backend="torch", gpus=len(self.gpus)),
             effort=Effort(),
             architecture=None,
         )

@@ -9,15 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pybench.model.backend import MODEL_CLASSES
 from pybench.worker.backend import UnsupportedError
-
-_CLASSES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM",
-    "gpt_oss": "GptOssForCausalLM",
-}
 
 
 @contextmanager
@@ -29,10 +22,10 @@ def config_folder(architecture: dict[str, Any], dtype: str) -> Iterator[Path]:
     Raises :class:`UnsupportedError` for a family whose class is not known.
     """
     family = architecture.get("model_type")
-    if family not in _CLASSES:
-        raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(_CLASSES)}")
+    if family not in MODEL_CLASSES:
+        raise UnsupportedError(f"model_type {family!r}: engines here know {', '.join(MODEL_CLASSES)}")
     # Both names of the type: libraries before and after its renaming read it.
-    values = {**architecture, "architectures": [_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
+    values = {**architecture, "architectures": [MODEL_CLASSES[family]], "dtype": dtype, "torch_dtype": dtype}
     with tempfile.TemporaryDirectory(prefix="model-", dir=Path.cwd()) as name:
         folder = Path(name)
         (folder / "config.json").write_text(json.dumps(values, indent=1), encoding="utf-8")

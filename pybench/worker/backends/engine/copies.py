@@ -41,7 +41,7 @@ def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
     if order.device != "cuda":
         raise UnsupportedError(f"{order.point_id}: backend {order.settings.backend} runs on GPUs only")
     size, rest = divmod(order.settings.num_gpus, numbers.world_size)
-    found = visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    found = visible_gpus()
     if rest or len(found) < order.settings.num_gpus:
         raise UnsupportedError(
             f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
@@ -57,7 +57,7 @@ def _met(numbers: RankNumbers) -> Ranks:
     import torch
     from torch import distributed
 
-    from pybench.worker.backends.torch.process_group import TorchRanks
+    from pybench.worker.backends.common_torch.process_group import TorchRanks
 
     distributed.init_process_group("gloo", timeout=_TIMEOUT)
     return TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from pybench.model.metrics.latency import PERCENTILES
+from pybench.model.workloads.latency import PERCENTILES
 
 
 def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:

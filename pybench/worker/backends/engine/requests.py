@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pybench.model.wire import RequestTimes, Work
 from pybench.model.workloads.generate import Generate
+from pybench.worker.seeds import sample_seed
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,15 @@ def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Re
     return tuple(drawn)
 
 
+def work_of(requests: Sequence[RequestTimes]) -> Work:
+    """Work of a step that finished these requests."""
+    return Work(
+        prompt_tokens=sum(request.prompt_tokens for request in requests),
+        output_tokens=sum(request.output_tokens for request in requests),
+        samples=len(requests),
+    )
+
+
 def own_concurrency(settings: Generate) -> int | None:
     """Requests that one copy keeps in flight, ``None`` where their number is not held."""
     return None if settings.concurrency is None else settings.concurrency // settings.data_parallel
@@ -56,4 +68,4 @@ def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:
 
 def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:
     """Tokens that belong to a sample, not to a copy."""
-    return random.Random(seed * 1_000_003 + index).choices(range(vocab_size), k=length)  # noqa: S311 - no secret
+    return random.Random(sample_seed(seed, index)).choices(range(vocab_size), k=length)  # noqa: S311 - no secret

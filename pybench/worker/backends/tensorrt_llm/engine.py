@@ -10,12 +10,12 @@ from typing import Any
 from tensorrt_llm import LLM, SamplingParams
 from tensorrt_llm.llmapi import KvCacheConfig
 
-from pybench.model.wire import Metric, RequestTimes, Work
+from pybench.model.wire import Metric, RequestTimes
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import EngineError, StepOutcome
 from pybench.worker.backends.engine.gaps import gap_values
 from pybench.worker.backends.engine.load import drive
-from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time
+from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time, work_of
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments
 from pybench.worker.backends.tensorrt_llm.failure import engine_works
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
@@ -62,14 +62,14 @@ class TensorrtGeneration:
         self._gaps_s = []
         with engine_works():
             times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
-        work = Work(
-            prompt_tokens=sum(request.prompt_tokens for request in times),
-            output_tokens=sum(request.output_tokens for request in times),
-            samples=len(times),
+        return StepOutcome(
+            work=work_of(times),
+            requests=tuple(times),
+            values=gap_values(self._gaps_s),
+            late_values=self._late_values,
         )
-        return StepOutcome(work=work, requests=tuple(times), values=gap_values(self._gaps_s), told_later=self._told)
 
-    def _told(self) -> dict[str, float]:
+    def _late_values(self) -> dict[str, float]:
         return self._take_stats(_WAIT_BETWEEN_STEPS_S)
 
     def _take_stats(self, wait_s: float) -> dict[str, float]:

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 
 from tensorrt_llm.executor.utils import RequestError
 
+from pybench.model.backend import BACKENDS
 from pybench.worker.backend import EngineError
 
-# tensorrt_llm/executor/proxy.py says so of a worker that raised at start, which is then the error's cause, or ended.
-_NOT_STARTED = ("Executor worker returned error", "Executor worker died during initialization")
+_NOT_STARTED = BACKENDS["tensorrt_llm"].log_words.not_started
 
 
 @contextmanager
 def engine_starts() -> Iterator[None]:
-    """Raise :class:`EngineError` where the library says that its worker did not start."""
+    """Raise :class:`EngineError` for an error that reports a worker which did not start."""
     try:
         yield
     except RuntimeError as error:
         if not any(words in str(error) for words in _NOT_STARTED):
             raise
-        raise EngineError(f"TensorRT-LLM's worker did not start: {_told(error.__cause__ or error)}") from error
+        raise EngineError(f"TensorRT-LLM's worker did not start: {_named(error.__cause__ or error)}") from error
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def engine_works() -> Iterator[None]:
     except RequestError as error:
         raise EngineError(f"TensorRT-LLM's worker failed at work: {error}") from error
     except RuntimeError as error:
-        raise EngineError(f"TensorRT-LLM's worker died at work: {_told(error)}") from error
+        raise EngineError(f"TensorRT-LLM's worker died at work: {_named(error)}") from error
 
 
-def _told(error: BaseException) -> str:
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,10 @@ from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
 from pybench.worker.backends.torch.tensor_parallel import Shard, like
+from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
 # Families whose module names, attention masks and buffers this backend knows.
 FAMILIES = BACKENDS["torch"].model_types
-WEIGHT_STD = 0.02
 
 
 def build_model(
@@ -99,8 +98,7 @@ def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torc
     weight = torch.empty(meta.shape, dtype=meta.dtype, device=device)
     if value is not None:
         return weight.fill_(value)
-    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    generator = torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+    generator = torch.Generator(device).manual_seed(weight_seed(seed, name))
     return weight.normal_(0.0, WEIGHT_STD, generator=generator)
 
 

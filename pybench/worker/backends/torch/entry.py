@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
-import torch
-
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import Session, UnsupportedError, Workload
-from pybench.worker.backends.torch.memory import afresh
+from pybench.worker.backends.common_torch.device import describe, replica_of
+from pybench.worker.backends.common_torch.memory import afresh
+from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.node.entry import node_workload
-from pybench.worker.backends.torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.torch.train.training import training
 from pybench.worker.header import Device
@@ -56,17 +55,3 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
             from pybench.worker.backends.torch.evaluate import evaluation
         return evaluation(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")
-
-
-def replica_of(order: WorkOrder, rank: int) -> int:
-    """The copy of the model that a rank is part of; ranks of one training tell of the joint work, as one copy's do."""
-    return rank // order.settings.tensor_parallel if isinstance(order.settings, Generate) else 0
-
-
-def describe(device: torch.device, replica: int) -> Device:
-    """This rank's device, as its header names it."""
-    if device.type == "cpu":
-        return Device("cpu", torch.backends.cpu.get_cpu_capability(), replica=replica)
-    properties = torch.cuda.get_device_properties(device)
-    uuid = str(properties.uuid)
-    return Device("cuda", properties.name, uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", replica=replica)

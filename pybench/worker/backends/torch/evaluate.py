@@ -13,12 +13,12 @@ from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import StepOutcome, Workload
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.generate import Generation
-from pybench.worker.backends.torch.memory import memory_metrics
-from pybench.worker.backends.torch.process_group import TorchRanks
-from pybench.worker.backends.torch.tokens import sample_tokens
 from pybench.worker.backends.torch.train.loss import IGNORED, summed_loss
 
 

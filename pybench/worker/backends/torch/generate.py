@@ -14,13 +14,13 @@ from transformers.cache_utils import Cache, StaticLayer
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, generation_of
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.round_clock import round_clock
+from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
-from pybench.worker.backends.torch.memory import memory_metrics
-from pybench.worker.backends.torch.process_group import TorchRanks
-from pybench.worker.backends.torch.round_clock import round_clock
 from pybench.worker.backends.torch.tensor_parallel import Shard
-from pybench.worker.backends.torch.tokens import sample_tokens
 
 # Eager rounds before capture: libraries allocate their workspaces in the first ones.
 _ROUNDS_BEFORE_CAPTURE = 3
@@ -84,11 +84,7 @@ class Generation:
 
     def prompts(self, index: int) -> torch.Tensor:
         """Prompts of step ``index``, on the device."""
-        settings = self._settings
-        first = index * settings.batch_size + self._replica * self._batch_size
-        vocab_size = self._config.vocab_size
-        tokens = sample_tokens(first, self._batch_size, settings.prompt_tokens, vocab_size, settings.seed)
-        return tokens.to(self._device)
+        return step_prompts(self._settings, self._replica, index, self._config.vocab_size).to(self._device)
 
     def prefill(self, prompts: torch.Tensor) -> None:
         """Fill the cache from empty and produce each sequence's first token."""

@@ -11,9 +11,9 @@ import torch
 
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import Session, generation_of
-from pybench.worker.backends.torch.entry import describe, replica_of
-from pybench.worker.backends.torch.memory import afresh
-from pybench.worker.backends.torch.process_group import TorchRanks, joined
+from pybench.worker.backends.common_torch.device import describe, replica_of
+from pybench.worker.backends.common_torch.memory import afresh
+from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.transformers.generate import generations, visible_devices
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers

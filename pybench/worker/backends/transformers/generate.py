@@ -13,10 +13,10 @@ from transformers import GenerationConfig, StoppingCriteria
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, generation_of
-from pybench.worker.backends.torch.memory import memory_metrics
-from pybench.worker.backends.torch.process_group import TorchRanks
-from pybench.worker.backends.torch.round_clock import RoundClock, round_clock
-from pybench.worker.backends.torch.tokens import sample_tokens
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
+from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.transformers.model import build_model
 
 
@@ -68,11 +68,7 @@ class TransformersGeneration:
 
     def prompts(self, index: int) -> torch.Tensor:
         """Prompts of step ``index``, on the device; the same samples for any number of copies."""
-        settings = self._settings
-        first = index * settings.batch_size + self._replica * self._batch_size
-        vocab_size = self._model.config.vocab_size
-        tokens = sample_tokens(first, self._batch_size, settings.prompt_tokens, vocab_size, settings.seed)
-        return tokens.to(self._device)
+        return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, of the fullest of this process's devices."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
 
-WEIGHT_STD = 0.02
+from pybench.worker.seeds import WEIGHT_STD, weight_seed
+
 # A block of this size, repeated: drawing every number of a large model would take minutes on a CPU.
 _BLOCK = 2**20
 
@@ -25,8 +25,7 @@ def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int) -> torc
         return torch.ones(shape, dtype=dtype)
     if name.endswith("bias"):
         return torch.zeros(shape, dtype=dtype)
-    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    generator = torch.Generator().manual_seed(weight_seed(seed, name))
     count = shape.numel()
     block = torch.empty(min(count, _BLOCK), dtype=dtype).normal_(0.0, WEIGHT_STD, generator=generator)
     return block.repeat(-(-count // len(block)))[:count].view(shape)

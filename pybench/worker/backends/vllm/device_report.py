@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybench.worker.gpus import nvml_uuid
+
 
 class DeviceReport:
     """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
@@ -22,9 +24,8 @@ class DeviceReport:
         """UUID, peak bytes allocated, peak bytes reserved, tokens of key-value cache (0: unknown)."""
         import torch
 
-        uuid = str(torch.cuda.get_device_properties(self.device).uuid)
         return [
-            uuid if uuid.startswith("GPU-") else f"GPU-{uuid}",
+            nvml_uuid(torch.cuda.get_device_properties(self.device).uuid),
             torch.cuda.max_memory_allocated(self.device),
             torch.cuda.max_memory_reserved(self.device),
             self._cache_tokens(),

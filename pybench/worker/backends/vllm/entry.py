@@ -26,7 +26,7 @@ from pybench.worker.backends.engine.requests import (
 )
 from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
-from pybench.worker.backends.vllm.failure import engine_told
+from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import outcome_of
 from pybench.worker.backends.vllm.serving import ServingEngine
@@ -61,19 +61,19 @@ class VllmGeneration:
         self._requests = requests
         self._concurrency = own_concurrency(settings)
         self._wanted = wanted_at_a_time(settings, len(requests))
-        with engine_told():
+        with engine_errors():
             engine.ask_workers("pybench_forget_peak")
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._iterations.clear()
-        with engine_told():
+        with engine_errors():
             times = self._engine.generate(self._requests, self._concurrency)
         return outcome_of(times, self._iterations)
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory of the fullest GPU, room of the key-value cache, and how many sequences could have run."""
-        with engine_told():
+        with engine_errors():
             reports = self._engine.ask_workers("pybench_device_report")
         limit: int = self._engine.engine.vllm_config.scheduler_config.max_num_seqs
         told = [
@@ -96,7 +96,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         os.environ.setdefault(name, value)
     iterations = Iterations()
     with config_folder(architecture, settings.dtype) as folder:
-        with engine_told():
+        with engine_errors():
             engine = _engine(settings, folder, iterations)
         try:
             _check_devices(engine)
@@ -116,9 +116,9 @@ def _generation(
 
 def _check_devices(engine: BatchEngine | ServingEngine) -> None:
     """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
-    with engine_told():
+    with engine_errors():
         found = {report[0] for report in engine.ask_workers("pybench_device_report")}
-    asked = {gpu.uuid for gpu in visible_gpus(os.environ["CUDA_VISIBLE_DEVICES"])}
+    asked = {gpu.uuid for gpu in visible_gpus()}
     if found != asked:
         raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, asked for {', '.join(sorted(asked))}")
 

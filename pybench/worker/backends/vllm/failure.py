@@ -1,4 +1,4 @@
-"""An engine's death in one line: what killed it stands in the log, in its own process's words."""
+"""vLLM's errors that only report the failure of another of its processes; the cause stands in the log."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from pybench.model.backend import BACKENDS
 from pybench.worker.backend import EngineError
 
-# vllm/v1/engine/utils.py, wait_for_engine_startup
-_NOT_STARTED = "Engine core initialization failed"
+_NOT_STARTED = BACKENDS["vllm"].log_words.not_started
 
 
 @contextmanager
-def engine_told() -> Iterator[None]:
-    """Raise :class:`EngineError` where vLLM says no more than that another process broke."""
+def engine_errors() -> Iterator[None]:
+    """Raise :class:`EngineError` for an error that vLLM raises because another of its processes failed."""
     try:
         yield
     except EngineDeadError as error:
         raise EngineError("vLLM's engine process died at work") from error
     except RuntimeError as error:
-        if _NOT_STARTED not in str(error):
+        if not any(words in str(error) for words in _NOT_STARTED):
             raise
         raise EngineError("vLLM's engine process did not start") from error

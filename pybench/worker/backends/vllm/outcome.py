@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pybench.model.wire import RequestTimes, Work
+from pybench.model.wire import RequestTimes
 from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backends.engine.requests import work_of
 from pybench.worker.backends.vllm.iterations import Iterations
 
 
@@ -29,13 +30,8 @@ def times_of(output: Any, arrival_ns: int) -> RequestTimes:
 
 def outcome_of(requests: Sequence[RequestTimes], iterations: Iterations) -> StepOutcome:
     """The whole step."""
-    work = Work(
-        prompt_tokens=sum(request.prompt_tokens for request in requests),
-        output_tokens=sum(request.output_tokens for request in requests),
-        samples=len(requests),
-    )
     return StepOutcome(
-        work=work,
+        work=work_of(requests),
         token_end_ns=tuple(iterations.end_ns),
         requests=tuple(requests),
         values=iterations.values(),

@@ -7,10 +7,10 @@ import time
 import torch
 
 from pybench.model.workloads.burn import Burn
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
 from pybench.worker.backends.torch.node.operands import random_matrix
 from pybench.worker.backends.torch.node.stopwatch import timed_s
-from pybench.worker.backends.torch.process_group import TorchRanks
 
 # So long does the device work between looks at the clock: no step overshoots by more.
 _CHUNK_S = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 
 _HOST = "127.0.0.1"
 

@@ -7,8 +7,8 @@ import time
 import torch
 
 from pybench.model.workloads.launch_latency import LaunchLatency
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
-from pybench.worker.backends.torch.process_group import TorchRanks
 
 # A launch that is waited for costs several that are not.
 _ROUND_TRIPS_FRACTION = 0.1

@@ -6,8 +6,8 @@ import torch
 
 from pybench.model.wire import Metric, Work
 from pybench.worker.backend import StepOutcome
-from pybench.worker.backends.torch.memory import memory_metrics
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 
 
 class Measured:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
 from pybench.worker.backends.torch.node.stopwatch import timed_s
-from pybench.worker.backends.torch.process_group import TorchRanks
 
 _SCALAR = 0.4
 _DTYPE = torch.float32

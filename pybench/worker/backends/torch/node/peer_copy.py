@@ -8,10 +8,10 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.peer_copy import PeerCopy
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.host_barrier import HostBarrier
 from pybench.worker.backends.torch.node.measured import Measured
 from pybench.worker.backends.torch.node.stopwatch import timed_s
-from pybench.worker.backends.torch.process_group import TorchRanks
 
 
 class PeerCopyBench(Measured):

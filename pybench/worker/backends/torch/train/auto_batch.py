@@ -13,7 +13,7 @@ from torch import distributed
 
 from pybench.model.workloads.train import AUTO, Train
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.failure import cause_of
 

@@ -16,7 +16,7 @@ import torch
 from torch import distributed
 
 from pybench.model.wire import Metric
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 
 
 def control_metrics(

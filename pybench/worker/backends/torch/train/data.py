@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pybench.worker.backends.torch.tokens import sample_tokens
+from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
 

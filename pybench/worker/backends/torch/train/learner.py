@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from torch import distributed
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import StepOutcome
-from pybench.worker.backends.torch.memory import memory_metrics
-from pybench.worker.backends.torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import find_batch_size
 from pybench.worker.backends.torch.train.control import control_metrics
 from pybench.worker.backends.torch.train.data import batches

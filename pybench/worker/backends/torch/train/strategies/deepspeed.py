@@ -29,7 +29,7 @@ def learner(task: Task) -> Learner:
     os.environ.setdefault("LOCAL_RANK", "0")
     if task.ranks.device.type == "cuda":
         # It takes the variable for NVML's numbers; CUDA has read it by now.
-        show_by_number(visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+        show_by_number(visible_gpus())
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)

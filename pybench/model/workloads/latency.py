@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.model.metrics.traits import MetricTraits, OverRanks, less
+from pybench.model.workloads.metric import MetricTraits, OverRanks, less
 
 PERCENTILES = (50, 90, 95, 99)
 

@@ -12,8 +12,8 @@ OverRanks = Literal["max", "min", "mean", "sum"]
 class MetricTraits:
     """One metric: its unit and whether more is better.
 
-    ``over_ranks`` says how the values that ranks report themselves become the point's; ``None`` for metrics that the
-    host works out.
+    ``over_ranks`` joins the values that ranks report into the point's; ``None`` for metrics that the host computes,
+    which no rank may report.
     """
 
     unit: str

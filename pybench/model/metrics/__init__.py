@@ -1,1 +1,0 @@
-"""What each workload can show."""

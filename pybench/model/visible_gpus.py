@@ -1,0 +1,37 @@
+"""CUDA_VISIBLE_DEVICES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+
+class IndexedGpu(Protocol):
+    """A GPU by NVML's names."""
+
+    @property
+    def index(self) -> int:
+        """NVML's index: CUDA's too where CUDA_DEVICE_ORDER is PCI_BUS_ID."""
+
+    @property
+    def uuid(self) -> str:
+        """NVML's form, ``GPU-…``."""
+
+
+_Gpu = TypeVar("_Gpu", bound=IndexedGpu)
+
+
+def visible(gpus: Sequence[_Gpu], setting: str | None) -> tuple[_Gpu, ...]:
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES lists, in its order; all where it is not set.
+
+    Entries are indices, or UUIDs and their beginnings. As in CUDA, the first entry that is not known ends the list.
+    """
+    if setting is None:
+        return tuple(gpus)
+    kept: list[_Gpu] = []
+    for entry in (part.strip() for part in setting.split(",")):
+        match = [g for g in gpus if (entry == str(g.index) if entry.isdigit() else entry and g.uuid.startswith(entry))]
+        if len(match) != 1:
+            break
+        kept.append(match[0])
+    return tuple(kept)

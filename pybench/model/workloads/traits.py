@@ -1,0 +1,54 @@
+"""What a workload declares: its settings, its metrics, and how its GPUs compare."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+
+from pybench.model.workloads.metric import MetricTraits, less
+from pybench.model.workloads.settings import Settings
+
+_EVERY = {
+    "step_s": less("s", "length of one step"),
+    "energy_j": less("J", "energy of one step, all GPUs together"),
+    "mean_power_w": less("W", "energy over time while measuring, all GPUs together"),
+    "peak_memory_bytes": less("bytes", "most device memory that one rank's backend held", "max"),
+    "startup_s": less("s", "from the launch to the first warm-up step"),
+}
+_EVERY_RANK = {"peak_reserved_memory_bytes": "bytes"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadTraits:
+    """One workload. Its name is the default of ``settings.workload``, and that of its module.
+
+    ``metrics`` are those that no other workload need have. ``headline`` is the metric that reports show first.
+    ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name
+    stands for a rank's number. ``slower_fraction`` is how far a healthy GPU's headline may lie below the median of the
+    others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU busy all the time, so that
+    power, temperature and clock of GPUs can be compared.
+    """
+
+    settings: type[Settings]
+    metrics: dict[str, MetricTraits]
+    headline: str
+    rank_values: dict[str, str] = field(default_factory=dict)
+    slower_fraction: float | None = None
+    loads_gpu: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the workload."""
+        return str(next(field.default for field in fields(self.settings) if field.name == "workload"))
+
+    @property
+    def all_metrics(self) -> dict[str, MetricTraits]:
+        """Its own metrics and those of every workload."""
+        return {**self.metrics, **_EVERY}
+
+    def reported_unit(self, name: str) -> str | None:
+        """Unit of a value that a rank may report under ``name``; ``None`` where it may report none."""
+        metric = self.all_metrics.get(name)
+        if metric is not None:
+            return metric.unit if metric.over_ranks is not None else None
+        return ({**self.rank_values, **_EVERY_RANK}).get(re.sub(r"_\d+(?=_)", "_{rank}", name))

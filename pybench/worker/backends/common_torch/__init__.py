@@ -1,0 +1,1 @@
+"""What every backend that runs on PyTorch needs: ranks, memory, clocks, samples."""
