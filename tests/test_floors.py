@@ -18,16 +18,17 @@ from pybench.model.backend import BACKENDS
 
 PACKAGE = Path(pybench.__file__).parent
 FLOORS = {
-    "": 7,  # the package itself, which hands its public names out of the rooms
+    "": 8,  # the package itself, which hands its public names out of the rooms
     "model": 0,
     "compute": 1,
     "judge": 2,
     "store": 3,
     "machine": 3,
-    "launch": 4,
+    "images": 4,
     "report": 4,
-    "runner": 5,
-    "cli": 6,
+    "engines": 5,
+    "runner": 6,
+    "cli": 7,
 }
 # Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
 WORKER, MODEL = "worker", "model"

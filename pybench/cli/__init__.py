@@ -1,1 +1,1 @@
-"""Floor 6: click commands; the only place that prints and exits."""
+"""Floor 7: click commands; the only place that prints and exits."""

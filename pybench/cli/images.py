@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.engines.registry import CONTAINER_ENGINES
+
 if TYPE_CHECKING:
-    from pybench.model.container import EngineFacts
+    from pybench.engines.base import ImageStore
     from pybench.model.image import ImageLock
 
 _LOCK = click.option("--lock", "path", type=click.Path(path_type=Path), metavar="FILE", help="Another lock file.")
 _NAMES = click.argument("names", metavar="[IMAGE]...", nargs=-1)
-_ENGINE = click.option("--engine", type=click.Choice(("docker", "podman")), help="Default: the first that answers.")
+_ENGINE = click.option("--engine", type=click.Choice(CONTAINER_ENGINES), help="Default: the first that answers.")
 
 
 @click.group()
@@ -27,13 +29,12 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.machine.engines import find_engines, this_platform
+    from pybench.images.selection import this_platform
     from pybench.report.images import render
-    from pybench.runner.locked_images import present
 
     lock = _read(path)
-    engines = [engine for engine in find_engines() if engine.reason is None]
-    here = {image.name: present(image, engines) for image in lock.images}
+    stores = _stores(CONTAINER_ENGINES)[0]
+    here = {image.name: tuple(name for name, store in stores if store.has(image)) for image in lock.images}
     click.echo(render(lock, this_platform(), here), nl=False)
 
 
@@ -44,15 +45,16 @@ def show(path: Path | None) -> None:
 @click.pass_context
 def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write: bool) -> None:
     """Ask the registry whether it serves the locked digests. Exits 1 when it serves others."""
-    from pybench.machine.registry import ask_registry, registry_tool
-    from pybench.runner.registry_check import chosen, confirmed, disagreements, with_image
+    from pybench.images.check import confirmed, disagreements, with_image
+    from pybench.images.registry import ask_registry, registry_tool
+    from pybench.images.selection import chosen
 
     lock = _read(path)
     tool = registry_tool()
     wrong = False
     for image in chosen(lock, names):
         found = disagreements(image, partial(ask_registry, tool))
-        click.echo(f"{image.name}: {'; '.join(found) or f'as locked, says {tool}'}")
+        click.echo(f"{image.name}: {'; '.join(found) or f'as locked ({tool})'}")
         wrong = wrong or bool(found)
         if not found:
             lock = with_image(lock, confirmed(image, tool))
@@ -70,9 +72,10 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     """Resolve tags to digests, show the change, and write it to the lock."""
     from dataclasses import replace
 
-    from pybench.machine.registry import ask_registry, registry_tool
+    from pybench.images.check import lock_diff, resolved, with_image
+    from pybench.images.registry import ask_registry, registry_tool
+    from pybench.images.selection import chosen
     from pybench.model.errors import UsageError
-    from pybench.runner.registry_check import chosen, lock_diff, resolved, with_image
 
     if tag and len(names) != 1:
         raise UsageError("--tag moves one image; name it")
@@ -91,13 +94,12 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
 @_ENGINE
 def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
     """Fetch locked images by digest."""
-    from pybench.runner.locked_images import pinned_image
-    from pybench.runner.registry_check import chosen
+    from pybench.images.selection import chosen
 
-    facts = _engine(engine)
+    found_in, store = _store(engine)
     for image in chosen(_read(path), names):
-        found = pinned_image(facts, image, "", partial(click.echo, err=True), pull=True)
-        click.echo(f"{image.name}: {found.reference} is {found.id} in {facts.name}")
+        found = store.pull(image, partial(click.echo, err=True))
+        click.echo(f"{image.name}: {found.reference} is {found.id} in {found_in}")
 
 
 @images.command()
@@ -106,37 +108,52 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 @_ENGINE
 def build(name: str, path: Path | None, engine: str | None) -> None:
     """Build the image of a folder of containers/ and lock its id on this platform."""
-    from pybench.runner.image_build import build_image
-    from pybench.runner.registry_check import lock_diff, with_image
+    from pybench.images.build import build_image
+    from pybench.images.check import lock_diff, with_image
 
     before = _read(path)
-    after = with_image(before, build_image(_engine(engine), before, name, partial(click.echo, err=True)))
+    found_in, store = _store(engine)
+    build_here = partial(store.build, notify=partial(click.echo, err=True))
+    after = with_image(before, build_image(before, name, found_in, build_here))
     click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     _write(after)
 
 
 def _read(path: Path | None) -> ImageLock:
-    from pybench.store.image_lock import default_lock, read_lock
+    from pybench.images.lock import default_lock, read_lock
 
     return read_lock(path or default_lock())
 
 
 def _write(lock: ImageLock) -> None:
+    from pybench.images.lock import write_lock
     from pybench.machine.disk import full_disk_told
-    from pybench.store.image_lock import write_lock
 
-    with full_disk_told(Path(lock.path).parent, "the lock is as it was: free space there, then say the same again"):
+    with full_disk_told(Path(lock.path).parent, "the lock is unchanged: free space there, then run the command again"):
         write_lock(lock)
 
 
-def _engine(name: str | None) -> EngineFacts:
-    from pybench.machine.engines import find_engine, find_engines
+def _store(name: str | None) -> tuple[str, ImageStore]:
+    """The engine called ``name``, or the first that can be used, and its store of images."""
     from pybench.model.errors import MachineError
 
-    found: Sequence[EngineFacts] = (
-        (find_engine("podman" if name == "podman" else "docker"),) if name else find_engines()
-    )
-    usable = [facts for facts in found if facts.reason is None and facts.name != "apptainer"]
-    if not usable:
-        raise MachineError(f"no engine can be used: {'; '.join(facts.reason or facts.name for facts in found)}")
-    return usable[0]
+    stores, reasons = _stores((name,) if name else CONTAINER_ENGINES)
+    if not stores:
+        raise MachineError(f"no engine can be used: {'; '.join(reasons)}")
+    return stores[0]
+
+
+def _stores(names: Sequence[str]) -> tuple[list[tuple[str, ImageStore]], list[str]]:
+    """Stores of the engines ``names`` that can be used, and why the others can't."""
+    from pybench.engines.registry import get_engine
+
+    stores: list[tuple[str, ImageStore]] = []
+    reasons: list[str] = []
+    for engine in map(get_engine, names):
+        facts = engine.find()
+        store = None if facts.reason else engine.store(facts)
+        if store is None:
+            reasons.append(facts.reason or f"{engine.name} has no store of images")
+        else:
+            stores.append((engine.name, store))
+    return stores, reasons

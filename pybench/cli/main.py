@@ -16,13 +16,14 @@ from pybench.cli.expect import expect
 from pybench.cli.explain import explain
 from pybench.cli.images import images
 from pybench.cli.power import power
+from pybench.engines.registry import ENGINES
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
 _FORMATS = ("terminal", "json", "junit", "markdown", "tensorboard")
 
 
-class Door(click.Group):
+class ErrorBoundary(click.Group):
     """The one place where errors become messages and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
@@ -40,7 +41,7 @@ class Door(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorBoundary, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pybench")
 def main() -> None:
     """Prove that N GPUs give the speedup they should, at the energy they should."""
@@ -67,7 +68,7 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
         click.option("--image", metavar="NAME", help="Image of the lock to use instead of the backend's own."),
         click.option(
             "--engine",
-            type=click.Choice(("auto", "docker", "podman", "apptainer", "none")),
+            type=click.Choice(("auto", *ENGINES)),
             default="auto",
             show_default=True,
             help="Container engine; auto takes one that has the images, else none.",
@@ -93,20 +94,21 @@ def run(
     max_gpus: int | None,
     resume: Path | None,
     root: Path,
-    **engine: Any,  # noqa: ANN401 - the fields of EngineRequest
+    **engine: Any,  # noqa: ANN401 - the fields of EngineOptions
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.progress import make_progress
+    from pybench.engines.choice import choose_launcher
+    from pybench.engines.requirements import EngineOptions
     from pybench.machine.disk import full_disk_told
     from pybench.model.errors import UsageError
     from pybench.report.formats import REPORT_FILES, render
-    from pybench.runner.engine_choice import EngineRequest, choose_launcher
     from pybench.runner.machine_trouble import resume_remedy
     from pybench.runner.prepare import prepare_run, resume_run
 
     progress = make_progress(sys.stderr)
-    choose = partial(choose_launcher, EngineRequest(**engine), tell=progress.note)
+    choose = partial(choose_launcher, EngineOptions(**engine), notify=progress.note)
     if (suite is None) == (resume is None):
         raise UsageError("run takes either a SUITE or --resume RUN")
     if suite is not None:
@@ -189,10 +191,10 @@ def report(run_folder: Path, name: str, output: Path | None) -> None:
 def doctor(ctx: click.Context) -> None:
     """Say what this machine has and lacks for pybench, each with its remedy."""
     from pybench.cli.exit_codes import MACHINE
+    from pybench.engines.doctor import examine_containers
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.doctor import render
-    from pybench.runner.container_doctor import examine_containers
 
     findings = (*examine(), *examine_containers(snapshot()))
     click.echo(render(findings), nl=False)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-EngineName = Literal["docker", "podman", "apptainer", "none"]
 RelaxationName = Literal["network", "writable_root", "root_user"]
-"""What a suite may ask for: the host's network, a writable root file system, user 0 inside."""
+"""What a suite may request: the host's network, a writable root file system, user 0 inside."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +32,22 @@ class ContainerRequest:
 class EngineFacts:
     """An engine of this machine. ``reason`` says why it can't be used, ``None`` when it can.
 
-    ``store`` tells what an image's id is: the configuration's digest (classic) or the manifest's (containerd);
     ``data_root`` is where it keeps images.
     """
 
-    name: EngineName
+    name: str
     version: str | None
     reason: str | None = None
     rootless: bool = False
     runtime: str | None = None
     runtimes: tuple[str, ...] = ()
-    store: Literal["classic", "containerd"] = "classic"
     cdi: bool = False
     data_root: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relaxation:
-    """One way in which a container is less confined than by default: the suite's wish, or what the machine refused."""
+    """A way in which a container is less confined than by default, requested by the suite or forced by the machine."""
 
     name: str
     reason: str

@@ -20,6 +20,11 @@ PROTOCOL_VERSION = 1
 ORDERS_FILE = "orders.jsonl"
 
 
+def events_file(rank: int) -> str:
+    """Name, inside the exchange folder, of the file that a rank appends its events to."""
+    return f"events.{rank}.jsonl"
+
+
 def go_file(place: int) -> str:
     """Name of the file whose being there lets the ranks begin with the session's order ``place``, counted from 0."""
     return f"go.{place}"

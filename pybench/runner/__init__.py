@@ -1,1 +1,1 @@
-"""Floor 5: the loop over points: launch, sample, record, judge, resume."""
+"""Floor 6: the loop over points: launch, sample, record, judge, resume."""

@@ -19,7 +19,7 @@ from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.measured_window import window_conditions, window_energy
 from pybench.runner.session import Session
 from pybench.runner.session_worker import SessionWorker
-from pybench.runner.trust import distrust, wrong_container
+from pybench.runner.trust import distrust
 
 
 def run_session(session: Session, progress: Progress) -> Generator[Record]:
@@ -60,7 +60,7 @@ def _attempt(
         else:
             failure = follow(session, place, worker, reader, gpus, progress)
             container = worker.container()
-            failure = wrong_container(container, session.launcher, session.job, session.log) or failure
+            failure = session.launcher.verify(container, session.job, session.log) or failure
     failure = failure or distrust(ranks, session.job, session.clock, point)
     energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, gpus.trace, session)
     return Record(

@@ -6,9 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from pybench.launch.job import Launcher
-from pybench.launch.local import Local
-from pybench.machine.python_packages import missing_packages
+from pybench.engines.base import Launcher
 from pybench.model.backend import BACKENDS, install
 from pybench.model.suite import Plan, Skip
 from pybench.model.workloads.settings import Settings
@@ -17,11 +15,9 @@ from pybench.model.workloads.settings import Settings
 def with_packages(plan: Plan, launcher: Launcher) -> Plan:
     """``plan`` without the points whose packages are not installed: each becomes a skip that names the remedy.
 
-    One missing package would otherwise be an error of every one of its attempts. An image brings its own packages.
+    Otherwise one missing package would be an error of every one of its attempts.
     """
-    if not isinstance(launcher, Local):
-        return plan
-    missing = functools.cache(functools.partial(missing_packages, launcher.python))
+    missing = functools.cache(launcher.missing)
     reasons = {point.id: _reason(point.settings, missing) for point in plan.points}
     skips = [
         Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)

@@ -7,9 +7,8 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.launch.job import events_file
 from pybench.model.record import RankReport
-from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, decode_event
+from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, decode_event, events_file
 
 
 @dataclass

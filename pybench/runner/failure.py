@@ -7,12 +7,10 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from pybench.engines.log import log_tail
 from pybench.model.wire import Failure, FailureCause
 from pybench.runner.events import RankLog
 from pybench.runner.root_cause import root_cause
-
-_LOG_TAIL_LINES = 80
-_LOG_TAIL_BYTES = 64 * 1024
 
 # A rank's end in torchrun's report.
 _EXIT_CODE = re.compile(r"exitcode\s*: (-?\d+)")
@@ -60,13 +58,3 @@ def last_seen(ranks: Sequence[RankLog]) -> str:
     if first.phase is None:
         return "before its first event"
     return f"last seen in phase {first.phase.name} after {len(first.steps)} measured steps"
-
-
-def log_tail(log: Path) -> str:
-    """Last lines of a log, empty where there is none."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
-            return "\n".join(stream.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
-    except OSError:
-        return ""

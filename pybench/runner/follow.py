@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pybench.engines.base import Worker
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Phase, Step, Work
@@ -11,7 +12,6 @@ from pybench.runner.events import EventReader, RankLog
 from pybench.runner.failure import failure, failure_of_exit, last_seen
 from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.session import Session
-from pybench.runner.worker import Worker
 
 _POLL_S = 0.1
 

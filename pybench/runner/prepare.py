@@ -14,8 +14,9 @@ from pybench.compute.all_gpus import with_all_gpus
 from pybench.compute.fingerprint import fingerprint, fingerprint_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
-from pybench.launch.job import Launcher
-from pybench.launch.stage import stage_worker, worker_digest
+from pybench.engines.base import Launcher
+from pybench.engines.requirements import LaunchRequirements
+from pybench.engines.stage import stage_worker, worker_digest
 from pybench.machine.disk import full_disk_told
 from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
@@ -24,7 +25,6 @@ from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite
-from pybench.runner.asked import Asked
 from pybench.runner.backend_packages import with_packages
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
@@ -60,7 +60,7 @@ def plan_suite(
 def prepare_run(
     path: Path,
     root: Path,
-    choose: Callable[[Asked], Launcher],
+    choose: Callable[[LaunchRequirements], Launcher],
     *,
     profile: str | None,
     keep: str | None,
@@ -74,7 +74,7 @@ def prepare_run(
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
     names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
     tables = load_tables(Path(suite.path), sorted(names))
-    launcher = choose(_asked(suite, plan, machine))
+    launcher = choose(_requirements(suite, plan, machine))
     plan = with_packages(plan, launcher)
     with _new_folder(root, suite.name) as folder:
         stage_worker(folder.worker)
@@ -99,7 +99,7 @@ def prepare_run(
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
-def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
+def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher]) -> Run:
     """Open a run that was interrupted. Raises ``RunFolderError`` or ``MachineError`` when it can't go on here."""
     folder = RunFolder.open(path)
     manifest = folder.read_manifest()
@@ -110,8 +110,8 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
     if worker_digest(folder.worker) != manifest.worker_sha256:
         raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
-    asked = _asked(manifest.suite, manifest.plan, manifest.machine)
-    launcher = choose(replace(asked, engine=manifest.engine, began=manifest.container))
+    needs = _requirements(manifest.suite, manifest.plan, manifest.machine)
+    launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
         raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
@@ -120,19 +120,19 @@ def resume_run(path: Path, choose: Callable[[Asked], Launcher]) -> Run:
 
 @contextmanager
 def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
-    """Make a run's folder that is gone again when it can't be made ready. Raises ``MachineError`` on a full disk."""
-    with full_disk_told(root, "nothing was measured yet: free space there, then say the same again"):
+    """Create the run's folder; remove it if preparation fails. Raises ``MachineError`` on a full disk."""
+    with full_disk_told(root, "nothing was measured yet: free space there, then run the same command again"):
         folder = RunFolder.create(root, suite_name)
     try:
-        with full_disk_told(folder.path, "nothing was measured yet: free space there, then say the same again"):
+        with full_disk_told(folder.path, "nothing was measured yet: free space there, then run the same command again"):
             yield folder
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
 
 
-def _asked(suite: Suite, plan: Plan, machine: Machine) -> Asked:
-    return Asked(
+def _requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
+    return LaunchRequirements(
         backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
         device=_devices(machine)[0],
         request=suite.container,

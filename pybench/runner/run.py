@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,11 +15,9 @@ from types import FrameType
 from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.compute.session import next_session
+from pybench.engines.base import Job, Launcher
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
-from pybench.launch.job import Job, Launcher, clear_attempt
-from pybench.launch.local import ATTEMPT_VARIABLE
-from pybench.launch.oci import OciLauncher
 from pybench.machine.clock import host_clock
 from pybench.machine.disk import full_disk_told, require_room
 from pybench.model.backend import BACKENDS
@@ -30,9 +29,7 @@ from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import run_session
-from pybench.runner.container import remove_orphans
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_remedy
-from pybench.runner.process import end_marked
 from pybench.runner.session import Session
 from pybench.store.journal import RunFolder
 
@@ -61,9 +58,7 @@ class Run:
         path = self.folder.path
         with full_disk_told(path, resume_remedy(path)), self.folder.lock(), _sigterm_interrupts():
             # A runner that was killed may have left workers that still hold GPUs.
-            end_marked(ATTEMPT_VARIABLE, f"{self.folder.mark}/")
-            if isinstance(self.launcher, OciLauncher):
-                remove_orphans(self.launcher.engine, self.folder.mark)
+            self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())
             _check_digests(path, self.manifest.plan.points, records)
             try:
@@ -111,7 +106,7 @@ class Run:
     def _session(self, attempts: tuple[Attempt, ...], records: Sequence[Record]) -> Session:
         folders = tuple(self.folder.attempt(point.id, number) for point, number in attempts)
         for folder in folders:
-            clear_attempt(folder)
+            _clear(folder)
         exchange = folders[0] / "exchange"
         exchange.mkdir()
         return Session(
@@ -128,7 +123,7 @@ class Run:
     def _job(self, point: Point, exchange: Path) -> Job:
         gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
         return Job(
-            script=self.folder.worker / "pybench" / "worker" / "__main__.py",
+            stage=self.folder.worker,
             exchange=exchange,
             backend=point.settings.backend,
             num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
@@ -147,6 +142,15 @@ class Run:
             max_warmup_steps=point.effort.max_warmup_steps,
             dither_ms=point.effort.dither_ms,
         )
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an interrupted attempt left, so that its events are not read as new ones."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.compute.schedule import Attempt
-from pybench.launch.job import Job, Launcher
+from pybench.engines.base import Job, Launcher
 from pybench.model.wire import WorkOrder
 
 

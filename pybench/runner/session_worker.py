@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from pybench.engines.base import Worker
+from pybench.engines.redaction import Redaction
 from pybench.model.wire import ORDERS_FILE, go_file
-from pybench.runner.redaction import Redaction
 from pybench.runner.session import Session
-from pybench.runner.worker import Worker, start_worker
 
 
 class SessionWorker:
@@ -27,7 +27,7 @@ class SessionWorker:
     def begin(self, place: int) -> Worker:
         """Let it work on the order ``place``; for the first it is started. Raises ``OSError`` when that can't be."""
         if self._worker is None:
-            self._worker = start_worker(self._session.launcher, self._session.job, self.argv, self._session.log)
+            self._worker = self._session.launcher.start(self._session.job, self._session.log)
         else:
             self._say_go(place)
         return self._worker

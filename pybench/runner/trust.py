@@ -1,29 +1,13 @@
-"""Whether what a worker said can be believed: its container, clock, GPUs and steps are those that were asked for."""
+"""Whether a measurement can be trusted: its clock, GPUs and steps are those of the order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from pybench.launch.job import ContainerLauncher, Job, Launcher
-from pybench.model.container import ContainerRun
+from pybench.engines.base import Job
 from pybench.model.suite import Point
 from pybench.model.wire import Failure
 from pybench.runner.events import RankLog
-from pybench.runner.failure import failure, log_tail
-
-
-def wrong_container(container: ContainerRun | None, launcher: Launcher, job: Job, log: Path) -> Failure | None:
-    """Refuse what ran in no container of the engine's, or in another image than the run's."""
-    planned = launcher.container
-    if planned is None or not isinstance(launcher, ContainerLauncher):
-        return None
-    if container is None or container.start_s is None:
-        return failure("launch", f"{planned.engine} started no container: {_last_line(log)}", log)
-    image = next(image for image in planned.images if image.backend == job.backend)
-    if container.image_id != image.id:
-        return failure("identity", f"image {container.image_id} ran, asked for {image.id} ({image.name})", log)
-    return None
 
 
 def distrust(ranks: Sequence[RankLog], job: Job, clock: tuple[str, int], point: Point) -> Failure | None:
@@ -47,8 +31,3 @@ def distrust(ranks: Sequence[RankLog], job: Job, clock: tuple[str, int], point: 
 
 def _untrusted(message: str) -> Failure:
     return Failure(cause="protocol", message=message)
-
-
-def _last_line(log: Path) -> str:
-    lines = [line for line in log_tail(log).splitlines() if line.strip() and not line.startswith("Run 'docker")]
-    return lines[-1] if lines else "it gave no reason"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybench.model.wire import Event, encode_event
+from pybench.model.wire import Event, encode_event, events_file
 
 
 class EventStream:
     """Appends one line for each event, each with one write, so that a killed rank leaves whole lines."""
 
     def __init__(self, exchange: Path, rank: int) -> None:
-        self.path = exchange / f"events.{rank}.jsonl"
+        self.path = exchange / events_file(rank)
         self._file = self.path.open("ab", buffering=0)
 
     def close(self) -> None:

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.images import _write
 from pybench.cli.main import main
+from pybench.images.lock import default_lock, read_lock
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
-from pybench.store.image_lock import default_lock, read_lock
 from pybench.store.journal import RunFolder
 from tests.containers.conftest import REQUIRED
 
@@ -72,7 +72,7 @@ def test_before_anything_is_measured(disk: Path, drill: Drill, num_bytes_left: i
     message = told(pybench(*arguments))
     assert f"{disk}/runs" in message
     assert f"{num_bytes_left:,} bytes free" in message or num_bytes_left
-    assert "nothing was measured yet: free space there, then say the same again" in message
+    assert "nothing was measured yet: free space there, then run the same command again" in message
     assert not list((disk / "runs").glob("*"))
     (disk / "filler").unlink()
     assert pybench(*arguments).exit_code == 0
@@ -130,7 +130,7 @@ def test_a_lock_stays_whole(disk: Path) -> None:
     shutil.copyfile(default_lock(), disk / "images.toml")
     lock = read_lock(disk / "images.toml")
     fill(disk)
-    with pytest.raises(MachineError, match=r"No space left on device \(0 bytes free\); the lock is as it was"):
+    with pytest.raises(MachineError, match=r"No space left on device \(0 bytes free\); the lock is unchanged"):
         _write(lock)
     assert read_lock(disk / "images.toml") == lock
     assert {path.name for path in disk.iterdir()} == {"images.toml", "filler"}

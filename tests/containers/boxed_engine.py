@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pybench.launch.job import Job
-from pybench.launch.oci import OciLauncher, listing_argv
-from pybench.launch.stage import stage_worker
-from pybench.machine.engines import this_platform
+from pybench.engines.base import Job
+from pybench.engines.choice import choose_launcher
+from pybench.engines.oci.container import prepare_exchange
+from pybench.engines.oci.launcher import OciLauncher
+from pybench.engines.oci.orphans import listing_argv
+from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.engines.stage import stage_worker
+from pybench.images.selection import this_platform
 from pybench.model.container import ContainerRequest
-from pybench.runner.asked import Asked
-from pybench.runner.container import hand_over
-from pybench.runner.engine_choice import EngineRequest, choose_launcher
 from tests.containers.root_image import SITE
 
 TAG = "localhost/pybench-test:1"
@@ -32,13 +33,13 @@ class Boxed:
     lock: Path
     image_id: str
 
-    def launcher(self, request: ContainerRequest | None = None, **wish: object) -> OciLauncher:
+    def launcher(self, request: ContainerRequest | None = None, **options: object) -> OciLauncher:
         """A launcher as ``pybench run`` would choose it."""
-        asked = Asked(backends=("torch",), device="cpu", request=request or ContainerRequest())
+        needs = LaunchRequirements(backends=("torch",), device="cpu", request=request or ContainerRequest())
         chosen = choose_launcher(
-            EngineRequest(engine=self.name, **{"lock": self.lock, **wish}),  # type: ignore[arg-type]
-            asked,
-            tell=lambda _text: None,
+            EngineOptions(engine=self.name, **{"lock": self.lock, **options}),  # type: ignore[arg-type]
+            needs,
+            notify=lambda _text: None,
         )
         return cast("OciLauncher", chosen)
 
@@ -52,8 +53,9 @@ def job(folder: Path, number: int = 1) -> Job:
     """An attempt to start by hand: a staged worker and an empty exchange folder."""
     exchange = folder / "attempts" / f"drill.{number}" / "exchange"
     exchange.mkdir(parents=True)
+    stage_worker(folder / "worker")
     return Job(
-        script=stage_worker(folder / "worker"),
+        stage=folder / "worker",
         exchange=exchange,
         backend="torch",
         num_processes=1,
@@ -65,7 +67,7 @@ def job(folder: Path, number: int = 1) -> Job:
 
 def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
     """What ``code`` prints as JSON, run where a worker would run."""
-    hand_over(launcher, task)
+    prepare_exchange(launcher, task)
     try:
         done = subprocess.run(
             launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.machine.engines import find_engine
-from pybench.model.container import EngineName
-from pybench.runner.container import remove_orphans
+from pybench.engines.oci.orphans import remove_orphans
+from pybench.engines.registry import get_engine
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
 from tests.containers.root_image import write_image
 
@@ -49,8 +48,8 @@ def boxed(
     _alone: None,
 ) -> Iterator[Boxed]:
     """Each engine in turn."""
-    name: EngineName = request.param
-    reason = find_engine(name).reason
+    name: str = request.param
+    reason = get_engine(name).find().reason
     if reason:
         if name in os.environ.get(REQUIRED, "").split(","):
             pytest.fail(f"{REQUIRED} names {name}, but {reason}")

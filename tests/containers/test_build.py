@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.machine.engines import this_platform
-from pybench.machine.registry import ask_registry
-from pybench.store.image_lock import read_lock
+from pybench.images.lock import read_lock
+from pybench.images.registry import ask_registry
+from pybench.images.selection import this_platform
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, inside, job, lock_text, suite_text
 from tests.containers.root_image import INTERPRETER

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pybench.launch.job import Job
-from pybench.launch.oci import OciLauncher
-from pybench.launch.stage import stage_worker
+from pybench.engines.base import Job
+from pybench.engines.oci.launcher import OciLauncher
+from pybench.engines.stage import stage_worker
 from pybench.model.container import ContainerRequest
 from tests.containers.boxed_engine import Boxed, inside
 
@@ -62,11 +62,11 @@ print(json.dumps({
 
 
 def job(folder: Path, environment: Mapping[str, str]) -> Job:
-    script = stage_worker(folder / "worker")
+    stage_worker(folder / "worker")
     exchange = folder / "attempts" / "decode_backend=torch,tensor_parallel=1.1" / "exchange"
     exchange.mkdir(parents=True)
     return Job(
-        script=script,
+        stage=folder / "worker",
         exchange=exchange,
         backend="torch",
         num_processes=1,

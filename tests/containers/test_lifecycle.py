@@ -16,9 +16,10 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
-from pybench.launch.job import Job
-from pybench.machine.engines import find_engine
-from pybench.runner.container import ContainerWorker, remove_orphans
+from pybench.engines.base import Job
+from pybench.engines.oci.container import ContainerWorker
+from pybench.engines.oci.orphans import remove_orphans
+from pybench.engines.registry import get_engine
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
 
@@ -51,7 +52,7 @@ def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:
     commands = {path.parent.name: read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
     own = {str(os.getpid())}
     words = (str(folder).encode(), *MONITORS)
-    storage = Path(find_engine("docker" if boxed.name == "docker" else "podman").data_root or "/nowhere")
+    storage = Path(get_engine(boxed.name).find().data_root or "/nowhere")
     return {
         "containers": boxed.containers(),
         "volumes": volumes.stdout.split(),
@@ -166,7 +167,7 @@ def test_an_orphan_goes_with_the_next_start_of_any_run(boxed: Boxed, tmp_path: P
     code = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from pybench.runner.container import ContainerWorker
+from pybench.engines.oci.container import ContainerWorker
 from tests.containers.boxed_engine import Boxed, job
 boxed = Boxed({boxed.name!r}, Path({str(boxed.lock)!r}), {boxed.image_id!r})
 task, launcher = job(Path({str(tmp_path / "killed")!r})), boxed.launcher()

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
-from pybench.machine.engines import this_platform
-from pybench.store.image_lock import read_lock
+from pybench.images.lock import read_lock
+from pybench.images.selection import this_platform
 from tests.containers.boxed_engine import TAG, Boxed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
+from pybench.engines.choice import choose_launcher
+from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
-from pybench.runner.asked import Asked
-from pybench.runner.engine_choice import EngineRequest, choose_launcher
 from pybench.runner.prepare import prepare_run
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
@@ -125,10 +125,12 @@ def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> No
 
 def test_a_gpu_that_no_container_gets(boxed: Boxed) -> None:
     """Found out when the image is first started, not by every attempt."""
-    asked = Asked(backends=("torch",), device="cpu", request=ContainerRequest(), gpu_uuids=("GPU-of-nobody",))
-    wish = EngineRequest(engine="docker" if boxed.name == "docker" else "podman", lock=boxed.lock)
+    needs = LaunchRequirements(
+        backends=("torch",), device="cpu", request=ContainerRequest(), gpu_uuids=("GPU-of-nobody",)
+    )
+    options = EngineOptions(engine=boxed.name, lock=boxed.lock)
     with pytest.raises(MachineError, match=r"can't (start a worker in image torch|be given GPU 'GPU-of-nobody'): .*; "):
-        choose_launcher(wish, asked, print)
+        choose_launcher(options, needs, print)
     assert not boxed.containers()
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.cli.progress import PlainProgress
-from pybench.launch.job import Argv, Job, Launcher
-from pybench.launch.local import Local
+from pybench.engines.base import Argv, Job, Launcher, Worker
+from pybench.engines.local import Local
+from pybench.engines.oci.container import ContainerWorker
+from pybench.engines.process import WorkerProcess
 from pybench.model.container import ContainerRequest, Mount
 from pybench.runner.prepare import prepare_run
-from pybench.runner.worker import start_worker
 from tests.containers.boxed_engine import Boxed, job, site_packages, suite_text
 from tests.containers.root_image import SITE
 
@@ -23,8 +25,12 @@ ABBA_ROUNDS = 5
 GROUP = "worker start and end"
 
 
-def start_and_end(launcher: Launcher, task: Job, argv: Argv) -> None:
-    worker = start_worker(launcher, task, argv, task.exchange.parent / "worker.log")
+def log_of(task: Job) -> Path:
+    return task.exchange.parent / "worker.log"
+
+
+def start_and_end(start: Callable[[], Worker]) -> None:
+    worker = start()
     while worker.wait(10) is None:
         pass
     worker.end()
@@ -35,15 +41,23 @@ def test_in_a_container(boxed: Boxed, tmp_path: Path, benchmark: BenchmarkFixtur
     """Environment file, start, end, read-back and removal."""
     launcher, task = boxed.launcher(), job(tmp_path)
     argv = launcher.run_argv(task, "-I", "-B", "-c", "pass")
-    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)
+
+    def start() -> Worker:
+        return ContainerWorker(launcher, task, argv, log_of(task))
+
+    benchmark.pedantic(start_and_end, (start,), rounds=ROUNDS, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group=GROUP)
 def test_in_none(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
     """The same Python, started directly."""
     launcher, task = Local(), job(tmp_path)
-    argv = (launcher.python, "-I", "-B", "-c", "pass")
-    benchmark.pedantic(start_and_end, (launcher, task, argv), rounds=ROUNDS, warmup_rounds=1)
+    argv: Argv = (launcher.python, "-I", "-B", "-c", "pass")
+
+    def start() -> Worker:
+        return WorkerProcess(argv, launcher.environment(task), log_of(task), task.token)
+
+    benchmark.pedantic(start_and_end, (start,), rounds=ROUNDS, warmup_rounds=1)
 
 
 def startup_s(suite: Path, launcher: Launcher) -> float:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pybench.engines.error import engine_error
 from pybench.machine.disk import full_disk_told, require_room, room_text
-from pybench.machine.engine_error import engine_error
 from pybench.model.errors import MachineError
 
 
@@ -62,7 +62,7 @@ def test_engines_that_meet_one(words: str) -> None:
     """As docker, podman, buildkit and apptainer say it: where they keep images, and how full that is."""
     error = engine_error("docker", "/", "can't pull x", words, "check the network")
     assert str(error).startswith(f"docker can't pull x: {words}; free space in / (")
-    assert " bytes free), then say the same again" in str(error)
+    assert " bytes free), then run the same command again" in str(error)
 
 
 def test_engines_that_fail_otherwise() -> None:

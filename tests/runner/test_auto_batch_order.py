@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.launch.local import Local
+from pybench.engines.local import Local
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
 from pybench.runner.prepare import prepare_run

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from pybench.launch.local import Local
+from pybench.engines.apptainer.launcher import ApptainerLauncher
+from pybench.engines.local import Local
 from pybench.machine.python_packages import missing_packages
 from pybench.model.backend import BACKENDS
+from pybench.model.container import ContainerSetup
 from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point
 from pybench.model.workloads.generate import Generate
@@ -66,9 +68,9 @@ def test_a_missing_extra_is_a_skip_of_the_points_that_ask_for_it(python: str) ->
 
 
 def test_an_image_brings_its_own() -> None:
-    """Only this machine's Python is asked."""
+    """Only this machine's Python can lack a package."""
     plan = Plan(points=(_point("vllm"),), skips=())
-    launcher: Any = object()
+    launcher: Any = ApptainerLauncher(container=cast("ContainerSetup", None), files={})
     assert with_packages(plan, launcher) is plan
 
 

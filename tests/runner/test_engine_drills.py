@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from pybench.launch.job import Job
-from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.engines.base import Job
+from pybench.engines.local import Local
+from pybench.engines.process import processes_marked
 from pybench.model.results import Results
 from pybench.runner import backend_packages
 from pybench.runner.prepare import prepare_run
-from pybench.runner.process import processes_marked
 from pybench.runner.run import Run
 from tests.runner.test_run import Silent
 
@@ -88,7 +88,7 @@ def engine_pids(run: Run) -> list[int]:
 
 
 def assert_nothing_is_left(run: Run) -> None:
-    assert not list(processes_marked(ATTEMPT_VARIABLE, f"{run.folder.mark}/"))
+    assert not list(processes_marked(f"{run.folder.mark}/"))
     pids = engine_pids(run)
     assert pids
     for pid in pids:

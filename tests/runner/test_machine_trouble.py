@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from pybench.launch.local import Local
+from pybench.engines.base import Launcher
+from pybench.engines.local import Local
+from pybench.engines.oci.engine import OciEngine
 from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
 from pybench.model.wire import Failure
-from pybench.runner import machine_trouble
 from pybench.runner.machine_trouble import blame_machine
 
 UP = EngineFacts(name="docker", version="28", data_root="/")
-DOCKER = Local(name="docker")  # called like the engine; nothing is started with it
+DOCKER = cast("Launcher", SimpleNamespace(name="docker", container=object()))  # nothing is started with it
 DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn't answer: connection refused")
 
 
@@ -33,7 +35,7 @@ def launch_failure(words: str) -> Record:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say how the engine is."""
-    return lambda facts: monkeypatch.setattr(machine_trouble, "find_engine", lambda _name: facts)
+    return lambda facts: monkeypatch.setattr(OciEngine, "find", lambda _engine: facts)
 
 
 def test_an_engine_that_went_down(engine: Any, tmp_path: Path) -> None:

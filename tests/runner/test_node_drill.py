@@ -11,8 +11,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from pybench.launch.job import Job
-from pybench.launch.local import Local
+from pybench.engines.base import Job
+from pybench.engines.local import Local
 from pybench.machine import health_watch
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from pybench.launch.job import Job
-from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.engines.base import Job
+from pybench.engines.local import Local
+from pybench.engines.process import processes_marked
+from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Results
-from pybench.runner.asked import Asked
 from pybench.runner.prepare import prepare_run, resume_run
-from pybench.runner.process import processes_marked
 from pybench.runner.run import Run
 from tests.runner.drill import suite_text, table_text
 
@@ -39,7 +39,7 @@ class FakeLauncher(Local):
         return {**super().environment(job), **asked, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def fake(_asked: Asked) -> FakeLauncher:
+def fake(_asked: LaunchRequirements) -> FakeLauncher:
     return FakeLauncher()
 
 
@@ -129,7 +129,7 @@ def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, m
     run = prepare(tmp_path)
     finish(run)
     assert causes(run) == {("1", 1): None, ("2", 1): "time_limit", ("1", 2): None}
-    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
+    assert not list(processes_marked(run.folder.mark))
 
 
 def test_a_flaky_point_is_measured_by_its_good_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ resume_run(Path({str(run.folder.path)!r}), fake).finish(Silent())
         assert runner.wait(30) != 0
     assert causes(run) == {("1", 1): None}
     if number is not signal.SIGKILL:
-        assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
+        assert not list(processes_marked(run.folder.mark))
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
     assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
-    assert not list(processes_marked(ATTEMPT_VARIABLE, run.folder.mark))
+    assert not list(processes_marked(run.folder.mark))

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from pybench.launch.local import ATTEMPT_VARIABLE, Local
+from pybench.engines.local import Local
+from pybench.engines.process import processes_marked
 from pybench.model.record import Record
 from pybench.runner.prepare import prepare_run
-from pybench.runner.process import processes_marked
 from pybench.runner.run import Run
 
 # Four real starts, and one that costs its whole time limit.
@@ -95,7 +95,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
         staged = run.folder.worker / "pybench/worker/backends/torch/train/training.py"
         staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
         run.finish(Silent())  # type: ignore[arg-type]
-    assert list(processes_marked(ATTEMPT_VARIABLE, f"{run.folder.mark}/")) == []
+    assert list(processes_marked(f"{run.folder.mark}/")) == []
     return run
 
 

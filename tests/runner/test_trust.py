@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.launch.job import Job
+from pybench.engines.base import Job
 from pybench.model.wire import Step, Work
 from pybench.runner.events import RankLog
 from pybench.runner.trust import distrust
@@ -20,7 +20,7 @@ POINT: Any = SimpleNamespace(effort=SimpleNamespace(steps=1))
 
 def job(*uuids: str) -> Job:
     return Job(
-        script=Path("s"),
+        stage=Path("s"),
         exchange=Path("e"),
         backend="torch",
         num_processes=len(uuids),

@@ -1,0 +1,1 @@
+"""Apptainer: image files, started as child processes without a daemon."""

@@ -1,0 +1,150 @@
+"""What every engine offers: a launcher for a run, which starts a worker for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pybench.engines.stage import WORKER_SCRIPT
+from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity
+from pybench.model.image import LockedImage
+from pybench.model.machine import Finding
+from pybench.model.wire import Failure
+
+if TYPE_CHECKING:
+    from pybench.engines.requirements import EngineOptions, LaunchRequirements
+
+Argv = tuple[str, ...]
+Notify = Callable[[str], None]
+"""Shows the user one line while something takes long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One worker process to start.
+
+    ``stage`` is the folder with the worker's source, ``exchange`` the one folder the worker may write,
+    ``num_processes`` how many ranks torchrun starts, ``gpu_uuids`` the GPUs it may see (none: a CPU point), ``token`` a
+    mark that every process of the worker carries in its environment, so that all of them can be found and ended.
+    """
+
+    stage: Path
+    exchange: Path
+    backend: str
+    num_processes: int
+    gpu_uuids: tuple[str, ...]
+    token: str
+    host_environment: Mapping[str, str] = field(repr=False)
+
+    @property
+    def script(self) -> Path:
+        """The file that Python starts the worker with."""
+        return self.stage / WORKER_SCRIPT
+
+    @property
+    def rank_options(self) -> Argv:
+        """Options of the worker that start several ranks."""
+        return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
+
+
+class Worker(Protocol):
+    """A started worker."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once it has ended (negative: the signal), ``None`` while it runs."""
+
+    def container(self) -> ContainerRun | None:
+        """The container it runs in, or ran in once it has ended; ``None`` for no container."""
+
+    def end(self) -> object:
+        """End all its processes, wherever they run. A second call does nothing."""
+
+
+class Launcher(Protocol):
+    """Starts the workers of one run."""
+
+    @property
+    def name(self) -> str:
+        """Name of the engine, for the manifest."""
+        ...
+
+    @property
+    def container(self) -> ContainerSetup | None:
+        """The containers it starts; ``None`` when it starts none."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Host variables whose values reach the worker and are removed from everything it writes."""
+        ...
+
+    def argv(self, job: Job) -> Argv:
+        """Command line of the job, for its record."""
+        ...
+
+    def start(self, job: Job, log: Path) -> Worker:
+        """Start the job's worker; its output goes to ``log``. Raises ``OSError`` when it can't be started."""
+        ...
+
+    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+        """Refuse a job that did not run in the container that was planned for it."""
+        ...
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """Those Python ``packages`` that its workers could not import."""
+        ...
+
+    def remove_leftovers(self, run_mark: str) -> None:
+        """End and remove what killed runners left of the run whose tokens begin with ``run_mark``.
+
+        Raises ``MachineError`` when the engine does not answer.
+        """
+        ...
+
+
+class ImageStore(Protocol):
+    """An engine's own store of images."""
+
+    def has(self, image: LockedImage) -> bool:
+        """Whether ``image`` is there by a locked digest."""
+        ...
+
+    def pull(self, image: LockedImage, notify: Notify) -> ImageIdentity:
+        """Fetch ``image`` by digest. Raises ``MachineError``."""
+        ...
+
+    def build(self, folder: Path, tag: str, notify: Notify) -> str:
+        """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
+        ...
+
+
+class Engine(Protocol):
+    """A way to start workers. The registry lists all of them."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the manifest call it."""
+        ...
+
+    def find(self) -> EngineFacts:
+        """Look whether this machine has it. An engine that can't be used has a ``reason``."""
+        ...
+
+    def launcher(
+        self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
+    ) -> Launcher:
+        """A launcher that is known to work; missing images are fetched if ``fetch``.
+
+        Raises ``AbsentImageError`` when an image is missing, ``UsageError``, ``FileError`` or ``MachineError``.
+        """
+        ...
+
+    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+        """What ``pybench doctor`` reports of an engine that can be used."""
+        ...
+
+    def store(self, facts: EngineFacts) -> ImageStore | None:
+        """Its store of images; ``None`` where images are kept elsewhere."""
+        ...

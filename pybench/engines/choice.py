@@ -1,0 +1,62 @@
+"""From the command line and the suite to a launcher that is known to work."""
+
+from __future__ import annotations
+
+import os
+
+from pybench.engines.base import Launcher, Notify
+from pybench.engines.redaction import MIN_SECRET_LENGTH
+from pybench.engines.registry import LOCAL, find_container_engines, get_engine
+from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.images.selection import AbsentImageError
+from pybench.model.errors import MachineError, UsageError
+
+
+def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    """A launcher for ``needs``: images found by digest, pulled if an engine was named, and started once as a check.
+
+    Raises ``UsageError``, ``FileError`` or ``MachineError`` when there can be none.
+    """
+    name = needs.engine or options.engine
+    _check_secrets(needs.request.secrets)
+    if options.python and name == "auto":
+        name = LOCAL
+    if options.python and name != LOCAL:
+        raise UsageError(f"--python names an interpreter of this machine; it goes with --engine {LOCAL}, not {name}")
+    if name == "auto":
+        return _automatic(options, needs, notify)
+    engine = get_engine(name)
+    facts = engine.find()
+    if facts.reason:
+        raise MachineError(
+            f"{facts.reason}; start it, choose another --engine, or run without containers: --engine {LOCAL}"
+        )
+    return engine.launcher(facts, needs, options, notify, fetch=True)
+
+
+def _check_secrets(names: tuple[str, ...]) -> None:
+    """Raise ``UsageError`` for a secret that is not set, can't be passed on, or is too short to be recognised."""
+    for name in names:
+        value = os.environ.get(name)
+        if value is None:
+            raise UsageError(f"the suite needs the secret {name}, which the environment doesn't have")
+        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
+            raise UsageError(f"the secret {name} must be one line of {MIN_SECRET_LENGTH} characters or more")
+
+
+def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
+    """First engine that answers and has every image; without one this Python, with the reason shown."""
+    reasons = []
+    for engine, facts in find_container_engines():
+        if facts.reason:
+            reasons.append(facts.reason)
+            continue
+        try:
+            return engine.launcher(facts, needs, options, notify, fetch=False)
+        except AbsentImageError as error:
+            reasons.append(str(error))
+    if options.image or needs.request.image:
+        raise MachineError(f"no engine has the requested image: {'; '.join(reasons)}")
+    notify(f"not containerised: {'; '.join(reasons)}")
+    local = get_engine(LOCAL)
+    return local.launcher(local.find(), needs, options, notify, fetch=False)

@@ -1,0 +1,100 @@
+"""Starts workers with a Python of this machine, in no container."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.engines.base import Argv, ImageStore, Job, Launcher, Notify
+from pybench.engines.environment import NEVER_INHERITED, SECRETS, TUNING_PREFIXES, fixed
+from pybench.engines.process import WorkerProcess, end_marked
+from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.machine.python_packages import missing_packages
+from pybench.model.container import ContainerRun, EngineFacts
+from pybench.model.errors import UsageError
+from pybench.model.machine import Finding
+from pybench.model.wire import Failure
+
+# Where programs, caches and libraries are. No other variable of the shell is passed on.
+_KEPT_NAMES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "USER", "SSL_CERT_FILE"})
+
+
+@dataclass(frozen=True)
+class Local:
+    """Launcher for this machine: ``python`` is the interpreter that has the backend."""
+
+    python: str = sys.executable
+    secrets: tuple[str, ...] = ()
+    name: str = "none"
+    container: None = None
+
+    def argv(self, job: Job) -> Argv:
+        """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
+        # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
+        python = str(Path(self.python).absolute()) if os.sep in self.python else self.python
+        return (python, "-I", "-B", str(job.script), str(job.exchange), *job.rank_options)
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
+        kept = {
+            name: value
+            for name, value in job.host_environment.items()
+            if name in self.secrets
+            or (name not in NEVER_INHERITED | SECRETS and (name in _KEPT_NAMES or name.startswith(TUNING_PREFIXES)))
+        }
+        return {**kept, **fixed(job.gpu_uuids)}
+
+    def start(self, job: Job, log: Path) -> WorkerProcess:
+        """Start the worker as a process of this machine. Raises ``OSError``."""
+        return WorkerProcess(self.argv(job), self.environment(job), log, job.token)
+
+    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
+        """Nothing to verify: no container is planned."""
+        del container, job, log
+        return None
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """Those ``packages`` that its Python does not have."""
+        return missing_packages(self.python, packages)
+
+    def remove_leftovers(self, run_mark: str) -> None:
+        """End workers of a killed runner, which may still hold GPUs."""
+        end_marked(f"{run_mark}/")
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """No container engine: this machine's Python."""
+
+    name: str = "none"
+
+    def find(self) -> EngineFacts:
+        """It is always there."""
+        return EngineFacts(name=self.name, version=None)
+
+    def launcher(
+        self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool
+    ) -> Launcher:
+        """Launcher with ``--python``, or with the Python that runs pybench. Raises ``UsageError``."""
+        del facts, notify, fetch
+        python = options.python or sys.executable
+        if shutil.which(python) is None:
+            raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
+        return Local(python, needs.request.secrets)
+
+    def findings(self, facts: EngineFacts) -> Iterator[Finding]:
+        """Nothing: ``pybench doctor`` examines the machine itself elsewhere."""
+        del facts
+        return iter(())
+
+    def store(self, facts: EngineFacts) -> ImageStore | None:
+        """None: it uses no images."""
+        del facts
+        return None
+
+
+ENGINE = LocalEngine()

@@ -1,0 +1,132 @@
+"""What a container is confined to: tight by default, and every relaxation is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pybench.model.container import ContainerRequest, EngineFacts, Relaxation
+
+_GIB = 2**30
+NOBODY = "65534:65534"
+UNLIMITED = "-1:-1"
+_STACK_BYTES = 2**26
+# Below this a worker can't start its threads; such a machine's limits must be raised by its owner.
+_LEAST_LIMIT = 256
+# The kernel's numbers of the limits an engine may fail to set: include/uapi/asm-generic/resource.h
+_RLIMITS = {"3": "stack", "6": "nproc", "7": "nofile", "8": "memlock"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confinement:
+    """What a container may do. The defaults are the tightest that NCCL works in.
+
+    ``shm_bytes`` and ``tmp_bytes`` bound the private /dev/shm and /tmp (memory is taken as they fill); ``ulimits`` are
+    soft and hard values by name; ``engine_options`` come before the engine's subcommand, ``run_options`` after ``run``.
+    """
+
+    user: str = NOBODY
+    host_network: bool = False
+    read_only_root: bool = True
+    pids_limit: int | None = 8192
+    shm_bytes: int = 8 * _GIB
+    tmp_bytes: int = 16 * _GIB
+    ulimits: Mapping[str, str] = field(
+        default_factory=lambda: {"memlock": UNLIMITED, "stack": f"{_STACK_BYTES}:{_STACK_BYTES}"}
+    )
+    engine_options: tuple[str, ...] = ()
+    run_options: tuple[str, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
+
+    def options(self) -> tuple[str, ...]:
+        """Options of docker's and podman's ``run``."""
+        return (
+            *self.run_options,
+            *("--network", "host" if self.host_network else "none"),
+            *(("--read-only",) if self.read_only_root else ()),
+            *("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={self.tmp_bytes},mode=1777"),  # noqa: S108 - inside, private
+            *("--cap-drop", "ALL"),
+            *("--security-opt", "no-new-privileges"),
+            *("--user", self.user),
+            *(("--pids-limit", str(self.pids_limit)) if self.pids_limit is not None else ()),
+            *("--ipc", "private"),
+            *("--shm-size", str(self.shm_bytes)),
+            *(part for name, value in self.ulimits.items() for part in ("--ulimit", f"{name}={value}")),
+        )
+
+    def relaxed(self, name: str, reason: str, **changes: object) -> Confinement:
+        """Return a copy with a relaxation, which is recorded."""
+        relaxation = Relaxation(name=name, reason=reason)
+        return dataclasses.replace(self, relaxations=(*self.relaxations, relaxation), **changes)  # type: ignore[arg-type]
+
+
+def confinement_for(request: ContainerRequest, engine: EngineFacts, host_ids: tuple[int, int]) -> Confinement:
+    """Tightest confinement that ``request`` allows; ``host_ids`` are this user's and group's.
+
+    An ordinary user's files must stay their own, so the user inside is the one outside; root becomes nobody.
+    """
+    uid, gid = host_ids
+    own = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
+    if engine.name == "podman" and engine.rootless:
+        own = dataclasses.replace(own, run_options=("--userns", "keep-id"))
+    requested = "the suite requests it"
+    for name in request.relax:
+        match name:
+            case "network":
+                own = own.relaxed(name, requested, host_network=True)
+            case "writable_root":
+                own = own.relaxed(name, requested, read_only_root=False)
+            case "root_user":
+                own = own.relaxed(name, requested, user="0:0")
+    return own
+
+
+def after_refusal(
+    before: Confinement, complaint: str, hard_limits: Mapping[str, int], engine: EngineFacts
+) -> Confinement | None:
+    """What to try after an engine refused to start a container so confined, ``None`` when nothing is left to try.
+
+    ``hard_limits`` are this process's own by name, -1 for none: a machine that refuses more may grant these.
+    """
+    limit = _refused_limit(complaint)
+    if limit is not None and limit in hard_limits:
+        return _lower(before, limit, hard_limits[limit])
+    if re.search("read-only file system", complaint, re.IGNORECASE) and before.read_only_root:
+        return before.relaxed("writable_root", complaint, read_only_root=False)
+    if engine.name == "podman" and re.search("systemd|dbus", complaint, re.IGNORECASE):
+        return _with_option(before, "--cgroup-manager", "cgroupfs", complaint)
+    if "pids" in complaint and before.pids_limit is not None:
+        return before.relaxed("pids_limit", complaint, pids_limit=None)
+    others = [name for name in engine.runtimes if name != engine.runtime]
+    if engine.name == "podman" and others and re.search("crun|runc|cgroup|OCI", complaint):
+        return _with_option(before, "--runtime", others[0], complaint)
+    return None
+
+
+def _lower(before: Confinement, limit: str, hard: int) -> Confinement | None:
+    """Ask for no more than this process has, then for less: an engine may hold itself lower than its caller."""
+    tried = int(before.ulimits.get(limit, UNLIMITED).partition(":")[0])
+    value = hard if tried == -1 or tried > hard else tried // 2
+    if value < _LEAST_LIMIT:
+        return None
+    kept = tuple(done for done in before.relaxations if done.name != f"ulimit_{limit}")
+    loosened = dataclasses.replace(before, relaxations=kept)
+    reason = f"this machine allows no more than {value}"
+    return loosened.relaxed(f"ulimit_{limit}", reason, ulimits={**before.ulimits, limit: f"{value}:{value}"})
+
+
+def _with_option(before: Confinement, option: str, value: str, complaint: str) -> Confinement | None:
+    if option in before.engine_options:
+        return None
+    name = option.removeprefix("--").replace("-", "_")
+    return before.relaxed(name, complaint, engine_options=(*before.engine_options, option, value))
+
+
+def _refused_limit(complaint: str) -> str | None:
+    """Name of the limit that runc (by number) or crun (by name) could not set."""
+    if found := re.search(r"setting rlimit type (\d+)", complaint):
+        return _RLIMITS.get(found[1])
+    found = re.search(r"setrlimit [`'\"]?RLIMIT_([A-Z]+)", complaint)
+    return found[1].lower() if found else None

@@ -1,0 +1,30 @@
+"""Docker: containers started by a daemon."""
+
+from __future__ import annotations
+
+from pybench.engines.oci.engine import OciEngine, json_object
+from pybench.engines.oci.gpu_access import GpuAccess
+from pybench.engines.oci.nvidia import has_cdi
+from pybench.machine.command import ask
+from pybench.model.container import EngineFacts
+
+
+def find_docker() -> EngineFacts:
+    """Ask the docker daemon about itself."""
+    answer = ask(("docker", "info", "--format", "{{json .}}"))
+    info = json_object(answer.out)
+    if not info.get("ServerVersion"):
+        complaint = "; ".join(info.get("ServerErrors") or ()) or answer.complaint
+        return EngineFacts(name="docker", version=None, reason=f"the docker daemon doesn't answer: {complaint}")
+    return EngineFacts(
+        name="docker",
+        version=info["ServerVersion"],
+        rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+        runtime=info.get("DefaultRuntime"),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        cdi=bool(info.get("CDISpecDirs")) and has_cdi(tuple(info["CDISpecDirs"])),
+        data_root=info.get("DockerRootDir"),
+    )
+
+
+ENGINE = OciEngine("docker", find_docker, lambda: GpuAccess(way="toolkit"))

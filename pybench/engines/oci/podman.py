@@ -1,0 +1,32 @@
+"""Podman: containers started by the client itself, also for ordinary users."""
+
+from __future__ import annotations
+
+import shutil
+
+from pybench.engines.oci.engine import OciEngine, json_object
+from pybench.engines.oci.gpu_access import GpuAccess
+from pybench.engines.oci.nvidia import device_nodes, has_cdi
+from pybench.machine.command import ask
+from pybench.model.container import EngineFacts
+
+
+def find_podman() -> EngineFacts:
+    """Ask podman about itself."""
+    answer = ask(("podman", "info", "--format", "json"))
+    info = json_object(answer.out)
+    if not answer.ok or "host" not in info:
+        return EngineFacts(name="podman", version=None, reason=f"podman does not work here: {answer.complaint}")
+    host = info["host"]
+    return EngineFacts(
+        name="podman",
+        version=info.get("version", {}).get("Version"),
+        rootless=bool(host.get("security", {}).get("rootless")),
+        runtime=host.get("ociRuntime", {}).get("name"),
+        runtimes=tuple(name for name in ("crun", "runc") if shutil.which(name)),
+        cdi=has_cdi(),
+        data_root=info.get("store", {}).get("graphRoot"),
+    )
+
+
+ENGINE = OciEngine("podman", find_podman, lambda: GpuAccess(way="nodes", device_nodes=device_nodes()))

@@ -1,0 +1,107 @@
+"""Start an image once before a run: relax what this machine refuses, and see what is inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import secrets
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.engines.base import Job
+from pybench.engines.error import engine_error
+from pybench.engines.oci.confinement import after_refusal
+from pybench.engines.oci.container import prepare_exchange
+from pybench.engines.oci.launcher import OciLauncher
+from pybench.machine.command import Answer, ask
+from pybench.machine.disk import full_disk_told
+from pybench.model.container import EngineFacts, ImageIdentity
+from pybench.model.errors import MachineError
+
+# Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.
+_MAX_TRIES = 24
+_LIMITS = {
+    "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC,
+    "memlock": resource.RLIMIT_MEMLOCK,
+    "stack": resource.RLIMIT_STACK,
+}
+# What every worker needs, tried by the image's own Python before anything is measured.
+_PROBE = """
+import json, os, platform, sys
+os.listdir("/pybench/stage")
+with open("/pybench/exchange/probe", "w") as stream:
+    stream.write("ok")
+print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
+"""
+_OLDEST_PYTHON = [3, 10]
+
+
+def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
+    """Start each image once with its GPUs; relax what this machine refuses, and record the Python found inside.
+
+    GPUs take part because their set-up may need what a container without them doesn't: a root that can be written.
+    """
+    images = []
+    for image in launcher.container.images:
+        launcher, answer = _started(launcher, facts, image.backend, gpu_uuids)
+        images.append(replace(image, python=_python(image, answer)))
+    setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
+    return replace(launcher, container=setup)
+
+
+def _python(image: ImageIdentity, answer: Answer) -> str:
+    found = json.loads(answer.out.splitlines()[-1])
+    if found["version"] < _OLDEST_PYTHON:
+        raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
+    return str(found["python"])
+
+
+def _started(
+    launcher: OciLauncher, facts: EngineFacts, backend: str, gpu_uuids: tuple[str, ...]
+) -> tuple[OciLauncher, Answer]:
+    for _ in range(_MAX_TRIES):
+        answer = _probe(launcher, backend, gpu_uuids)
+        if answer.ok:
+            return launcher, answer
+        relaxed = after_refusal(launcher.confinement, answer.complaint, _hard_limits(), facts)
+        if relaxed is None:
+            break
+        launcher = replace(launcher, confinement=relaxed)
+    failed = f"can't start a worker in image {backend}"
+    remedy = "pybench doctor lists what this machine lacks"
+    raise engine_error(launcher.name, facts.data_root, failed, answer.complaint, remedy)
+
+
+def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> Answer:
+    room = full_disk_told(Path(tempfile.gettempdir()), "free space there, then run the same command again")
+    with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
+        folder = Path(scratch)
+        for name in ("stage", "exchange"):
+            (folder / name).mkdir(mode=0o755)
+        job = Job(
+            stage=folder / "stage",
+            exchange=folder / "exchange",
+            backend=backend,
+            num_processes=1,
+            gpu_uuids=gpu_uuids,
+            token=f"probe/{secrets.token_hex(8)}",
+            host_environment=dict(os.environ),
+        )
+        prepare_exchange(launcher, job)
+        try:
+            return ask(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
+        except KeyError as error:
+            remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+            message = (
+                f"{launcher.name} can't be given GPU {error}: it has no device file, and no CDI specification names it"
+            )
+            raise MachineError(f"{message}; {remedy}") from None
+        finally:
+            ask(launcher.remove_argv(job))
+
+
+def _hard_limits() -> dict[str, int]:
+    return {name: resource.getrlimit(number)[1] for name, number in _LIMITS.items()}

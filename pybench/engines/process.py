@@ -1,0 +1,90 @@
+"""A worker as a process tree that can be ended whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pybench.model.container import ContainerRun
+
+# Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
+GRACE_S = 5.0
+_POLL_S = 0.05
+# Set for every process of a worker to the token of its job.
+ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
+
+
+def processes_marked(prefix: str) -> Iterator[int]:
+    """Ids of this user's processes that carry a token which starts with ``prefix``."""
+    mark = f"{ATTEMPT_VARIABLE}={prefix}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue  # ended meanwhile, or another user's
+            if any(item.startswith(mark) for item in environment):
+                yield int(entry.name)
+
+
+def end_marked(prefix: str, grace_s: float = GRACE_S) -> int:
+    """Terminate, then kill, every marked process; returns how many there were.
+
+    A process group is not enough: torchrun puts each rank into a session of its own.
+    """
+    found = tuple(processes_marked(prefix))
+    _signal_all(found, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while found and time.monotonic() < deadline and any(processes_marked(prefix)):
+        time.sleep(_POLL_S)
+    # Killing may uncover children born meanwhile, hence the loop.
+    while left := tuple(processes_marked(prefix)):
+        _signal_all(left, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return len(found)
+
+
+def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+class WorkerProcess:
+    """A started worker whose whole process tree carries ``token`` in its environment."""
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path, token: str) -> None:
+        """Start ``argv``. Raises ``OSError`` when it can't be started."""
+        self._token = token
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                argv,
+                env={**environment, ATTEMPT_VARIABLE: token},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
+                start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
+            )
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code once the worker has ended (negative: the signal), ``None`` while it runs."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def container(self) -> ContainerRun | None:
+        """None: it runs on this machine itself."""
+        return None
+
+    def end(self) -> int:
+        """End the whole tree and return the first process's exit code."""
+        end_marked(self._token)
+        return self._process.wait()

@@ -1,1 +1,0 @@
-"""Floor 4: how a worker is started, here or (later) inside a container."""

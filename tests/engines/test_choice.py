@@ -1,0 +1,83 @@
+"""Which engine is chosen on a machine that has none, or one that is down."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybench.engines import choice
+from pybench.engines.choice import choose_launcher
+from pybench.engines.local import Local
+from pybench.engines.oci.docker import ENGINE as DOCKER
+from pybench.engines.oci.engine import OciEngine
+from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.model.container import ContainerRequest, EngineFacts
+from pybench.model.errors import MachineError, UsageError
+
+NEEDS = LaunchRequirements(backends=("torch",), device="cuda", request=ContainerRequest())
+DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn't answer: connection refused")
+
+
+@pytest.fixture
+def down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose only engine is down."""
+    monkeypatch.setattr(OciEngine, "find", lambda _engine: DOWN)
+    monkeypatch.setattr(choice, "find_container_engines", lambda: ((DOCKER, DOWN),))
+
+
+@pytest.mark.usefixtures("down")
+def test_auto_runs_here_and_says_why() -> None:
+    """No container, and no silence about it."""
+    notes: list[str] = []
+    assert choose_launcher(EngineOptions(), NEEDS, notes.append) == Local(sys.executable)
+    assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+
+
+@pytest.mark.usefixtures("down")
+def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
+    """Exit 3, with the daemon's words and the ways on."""
+    with pytest.raises(MachineError, match="connection refused; start it, choose another --engine"):
+        choose_launcher(EngineOptions(engine="docker"), NEEDS, print)
+
+
+@pytest.mark.usefixtures("down")
+def test_an_image_asked_for_by_name_is_not_stepped_over() -> None:
+    """Whoever names an image doesn't want to run without."""
+    with pytest.raises(MachineError, match="no engine has the requested image"):
+        choose_launcher(EngineOptions(image="vllm-0.31.0"), NEEDS, print)
+
+
+def test_none_takes_the_python_it_is_given() -> None:
+    """And so does auto: a Python of this machine is in no image."""
+    for engine in ("none", "auto"):
+        options = EngineOptions(engine=engine, python=sys.executable)
+        assert choose_launcher(options, NEEDS, print) == Local(sys.executable)
+    with pytest.raises(UsageError, match="goes with --engine none"):
+        choose_launcher(EngineOptions(engine="docker", python=sys.executable), NEEDS, print)
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python3", "no-such-python", "pyproject.toml"])
+def test_a_python_that_is_no_program(python: str) -> None:
+    """Told before a run's folder is made, for it would fail in every attempt."""
+    with pytest.raises(UsageError, match=f"--python {python}: no such program; name an interpreter"):
+        choose_launcher(EngineOptions(engine="none", python=python), NEEDS, print)
+
+
+def test_a_secret_that_the_shell_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told before anything starts."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(OciEngine, "find", lambda _engine: EngineFacts(name="docker", version="28"))
+    needs = LaunchRequirements(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
+    with pytest.raises(UsageError, match="HF_TOKEN, which the environment doesn't have"):
+        choose_launcher(EngineOptions(engine="docker", lock=tmp_path / "images.toml"), needs, print)
+
+
+@pytest.mark.parametrize("value", ["", "abc", "two\nlines"])
+def test_a_secret_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Every engine refuses what it couldn't pass on or keep out of a log, none too."""
+    monkeypatch.setenv("HF_TOKEN", value)
+    needs = LaunchRequirements(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
+    with pytest.raises(UsageError, match="HF_TOKEN must be one line of 4 characters or more"):
+        choose_launcher(EngineOptions(engine="none"), needs, print)

@@ -1,0 +1,83 @@
+"""The local launcher: pure argv and environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pybench.engines.base import Job
+from pybench.engines.environment import tuning
+from pybench.engines.local import Local
+
+TUNED: dict[str, Any] = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "VLLM_ALLREDUCE_USE_SYMM_MEM": "0",
+    "TRTLLM_ENABLE_PDL": "0",
+}
+
+
+def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: str) -> Job:
+    return Job(
+        stage=Path("/stage"),
+        exchange=Path("/exchange"),
+        backend="torch",
+        num_processes=num_processes,
+        gpu_uuids=gpu_uuids,
+        token="run/abc",
+        host_environment=environment,
+    )
+
+
+def test_one_process_is_started_directly() -> None:
+    """No torchrun for one rank: it would only add start-up time."""
+    expected = ("/py", "-I", "-B", "/stage/pybench/worker/__main__.py", "/exchange")
+    assert Local("/py").argv(job()) == expected
+
+
+def test_a_relative_python_is_one_from_here() -> None:
+    """Links are kept: a virtual environment's Python is one. A bare name is looked up on PATH."""
+    assert Local(".venv/bin/python").argv(job())[0] == f"{Path.cwd()}/.venv/bin/python"
+    assert Local("python3.12").argv(job())[0] == "python3.12"
+
+
+def test_several_processes_go_through_the_workers_launcher() -> None:
+    """The rank count is the only difference."""
+    assert Local("/py").argv(job(4))[-2:] == ("--ranks", "4")
+
+
+def test_environment_is_an_allow_list() -> None:
+    """Tuning and library paths pass; whatever could steer a measurement from a shell does not."""
+    environment = Local("/py").environment(job(PATH="/bin", PYTHONPATH="/x", SECRET="s", **TUNED))
+    assert environment["PATH"] == "/bin"
+    assert environment.items() >= TUNED.items()
+    assert not {"PYTHONPATH", "SECRET"} & environment.keys()
+
+
+def test_containers_get_tuning_without_secrets_and_paths() -> None:
+    """An engine's key is no tuning, and a cache's folder is another one inside."""
+    host = {**TUNED, "VLLM_API_KEY": "s", "VLLM_CACHE_ROOT": "/home/me/cache"}
+    assert tuning(host) == TUNED
+
+
+def test_gpus_are_named_by_uuid_whatever_the_shell_says() -> None:
+    """An inherited CUDA_VISIBLE_DEVICES must not re-number the GPUs."""
+    environment = Local("/py").environment(job(2, ("GPU-a", "GPU-b"), CUDA_VISIBLE_DEVICES="7"))
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert "OMP_NUM_THREADS" not in environment
+
+
+def test_a_cpu_rank_gets_one_thread_and_no_gpu() -> None:
+    """One rank is one core."""
+    environment = Local("/py").environment(job(2, OMP_NUM_THREADS="16"))
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_secret_is_passed_on_only_when_asked_for() -> None:
+    """A token begins like tuning does."""
+    shell = job(HF_TOKEN="t0ken", HF_HOME="/models", AWS_KEY="s3cret")
+    assert not {"HF_TOKEN", "AWS_KEY"} & Local("/py").environment(shell).keys()
+    asked = Local("/py", secrets=("HF_TOKEN",)).environment(shell)
+    assert (asked["HF_TOKEN"], asked["HF_HOME"]) == ("t0ken", "/models")
+    assert "AWS_KEY" not in asked

@@ -1,0 +1,76 @@
+"""Secrets out of records and files, however they were spelled."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.redaction import Redaction
+from pybench.model.record import RankReport
+from pybench.model.wire import Failure
+from tests.runner.headers import header
+
+PLAIN, QUOTED = "t0ken-1", 'pa"ss\\wörd'
+REDACTION = Redaction((PLAIN, QUOTED))
+
+
+def test_every_text_of_a_record() -> None:
+    """In whatever field, tuple or mapping it hides; numbers stay numbers."""
+    report = RankReport(header=header(device_name=f"cpu {PLAIN}", packages={"torch": PLAIN}), warmup_steps=3)
+    cleaned = REDACTION.of((report, Failure(cause="exception", message=f"no {QUOTED}", detail=f"{PLAIN}{PLAIN}")))
+    assert cleaned == (
+        RankReport(header=header(device_name="cpu ***", packages={"torch": "***"}), warmup_steps=3),
+        Failure(cause="exception", message="no ***", detail="******"),
+    )
+
+
+@pytest.mark.parametrize("spelled", [QUOTED, repr(QUOTED), json.dumps(QUOTED), json.dumps({"a": [QUOTED]})])
+def test_python_and_json_escape_it(spelled: str) -> None:
+    """The whole of it goes, not the part between two escapes."""
+    cleaned = REDACTION.of(f"before {spelled} after")
+    assert "***" in cleaned
+    assert not {"pa", "ss", "rd"} & set(cleaned.replace('"', " ").replace("\\", " ").split())
+
+
+def test_the_longer_of_two_comes_first() -> None:
+    """One secret may begin with another."""
+    assert Redaction(("abcd", "abcdef")).of("abcdef abcd") == "*** ***"
+
+
+def test_files_keep_all_else(tmp_path: Path) -> None:
+    """Also bytes that are no text, also below; links are not followed."""
+    below, outside = tmp_path / "attempt" / "exchange", tmp_path / "outside"
+    below.mkdir(parents=True)
+    (below / "log").write_bytes(b"\xff\x00 " + PLAIN.encode() + b"\nnext " + QUOTED.encode() + b"\n")
+    (below / "clean").write_bytes(b"nothing\n")
+    outside.write_text(PLAIN)
+    (below / "link").symlink_to(outside)
+    os.mkfifo(below / "pipe")
+    before = (below / "clean").stat()
+    REDACTION.files(tmp_path / "attempt")
+    assert (below / "log").read_bytes() == b"\xff\x00 ***\nnext ***\n"
+    assert (below / "clean").stat().st_mtime_ns == before.st_mtime_ns
+    assert outside.read_text() == PLAIN
+
+
+def test_what_cannot_be_looked_into_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may take its reader's leave to read."""
+
+    def refuse(_path: Path, _mode: str) -> object:
+        raise PermissionError
+
+    (tmp_path / "hidden").write_text(PLAIN)
+    monkeypatch.setattr(Path, "open", refuse)
+    REDACTION.files(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_secrets_nothing_is_touched(tmp_path: Path) -> None:
+    """Not even read."""
+    (tmp_path / "log").write_text("abc")
+    Redaction(()).files(tmp_path)
+    assert (tmp_path / "log").read_text() == "abc"
+    assert Redaction(()).of("abc") == "abc"
