@@ -10,7 +10,7 @@ import pytest
 
 from pybench.compute.plan import expand
 from pybench.model.suite import Plan
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.suite_file import read_suite
 
 SUITES = Path(__file__).parents[1] / "suites"

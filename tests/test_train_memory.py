@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pybench.compute.flops import num_parameters
 from pybench.compute.plan import expand
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.suite_file import read_suite
 from tests.test_train_suites import SUITES, TRAINING
 
@@ -32,13 +32,13 @@ LOSS = 12
 
 def needed_bytes(point: Point) -> float:
     """Of the rank that holds most: weights, gradients, AdamW's states, checkpoints and logits, in bfloat16."""
-    settings, shape = point.settings, point.architecture
+    settings, shape = point.settings, point.shape
     assert isinstance(settings, Train)
     assert shape is not None
     samples = 1 if settings.finds_batch_size else settings.micro_batch_size
     tokens = samples * settings.sequence_tokens // settings.context_parallel
-    logits: float = tokens * shape["vocab_size"]
-    checkpoints: float = BF16 * tokens * shape["hidden_size"] * shape["num_hidden_layers"] / settings.pipeline_parallel
+    logits: float = tokens * shape.vocabulary
+    checkpoints: float = BF16 * tokens * shape.hidden * shape.layers / settings.pipeline_parallel
     weights = held_parameters(settings, shape)
     if settings.strategy == "deepspeed":
         return zero_bytes(settings, weights) + LOSS * logits + checkpoints
@@ -61,17 +61,17 @@ def control_bytes(point: Point) -> float:
     """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained."""
     settings = point.settings
     assert isinstance(settings, Train)
-    assert point.architecture is not None
+    assert point.shape is not None
     if settings.strategy != "fsdp" or settings.data_parallel == 1 or not settings.control_steps:
         return 0.0
-    return BF16 * num_parameters(point.architecture) * (1 if settings.lora_rank else 2)
+    return BF16 * num_parameters(point.shape) * (1 if settings.lora_rank else 2)
 
 
-def held_parameters(settings: Train, shape: dict[str, Any]) -> float:
+def held_parameters(settings: Train, shape: DecoderShape) -> float:
     """Parameters of the model that one rank holds; the last stage has the head besides its layers."""
     whole = num_parameters(shape)
     if settings.pipeline_parallel > 1:
-        head: float = shape["vocab_size"] * shape["hidden_size"]
+        head = shape.vocabulary * shape.hidden
         return (whole - 2 * head) / settings.pipeline_parallel + head
     if settings.strategy == "fsdp":
         return whole / (settings.data_parallel * settings.tensor_parallel)

@@ -17,7 +17,7 @@ from pybench.compute.plan import expand
 from pybench.judge.absolute import absolute_row
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.store.expected_tables import load_tables
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.suite_file import read_suite
 
 pytest.importorskip("transformers")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pybench.compute.generate_feasibility import generate_reasons
 from pybench.compute.train_feasibility import train_reasons
 from pybench.model.backend import BACKENDS
-from pybench.model.suite import Architecture, DeviceKind, Point
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.suite import DeviceKind, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
@@ -19,12 +20,12 @@ _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None:
     """Every reason why the point can't run here, joined; ``None`` when it can."""
     reasons = [*_device_reasons(point, device, num_devices), *_workload_reasons(point.settings)]
-    if isinstance(point.settings, ModelSettings) and point.architecture is not None:
-        reasons += _model_reasons(point.settings, point.architecture)
+    if isinstance(point.settings, ModelSettings) and point.shape is not None:
+        reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
-    if isinstance(point.settings, Train) and point.architecture is not None:
-        reasons += train_reasons(point.settings, point.architecture, device)
+    if isinstance(point.settings, Train) and point.shape is not None:
+        reasons += train_reasons(point.settings, point.shape, device)
     return "; ".join(reasons) or None
 
 
@@ -44,19 +45,19 @@ def _workload_reasons(settings: Settings) -> Iterator[str]:
         yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
 
 
-def _model_reasons(settings: ModelSettings, architecture: Architecture) -> Iterator[str]:
-    yield from _backend_reasons(settings, architecture)
-    yield from _shape_reasons(settings, architecture)
+def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    yield from _backend_reasons(settings, shape)
+    yield from _shape_reasons(settings, shape)
     batch = settings.shared_samples
     if batch is not None and batch % settings.data_parallel:
         yield f"{batch} samples in a step can't be split over data_parallel {settings.data_parallel}"
 
 
-def _backend_reasons(settings: ModelSettings, architecture: Architecture) -> Iterator[str]:
+def _backend_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
     traits = BACKENDS[settings.backend]
-    if architecture["model_type"] not in traits.model_types:
+    if shape.model_type not in traits.model_types:
         known = ", ".join(traits.model_types)
-        yield f"backend {settings.backend} can't build {architecture['model_type']} models, only {known}"
+        yield f"backend {settings.backend} can't build {shape.model_type} models, only {known}"
     able = traits.parallel_axes.get(settings.workload, PARALLEL_AXES)
     for axis in PARALLEL_AXES:
         degree = getattr(settings, axis)
@@ -68,22 +69,23 @@ def _backend_reasons(settings: ModelSettings, architecture: Architecture) -> Ite
 
 
 _SPLIT_BY_TENSOR_PARALLEL = {
-    "num_attention_heads": "attention heads",
-    "num_key_value_heads": "key-value heads",
-    "hidden_size": "hidden units",
-    "intermediate_size": "intermediate units",
+    "heads": "attention heads",
+    "key_value_heads": "key-value heads",
+    "hidden": "hidden units",
+    "intermediate": "intermediate units",
+    "vocabulary": "tokens in the vocabulary",
 }
 
 
-def _shape_reasons(settings: ModelSettings, architecture: Architecture) -> Iterator[str]:
+def _shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
     degree = settings.tensor_parallel
-    for key, noun in _SPLIT_BY_TENSOR_PARALLEL.items():
-        size = architecture.get(key)
-        if size is not None and size % degree:
+    for name, noun in _SPLIT_BY_TENSOR_PARALLEL.items():
+        size: int = getattr(shape, name)
+        padded = name == "vocabulary" and BACKENDS[settings.backend].pads_vocabulary
+        if size % degree and not padded:
             yield f"{size} {noun} of {settings.model} can't be split over tensor_parallel {degree}"
-    layers = architecture["num_hidden_layers"]
-    if layers < settings.pipeline_parallel:
-        yield f"{layers} layers of {settings.model} are fewer than pipeline_parallel {settings.pipeline_parallel}"
-    length, limit = settings.longest_sequence_tokens, architecture["max_position_embeddings"]
-    if length > limit:
+    if shape.layers < settings.pipeline_parallel:
+        yield f"{shape.layers} layers of {settings.model} are fewer than pipeline_parallel {settings.pipeline_parallel}"
+    length, limit = settings.longest_sequence_tokens, shape.max_positions
+    if limit is not None and length > limit:
         yield f"{length} tokens in a sequence exceed the {limit} positions of {settings.model}"

@@ -1,8 +1,8 @@
-"""Parameters and FLOPs of a decoder from its shape alone."""
+"""Parameters, floating-point operations and bytes of a decoder from its shape alone."""
 
 from __future__ import annotations
 
-from pybench.model.suite import Architecture
+from pybench.model.decoder_shape import DecoderShape
 
 # Upper limits in parameters. A class gathers models whose compute and communication stand in about the same ratio.
 _CLASSES: tuple[tuple[float, str], ...] = (
@@ -19,89 +19,75 @@ _CLASSES: tuple[tuple[float, str], ...] = (
 MODEL_CLASSES = (*(name for _, name in _CLASSES), "giant")
 
 
-def num_parameters(architecture: Architecture) -> int:
+def num_parameters(shape: DecoderShape) -> int:
     """Weights of a decoder with grouped-query attention and a gated MLP; every expert of a mixture counts.
 
-    Norms and biases, under 0.1 % of a model, are left out.
+    Norms, biases and routers, under 0.1 % of a model, are left out.
     """
-    hidden = architecture["hidden_size"]
-    vocabulary = architecture["vocab_size"] * hidden
-    heads = 1 if architecture.get("tie_word_embeddings", False) else 2
-    layer = _attention_weights(architecture) + _mlp_weights(architecture) * _experts(architecture)
-    return int(vocabulary * heads + layer * architecture["num_hidden_layers"])
+    layer = shape.attention_weights + shape.expert_weights * shape.num_experts
+    return shape.embedding_weights * (1 if shape.tied_embeddings else 2) + layer * shape.layers
 
 
-def forward_flops_per_token(architecture: Architecture, context_tokens: float) -> float:
-    """Floating-point operations of one token's forward pass at ``context_tokens`` of context.
+def forward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
+    """Floating-point operations of one token's forward pass; with ``last``, the mean over such contexts, in tokens.
 
-    2 for each active weight outside the embedding, plus attention's scores and values: 4 · layers · heads · head width
-    · context (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
+    2 for each active weight outside the embedding, plus attention's scores and values: 4 · heads · head width · context
+    in each layer (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
     """
-    active = architecture.get("num_experts_per_tok", 1) if _experts(architecture) > 1 else 1
-    layer = _attention_weights(architecture) + _mlp_weights(architecture) * active
-    layers = float(2 * layer * architecture["num_hidden_layers"])
-    return layers + head_flops_per_token(architecture) + attention_flops_per_token(architecture, context_tokens)
+    layer = shape.attention_weights + shape.expert_weights * shape.active_experts
+    layers = float(2 * layer * shape.layers)
+    return layers + head_flops_per_token(shape) + attention_flops_per_token(shape, first, last)
 
 
-def attention_flops_per_token(architecture: Architecture, context_tokens: float) -> float:
-    """Of one token's forward pass: attention's scores and values, 4 · layers · heads · head width · context."""
-    width = architecture["num_attention_heads"] * _head_width(architecture)
-    return float(4 * architecture["num_hidden_layers"] * width * context_tokens)
+def attention_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
+    """Of one token's forward pass: attention's scores and values. Contexts as in :func:`forward_flops_per_token`."""
+    return 4 * shape.heads * shape.head_width * shape.attended_tokens(first, last)
 
 
-def head_flops_per_token(architecture: Architecture) -> float:
+def head_flops_per_token(shape: DecoderShape) -> float:
     """Of one token's forward pass: the projection to the vocabulary."""
-    return float(2 * architecture["vocab_size"] * architecture["hidden_size"])
+    return 2.0 * shape.embedding_weights
 
 
-def generate_flops(architecture: Architecture, prompt_tokens: float, output_tokens: float) -> float:
+def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: float) -> float:
     """Floating-point operations to generate one sequence, the prefill included.
 
     Prefill runs the prompt through every layer and its last token through the head, which gives the first output token;
     each one after it is a forward pass of its own at the context so far. Same terms as :func:`forward_flops_per_token`.
     """
-    head = 2 * architecture["vocab_size"] * architecture["hidden_size"]
-    prefill = prompt_tokens * (forward_flops_per_token(architecture, (prompt_tokens + 1) / 2) - head) + head
-    passes = output_tokens - 1
-    return float(prefill + passes * forward_flops_per_token(architecture, prompt_tokens + output_tokens / 2))
+    head = head_flops_per_token(shape)
+    # The nth token attends to n: to the mean of n - 1/2 and n + 1/2.
+    start, middle, end = 0.5, prompt_tokens + 0.5, prompt_tokens + output_tokens - 0.5
+    prefill = prompt_tokens * (forward_flops_per_token(shape, start, middle) - head) + head
+    return prefill + (output_tokens - 1) * forward_flops_per_token(shape, middle, end)
+
+
+def read_weights(shape: DecoderShape) -> int:
+    """Weights that a forward pass reads: all but the embedding, of which it reads some rows; tied, it is the head."""
+    return num_parameters(shape) - (0 if shape.tied_embeddings else shape.embedding_weights)
+
+
+def cached_numbers(shape: DecoderShape, first: float, last: float | None = None) -> float:
+    """Keys and values that a token attends to, over all layers. Contexts as in :func:`forward_flops_per_token`."""
+    return 2 * shape.key_value_heads * shape.head_width * shape.attended_tokens(first, last)
 
 
 def decode_round_bytes(
-    architecture: Architecture, num_sequences: float, context_tokens: float, *, weight_bytes: int, cache_bytes: int
+    shape: DecoderShape, num_sequences: float, context_tokens: float, *, weight_bytes: int, cache_bytes: int
 ) -> float | None:
     """Bytes that one decode round must read: every weight outside the embedding, and each sequence's keys and values.
 
     Bytes of weights plus cache, over the time of a round, are the achieved bandwidth of memory-bandwidth utilisation
-    (Databricks, LLM Inference Performance Engineering: Best Practices, 2023). ``None`` for models that read less than
-    everything: mixtures of experts, and sliding windows.
+    (Databricks, LLM Inference Performance Engineering: Best Practices, 2023). ``None`` for mixtures of experts: how
+    many weights a round reads depends on which experts its tokens choose.
     """
-    if _experts(architecture) > 1 or architecture.get("sliding_window"):
+    if shape.num_experts > 1:
         return None
-    tied = architecture.get("tie_word_embeddings", False)
-    embedding = 0 if tied else architecture["vocab_size"] * architecture["hidden_size"]
-    weights = (num_parameters(architecture) - embedding) * weight_bytes
-    cache = 2 * architecture["num_hidden_layers"] * architecture["num_key_value_heads"] * _head_width(architecture)
-    return float(weights + num_sequences * context_tokens * cache * cache_bytes)
+    weights = read_weights(shape) * weight_bytes
+    return float(weights + num_sequences * cached_numbers(shape, context_tokens) * cache_bytes)
 
 
-def model_class(architecture: Architecture) -> str:
+def model_class(shape: DecoderShape) -> str:
     """Size class that expected tables are keyed by: ``tiny``, ``1b``, ``8b`` … ``200b``, above that ``giant``."""
-    count = num_parameters(architecture)
+    count = num_parameters(shape)
     return next((name for limit, name in _CLASSES if count < limit), MODEL_CLASSES[-1])
-
-
-def _head_width(architecture: Architecture) -> int:
-    return int(architecture.get("head_dim") or architecture["hidden_size"] // architecture["num_attention_heads"])
-
-
-def _attention_weights(architecture: Architecture) -> int:
-    heads = 2 * architecture["num_attention_heads"] + 2 * architecture["num_key_value_heads"]
-    return int(architecture["hidden_size"] * heads * _head_width(architecture))
-
-
-def _mlp_weights(architecture: Architecture) -> int:
-    return int(3 * architecture["hidden_size"] * architecture["intermediate_size"])
-
-
-def _experts(architecture: Architecture) -> int:
-    return int(architecture.get("num_local_experts") or architecture.get("num_experts") or 1)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from pybench.compute.feasibility import infeasible
-from pybench.model.suite import Architecture, AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
+from pybench.model.decoder_shape import Architecture
+from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
 from pybench.model.workloads.settings import ModelSettings
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybench.model.suite import Architecture, DeviceKind
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.suite import DeviceKind
 from pybench.model.workloads.settings import PARALLEL_AXES
 from pybench.model.workloads.train import AUTO, Train
 from pybench.model.workloads.train_strategies import STRATEGIES
@@ -13,7 +14,7 @@ from pybench.model.workloads.train_strategies import STRATEGIES
 _GPU_ONLY = ("cpu_offload", "async_tensor_parallel", "offload_optimizer", "offload_parameters")
 
 
-def train_reasons(settings: Train, architecture: Architecture, device: DeviceKind) -> Iterator[str]:
+def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
     """Every reason why the point can't run."""
     able = STRATEGIES[settings.strategy].parallel_axes
     for axis in PARALLEL_AXES:
@@ -21,8 +22,8 @@ def train_reasons(settings: Train, architecture: Architecture, device: DeviceKin
             yield f"strategy {settings.strategy} has no {axis} above 1, only {' and '.join(able)}"
     if device == "cpu":
         yield from _on_cpu(settings)
-    yield from _family(settings, architecture)
-    yield from _split(settings, architecture)
+    yield from _family(settings, shape)
+    yield from _split(settings, shape)
     yield from _batch(settings)
 
 
@@ -34,14 +35,14 @@ def _on_cpu(settings: Train) -> Iterator[str]:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
 
 
-def _family(settings: Train, architecture: Architecture) -> Iterator[str]:
-    families, family = STRATEGIES[settings.strategy].model_types, architecture["model_type"]
+def _family(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    families, family = STRATEGIES[settings.strategy].model_types, shape.model_type
     if families is not None and family not in families:
         yield f"strategy {settings.strategy} has models of type {' and '.join(families)} only, not {family}"
 
 
-def _split(settings: Train, architecture: Architecture) -> Iterator[str]:
-    layers, length = architecture["num_hidden_layers"], settings.sequence_tokens
+def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    layers, length = shape.layers, settings.sequence_tokens
     stages = settings.pipeline_parallel * (settings.stages_per_rank or 1)
     if layers < stages and settings.stages_per_rank:
         yield f"{layers} layers of {settings.model} are fewer than {stages} stages"
@@ -50,7 +51,7 @@ def _split(settings: Train, architecture: Architecture) -> Iterator[str]:
     if settings.sequence_parallel and length % settings.tensor_parallel:
         yield f"{length} tokens in a sequence can't be split over tensor_parallel {settings.tensor_parallel}"
     splits_ends = stages > 1 or settings.tensor_parallel > 1 or settings.strategy == "torchtune"
-    if splits_ends and architecture.get("tie_word_embeddings", False):
+    if splits_ends and shape.tied_embeddings:
         yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
 
 

@@ -46,7 +46,7 @@ def absolute_row(table: ExpectedTable, point: Point, metric: str, machine: Machi
         "machine": machine.kind,
         "fabric": machine.fabric,
         "backend": point.settings.backend,
-        "model_class": model_class(point.architecture) if point.architecture else "",
+        "model_class": model_class(point.shape) if point.shape else "",
         "workload": point.settings.workload,
         "metric": metric,
     }

@@ -123,7 +123,7 @@ def _measured(manifest: Manifest, point: Point, samples: Samples, **figure: Any)
         machine=manifest.machine.kind,
         fabric=manifest.machine.fabric,
         backend=point.settings.backend,
-        model_class=model_class(point.architecture) if point.architecture else "any",
+        model_class=model_class(point.shape) if point.shape else "any",
         workload=point.settings.workload,
         kind="measured",
         source=_source(manifest, samples),

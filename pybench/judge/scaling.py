@@ -12,10 +12,11 @@ from pybench.judge.absence import absence
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import judge_ratio, limits
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.machine import Machine
 from pybench.model.results import Expected, ScalingResult
-from pybench.model.suite import Architecture, AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import ModelSettings
 
@@ -184,16 +185,12 @@ def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count
     if context.table is None:
         return None
     settings = {**context.benchmark.settings, **entry.axes}
-    architecture = (
-        entry.architecture
-        if isinstance(entry, Point)
-        else _architecture(context.measurements.plan, settings.get("model"))
-    )
+    shape = entry.shape if isinstance(entry, Point) else _shape(context.measurements.plan, settings.get("model"))
     wanted = {
         "machine": context.machine.kind,
         "fabric": context.machine.fabric,
         "backend": str(settings.get("backend")),
-        "model_class": model_class(architecture) if architecture else "",
+        "model_class": model_class(shape) if shape else "",
         "workload": context.benchmark.workload,
         "metric": context.expectation.metric,
     }
@@ -204,7 +201,7 @@ def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count
     return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
 
 
-def _architecture(plan: Plan, model: object) -> Architecture | None:
+def _shape(plan: Plan, model: object) -> DecoderShape | None:
     """Shape of a model that some planned point runs."""
-    settings = ((point.settings, point.architecture) for point in plan.points)
+    settings = ((point.settings, point.shape) for point in plan.points)
     return next((shape for own, shape in settings if isinstance(own, ModelSettings) and own.model == model), None)

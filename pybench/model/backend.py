@@ -61,8 +61,9 @@ class BackendTraits:
     any other must stay at its default. ``bare_workloads`` need nothing that a process keeps but its ranks: they share
     one whatever else differs. Points of a workload in ``warm_settings`` may share a process and what it holds, a model
     or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
-    engine's arguments are made from). All need ``packages``, some settings one of ``extras``. ``device`` is
-    the only kind it runs on, ``None`` for both; ``remedy`` says how a Python without it gets it.
+    engine's arguments are made from). An engine that ``pads_vocabulary`` splits any over tensor-parallel ranks. All
+    need ``packages``, some settings one of ``extras``. ``device`` is the only kind it runs on, ``None`` for both;
+    ``remedy`` says how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. The module
@@ -83,6 +84,7 @@ class BackendTraits:
     distributions: tuple[str, ...] = ()
     tuning_prefixes: tuple[str, ...] = ()
     log_words: LogWords = LogWords()
+    pads_vocabulary: bool = False
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -168,6 +170,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             # vllm/v1/core/kv_cache_utils.py and vllm/v1/worker/utils.py
             memory=("no available memory", "available kv cache memory", "free memory on device"),
         ),
+        pads_vocabulary=True,
     ),
     "tensorrt_llm": BackendTraits(
         model_types=("llama", "qwen2", "qwen3"),
@@ -186,6 +189,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             not_started=("Executor worker returned error", "Executor worker died during initialization"),
             memory=("insufficient gpu memory",),
         ),
+        pads_vocabulary=True,
     ),
 }
 

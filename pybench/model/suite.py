@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pybench.model.container import ContainerRequest
+from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.settings import WorkloadName
 
 AxisValue = str | int | float | bool
-Architecture = dict[str, Any]
-"""A Hugging Face ``config.json`` as a mapping: the shape of a model without its weights."""
-
 DeviceKind = Literal["cuda", "cpu"]
 ScalingKind = Literal["strong", "weak"]
 Order = Literal["below", "above"]
@@ -99,6 +98,11 @@ class Point:
     def num_gpus(self) -> int:
         """Devices the point occupies."""
         return self.settings.num_gpus
+
+    @cached_property
+    def shape(self) -> DecoderShape | None:
+        """Sizes of the model; ``None`` where no model runs."""
+        return None if self.architecture is None else DecoderShape.from_config(self.architecture)
 
     @property
     def digest(self) -> str:

@@ -29,7 +29,7 @@ from pybench.runner.backend_packages import with_packages
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.shipped import find_suite
 from pybench.store.suite_file import read_suite
 

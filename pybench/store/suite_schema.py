@@ -17,7 +17,7 @@ from pybench.model.suite import Expectation
 from pybench.model.workloads.node import ALL_GPUS
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
 from pybench.model.workloads.settings import WorkloadName
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.suite_container import container_model
 
 MAX_AXIS_VALUES = 64

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
 
 import pytest
 
-from pybench.compute.flops import MODEL_CLASSES, forward_flops_per_token, model_class, num_parameters
-from pybench.store.models import load_models
+from pybench.compute.flops import (
+    MODEL_CLASSES,
+    decode_round_bytes,
+    forward_flops_per_token,
+    generate_flops,
+    model_class,
+    num_parameters,
+)
+from pybench.model.decoder_shape import DecoderShape
+from pybench.store.model_shapes import load_models
 
-_TINY: dict[str, Any] = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 32,
-}
+_TINY = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 
 
 def test_parameters_by_hand() -> None:
@@ -26,12 +27,12 @@ def test_parameters_by_hand() -> None:
 
 def test_tied_embeddings_count_once() -> None:
     """The output head is the embedding."""
-    assert num_parameters({**_TINY, "tie_word_embeddings": True}) == 2 * (192 + 384) + 256
+    assert num_parameters(dataclasses.replace(_TINY, tied_embeddings=True)) == 2 * (192 + 384) + 256
 
 
 def test_head_width_of_its_own() -> None:
     """``head_dim`` 4 instead of 8 / 4 doubles attention's weights."""
-    assert num_parameters({**_TINY, "head_dim": 4}) == 2 * (384 + 384) + 512
+    assert num_parameters(dataclasses.replace(_TINY, head_width=4)) == 2 * (384 + 384) + 512
 
 
 def test_flops_by_hand() -> None:
@@ -41,7 +42,7 @@ def test_flops_by_hand() -> None:
 
 def test_a_mixture_holds_all_experts_and_computes_few() -> None:
     """Four experts, one active: parameters grow, FLOPs do not."""
-    mixture = {**_TINY, "num_local_experts": 4, "num_experts_per_tok": 1}
+    mixture = dataclasses.replace(_TINY, num_experts=4, active_experts=1)
     assert num_parameters(mixture) == 2 * (192 + 4 * 384) + 512
     assert forward_flops_per_token(mixture, 10) == forward_flops_per_token(_TINY, 10)
 
@@ -59,14 +60,76 @@ def test_a_mixture_holds_all_experts_and_computes_few() -> None:
 )
 def test_published_parameter_counts(model: str, published: float, size_class: str) -> None:
     """Within 1 % of what each model's card says."""
-    architecture = load_models()[model]
-    assert num_parameters(architecture) == pytest.approx(published, rel=0.01)
-    assert model_class(architecture) == size_class
+    shape = DecoderShape.from_config(load_models()[model])
+    assert num_parameters(shape) == pytest.approx(published, rel=0.01)
+    assert model_class(shape) == size_class
 
 
 def test_classes_from_end_to_end() -> None:
     """A toy is tiny, a trillion parameters are beyond the last limit; both are classes that a table may name."""
     assert model_class(_TINY) == "tiny"
-    assert model_class({**_TINY, "hidden_size": 32768, "intermediate_size": 10**6, "num_hidden_layers": 20}) == "giant"
+    assert model_class(dataclasses.replace(_TINY, hidden=32768, intermediate=10**6, layers=20)) == "giant"
     assert MODEL_CLASSES[0] == "tiny"
     assert MODEL_CLASSES[-1] == "giant"
+
+
+_GPT_OSS = DecoderShape.from_config(load_models()["gpt-oss-20b"])
+
+
+def test_a_mixture_with_windows_by_hand() -> None:
+    """gpt-oss-20b at 8,192 tokens: 24 layers, 4 of 32 experts, every other layer attends to 128 tokens.
+
+    A layer's weights: 2880 * 2 * (64 + 8) * 64 = 26,542,080 of attention, 3 * 2880**2 = 24,883,200 of an expert. Head:
+    201,088 * 2880. Attention: 4 * 64 heads * 64 wide, times 12 * 8,192 + 12 * 128 tokens. All layers with the whole
+    context would be 18 % more.
+    """
+    layers = 2 * 24 * (26_542_080 + 4 * 24_883_200)
+    head = 2 * 201_088 * 2880
+    attention = 4 * 64 * 64 * (12 * 8192 + 12 * 128)
+    found = forward_flops_per_token(_GPT_OSS, 8192)
+    assert found == layers + head + attention
+    whole = forward_flops_per_token(dataclasses.replace(_GPT_OSS, sliding_layers=0), 8192)
+    assert whole / found == pytest.approx(1.18, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "window"),
+    [
+        ("gpt-oss-20b", 12, 128),
+        ("gemma-3-27b", 52, 1024),  # of 62 layers each sixth sees everything: 10 do
+        ("qwen2.5-7b", 0, None),  # use_sliding_window = false
+        ("llama-3.1-8b", 0, None),
+    ],
+)
+def test_which_layers_have_a_window(model: str, layers: int, window: int | None) -> None:
+    """As each family's config says."""
+    shape = DecoderShape.from_config(load_models()[model])
+    assert (shape.sliding_layers, shape.window_tokens) == (layers, window)
+
+
+def test_attended_tokens_by_hand() -> None:
+    """Two layers, one with a window of 4: positions 0 to 10 have means of 5 and (8 + 24) / 10."""
+    shape = dataclasses.replace(_TINY, sliding_layers=1, window_tokens=4)
+    assert shape.attended_tokens(3) == 3 + 3
+    assert shape.attended_tokens(10) == 10 + 4
+    assert shape.attended_tokens(0, 10) == pytest.approx(5 + 3.2)
+    assert shape.attended_tokens(6, 10) == 8 + 4
+
+
+def test_generation_by_hand() -> None:
+    """Tokens 1 to 3 attend to 1, 2, 3; the second output to 4: only it and the last prompt token pass the head."""
+    layers, head, width = 2 * 2 * (192 + 384), 2 * 256, 4 * 2 * 8
+    assert generate_flops(_TINY, 3, 2) == 3 * layers + head + width * (1 + 2 + 3) + layers + head + width * 4
+
+
+def test_a_decode_round_reads_what_windows_leave_of_the_cache() -> None:
+    """Weights but the embedding; 2 sequences with 2 * 2 heads * 2 wide in a layer, over 10 and at most 4 tokens."""
+    weights = 2 * (192 + 384) + 256
+    assert decode_round_bytes(_TINY, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 10)
+    windowed = dataclasses.replace(_TINY, sliding_layers=1, window_tokens=4)
+    assert decode_round_bytes(windowed, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 4)
+
+
+def test_what_a_mixture_reads_depends_on_its_router() -> None:
+    """Unknown, and no number."""
+    assert decode_round_bytes(_GPT_OSS, 2, 10, weight_bytes=1, cache_bytes=2) is None

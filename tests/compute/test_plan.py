@@ -21,6 +21,7 @@ SHAPE = {
     "hidden_size": 64,
     "intermediate_size": 126,
     "num_hidden_layers": 2,
+    "vocab_size": 96,
     "max_position_embeddings": 32,
 }
 GENERATE = {"backend": "torch", "model": "m", "batch_size": 6, "prompt_tokens": 8, "output_tokens": 4}
@@ -115,6 +116,17 @@ def test_what_needs_others(workload: WorkloadName) -> None:
     assert _reason(workload, {"backend": "torch", "gpus": 1}) == f"{workload} needs at least 2 gpus, found 1"
     assert _reason(workload, {"backend": "torch", "gpus": 2}) is None
     assert _reason("matmul", {"backend": "torch", "gpus": 1}) is None
+
+
+def test_a_vocabulary_must_divide_unless_the_engine_pads_it() -> None:
+    """97 tokens over 2 ranks: refused in the plan for torch and transformers; vLLM and TensorRT-LLM pad them."""
+    shape = {**SHAPE, "vocab_size": 97, "intermediate_size": 128}
+    for backend in ("torch", "transformers", "vllm", "tensorrt_llm"):
+        suite = _suite("generate", {**GENERATE, "backend": backend, "tensor_parallel": 2})
+        skips = expand(suite, {"m": shape}, device="cuda", num_devices=2).skips
+        reasons = [skip.reason for skip in skips]
+        refused = ["97 tokens in the vocabulary of m can't be split over tensor_parallel 2"]
+        assert reasons == ([] if backend in {"vllm", "tensorrt_llm"} else refused)
 
 
 def test_model_family_that_the_backend_cannot_build() -> None:

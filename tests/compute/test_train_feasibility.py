@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from pybench.compute.train_feasibility import train_reasons
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.train import Train
 
-SHAPE = {"model_type": "llama", "num_hidden_layers": 4, "tie_word_embeddings": False}
+SHAPE = DecoderShape(
+    model_type="llama",
+    layers=4,
+    hidden=64,
+    intermediate=128,
+    heads=4,
+    key_value_heads=4,
+    head_width=16,
+    vocabulary=256,
+)
 
 
-def reasons(device: DeviceKind = "cuda", shape: dict[str, Any] = SHAPE, **options: Any) -> str:
+def reasons(device: DeviceKind = "cuda", shape: DecoderShape = SHAPE, **options: Any) -> str:
     usual = {"backend": "torch", "model": "m", "sequence_tokens": 16, "global_batch_size": 8}
     return "; ".join(train_reasons(Train(**{**usual, **options}), shape, device))
 
@@ -77,14 +88,14 @@ def test_what_can_run(options: dict[str, Any]) -> None:
 )
 def test_a_tied_head_can_not_be_split(options: dict[str, Any]) -> None:
     """It would train two weights where the model has one."""
-    tied = {**SHAPE, "tie_word_embeddings": True}
+    tied = dataclasses.replace(SHAPE, tied_embeddings=True)
     assert "m ties its head to its embedding" in reasons(shape=tied, **options)
     assert reasons(shape=tied) == ""
 
 
 def test_a_librarys_own_models() -> None:
     """Known before anything runs."""
-    gemma = {**SHAPE, "model_type": "gemma3_text"}
+    gemma = dataclasses.replace(SHAPE, model_type="gemma3_text")
     reason = "strategy torchtune has models of type llama and qwen2 only, not gemma3_text"
     assert reasons(shape=gemma, strategy="torchtune") == reason
     assert reasons(strategy="torchtune", data_parallel=2, tensor_parallel=2) == ""

@@ -5,17 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 
 # Attention 4*4*4*4 = 192 weights a layer with 2 key-value heads, MLP 3*8*16 = 384, head 32*8 = 256.
-SHAPE = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 32,
-}
+SHAPE = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 LAYERS, HEAD, ATTENTION = 2 * 2 * (192 + 384), 2 * 256, 4 * 2 * 8 * 10
 FULL = Train(backend="torch", model="m", global_batch_size=1, sequence_tokens=10)
 

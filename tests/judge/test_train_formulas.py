@@ -29,7 +29,7 @@ def test_utilisation_by_hand(build: Any) -> None:
     """400 tokens in 2 s on two H200: 100 tokens/s each, times the model's operations, over 989.5 TFLOP/s."""
     point = build.train(2)
     found = samples(build, point, [2.0])
-    needed = 100 * model_flops_per_token(point.architecture, point.settings)
+    needed = 100 * model_flops_per_token(point.shape, point.settings)
     assert found["flops_per_s_per_gpu"] == [[needed]]
     assert found["mfu_fraction"] == found["hfu_fraction"] == [[needed / 989.5e12]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 
 
 @pytest.mark.parametrize("name", load_models())

@@ -14,7 +14,7 @@ from typing import Literal
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.flops import forward_flops_per_token, num_parameters
-from pybench.model.suite import Architecture
+from pybench.model.decoder_shape import DecoderShape
 
 Sharing = Literal["ddp", "fsdp"]
 
@@ -51,25 +51,25 @@ class TrainingShape:
     recompute: bool = False
 
 
-def training_step(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> StepTime:
+def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
     """Forward, backward and update. Raises ``UnmeasuredError``."""
     tokens = shape.samples * shape.sequence_tokens
     # The attention of a causal sequence sees half of it on average.
-    per_token = forward_flops_per_token(architecture, shape.sequence_tokens / 2)
+    per_token = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
     forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
     passes = 1 + _BACKWARD_OVER_FORWARD + shape.recompute
-    parameters = num_parameters(architecture) / (shape.tensor_parallel * shape.pipeline_parallel)
+    parameters = num_parameters(decoder) / (shape.tensor_parallel * shape.pipeline_parallel)
     gradient_bytes = parameters * shape.element_bytes
     backward_s = forward_s * (passes - 1)
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
     held = parameters / (shape.data_parallel if shape.sharing == "fsdp" else 1)
     updated_bytes = _OPTIMIZER_PASSES * held * shape.element_bytes
-    loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * int(architecture["vocab_size"])
+    loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
     return StepTime(
         compute_s=passes * forward_s,
         memory_s=(updated_bytes + loss_bytes) / figures.memory_bytes_per_s,
-        communication_s=sharing(figures, architecture, shape, gradient_bytes, forward_s, backward_s)
-        + _inside_s(figures, architecture, shape),
+        communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
+        + _inside_s(figures, decoder, shape),
     )
 
 
@@ -81,7 +81,7 @@ def pipeline_fraction(shape: TrainingShape) -> float:
 
 def _ddp_s(
     figures: NodeFigures,
-    _architecture: Architecture,
+    _decoder: DecoderShape,
     shape: TrainingShape,
     gradient_bytes: float,
     _forward_s: float,
@@ -95,14 +95,14 @@ def _ddp_s(
 
 def _fsdp_s(
     figures: NodeFigures,
-    architecture: Architecture,
+    decoder: DecoderShape,
     shape: TrainingShape,
     gradient_bytes: float,
     forward_s: float,
     backward_s: float,
 ) -> float:
     """Layer by layer: what the neighbour's computation does not hide, the first gather and the last scatter."""
-    layers, degree = int(architecture["num_hidden_layers"]), shape.data_parallel
+    layers, degree = decoder.layers, shape.data_parallel
     gather_s = figures.collective_s("all_gather", gradient_bytes / layers, degree)
     scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
     forward_waits_s = max(0.0, gather_s - forward_s / layers)
@@ -110,13 +110,13 @@ def _fsdp_s(
     return gather_s + scatter_s + (layers - 1) * (forward_waits_s + backward_waits_s)
 
 
-def _inside_s(figures: NodeFigures, architecture: Architecture, shape: TrainingShape) -> float:
+def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:
     """Activations: reduced in every layer, handed to the next stage, their gradients back. Logits: gathered."""
     tokens_bytes = shape.samples / shape.passes * shape.sequence_tokens * shape.element_bytes
-    activations = tokens_bytes * int(architecture["hidden_size"])
-    reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * int(architecture["num_hidden_layers"])
+    activations = tokens_bytes * decoder.hidden
+    reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * decoder.layers
     degree = shape.tensor_parallel
     reduced_s = reductions / shape.pipeline_parallel * figures.collective_s("all_reduce", activations, degree)
-    gathered_s = figures.collective_s("all_gather", tokens_bytes * int(architecture["vocab_size"]), degree)
+    gathered_s = figures.collective_s("all_gather", tokens_bytes * decoder.vocabulary, degree)
     sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
     return shape.passes * (reduced_s + gathered_s + sent_s)

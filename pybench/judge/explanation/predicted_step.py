@@ -23,13 +23,13 @@ def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown:
     Raises ``UnmeasuredError`` when the node's run lacks a figure, or the model does not know the point's kind of work.
     """
     refuse_unknown(point)
-    settings, architecture = point.settings, point.architecture
-    assert architecture is not None, "a model without a shape was refused"
+    settings, decoder = point.settings, point.shape
+    assert decoder is not None, "a model without a shape was refused"
     if isinstance(settings, Generate):
         shape, waves = _generation(settings, samples, grown)
-        return generation_step(figures, architecture, shape).times(waves)
+        return generation_step(figures, decoder, shape).times(waves)
     assert isinstance(settings, Train), "other work was refused"
-    return training_step(figures, architecture, _training(settings, samples, grown))
+    return training_step(figures, decoder, _training(settings, samples, grown))
 
 
 def raised_degree(settings: ModelSettings) -> str:

@@ -16,7 +16,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length, from the earliest copy's start to the latest one's end; latencies; utilisation."""
     work = step.work
     assert isinstance(point.settings, Generate)
-    peaks = utilisation(point.settings, point.architecture, step) if point.architecture else {}
+    peaks = utilisation(point.settings, point.shape, step) if point.shape else {}
     return {
         "output_tokens_per_s": work.output_tokens / step.length_s,
         "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / step.length_s,

@@ -40,10 +40,10 @@ def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 
 def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:
     settings = _settings(point)
-    if point.architecture is None:
+    if point.shape is None:
         return {}
-    needed = tokens_per_s_per_gpu * model_flops_per_token(point.architecture, settings)
-    done = tokens_per_s_per_gpu * hardware_flops_per_token(point.architecture, settings)
+    needed = tokens_per_s_per_gpu * model_flops_per_token(point.shape, settings)
+    done = tokens_per_s_per_gpu * hardware_flops_per_token(point.shape, settings)
     board = gpu_peak(device_name)
     peak = board.flops_per_s(settings.mixed_precision or settings.dtype) if board else None
     return {

@@ -9,26 +9,26 @@ from pybench.compute.flops import decode_round_bytes, generate_flops
 from pybench.compute.gpu_peaks import GpuPeak, gpu_peak
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.judge.formulas.latency import requests_of
-from pybench.model.suite import Architecture
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 
-def utilisation(settings: Generate, architecture: Architecture, step: JointStep) -> dict[str, float | None]:
+def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
     """MFU and MBU; nothing for GPUs whose peaks are not known."""
     peak, requests = gpu_peak(step.device_name), requests_of(step)
     if peak is None or not requests:
         return {}
     return {
-        "mfu_fraction": _mfu(settings, architecture, requests, step.length_s, peak),
-        "mbu_fraction": _mbu(settings, architecture, requests, peak),
+        "mfu_fraction": _mfu(settings, shape, requests, step.length_s, peak),
+        "mbu_fraction": _mbu(settings, shape, requests, peak),
     }
 
 
 def _mfu(
-    settings: Generate, architecture: Architecture, requests: Sequence[RequestTimes], length_s: float, peak: GpuPeak
+    settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], length_s: float, peak: GpuPeak
 ) -> float | None:
     """Model FLOPs of the whole step, over its length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B).
 
@@ -37,13 +37,11 @@ def _mfu(
     flops_per_s = peak.flops_per_s(settings.quantization or settings.dtype)
     if flops_per_s is None:
         return None
-    flops = sum(generate_flops(architecture, r.prompt_tokens, r.output_tokens) for r in requests)
+    flops = sum(generate_flops(shape, r.prompt_tokens, r.output_tokens) for r in requests)
     return flops / (length_s * settings.num_gpus * flops_per_s)
 
 
-def _mbu(
-    settings: Generate, architecture: Architecture, requests: Sequence[RequestTimes], peak: GpuPeak
-) -> float | None:
+def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], peak: GpuPeak) -> float | None:
     """Bytes of one decode round over TPOT times the peak bandwidth of one copy's GPUs.
 
     Sequences in a round: time that requests spent in decode, over the time in which any did (Little's law). ``None``
@@ -57,7 +55,7 @@ def _mbu(
     busy_ns = max(r.last_token_ns for r in decoded) - min(r.first_token_ns for r in decoded)
     sequences = sum(r.last_token_ns - r.first_token_ns for r in decoded) / busy_ns / settings.data_parallel
     num_bytes = decode_round_bytes(
-        architecture,
+        shape,
         sequences,
         fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
         weight_bytes=_BYTES[settings.quantization or settings.dtype],

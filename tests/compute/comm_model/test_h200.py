@@ -16,11 +16,12 @@ from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
 from pybench.compute.comm_model.step_time import Baseline, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
+from pybench.model.decoder_shape import DecoderShape
 from pybench.store.expected_tables import read_table
-from pybench.store.models import load_models
+from pybench.store.model_shapes import load_models
 from pybench.store.shipped import shipped_suites
 
-_LLAMA = load_models()["llama-3.1-8b"]
+_LLAMA = DecoderShape.from_config(load_models()["llama-3.1-8b"])
 _BUS_FACTOR = {2: 1.0, 4: 1.5}
 # One direction of NVLink 4 between two GPUs.
 _LINK_BYTES_PER_S = 370e9

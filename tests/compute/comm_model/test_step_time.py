@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -12,15 +11,9 @@ from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, Unmeasur
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
 from pybench.compute.comm_model.step_time import Baseline, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
+from pybench.model.decoder_shape import DecoderShape
 
-_TINY: dict[str, Any] = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 32,
-}
+_TINY = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 _LAYER = 192 + 384  # weights, as tests/compute/test_flops.py counts them
 _HEAD = 32 * 8
 _FREE = AlphaBeta(0.0, 0.0)
@@ -72,7 +65,7 @@ def test_tied_embeddings_are_read_as_the_head() -> None:
     """As many bytes as two matrices of which one is hardly read."""
     shape = GenerationShape(samples=1, prompt_tokens=1, output_tokens=2, element_bytes=1)
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
-    tied = {**_TINY, "tie_word_embeddings": True}
+    tied = dataclasses.replace(_TINY, tied_embeddings=True)
     assert prefill_step(slow, tied, shape) == prefill_step(slow, _TINY, shape)
 
 
@@ -89,7 +82,7 @@ def test_ddp_hides_all_but_its_last_bucket() -> None:
     """A long backward hides the rest; a short one does not. The model is less than one bucket: nothing is hidden."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
     assert training_step(_UNIT, _TINY, shape).communication_s == 100.0
-    large = {**_TINY, "vocab_size": 2**24}  # 256 MiB, 10.24 buckets
+    large = dataclasses.replace(_TINY, vocabulary=2**24)  # 256 MiB, 10.24 buckets
     backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
     buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
     fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
@@ -147,7 +140,7 @@ def test_a_pipelines_bubble() -> None:
 
 def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> None:
     """DDP overlaps with the last pass alone; tensor parallelism pays every pass's latencies."""
-    large = {**_TINY, "vocab_size": 2**24}
+    large = dataclasses.replace(_TINY, vocabulary=2**24)
     backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
     buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
     fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
@@ -159,7 +152,7 @@ def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> 
 
 def test_larger_buckets_are_fewer() -> None:
     """All gradients in one: nothing of it is hidden."""
-    large = {**_TINY, "vocab_size": 2**24}
+    large = dataclasses.replace(_TINY, vocabulary=2**24)
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, bucket_bytes=2**30)
     assert training_step(_UNIT, large, shape).communication_s == 100.0
 

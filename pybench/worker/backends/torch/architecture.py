@@ -29,7 +29,6 @@ def build_model(
     model = empty_model(architecture, dtype)
     weights = Weights(model, device, seed)
     if shard is not None:
-        shard.check(model.config)
         shard.split(model)
     weights.fill()
     return model

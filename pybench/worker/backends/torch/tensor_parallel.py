@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,15 +10,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
-from pybench.worker.backend import UnsupportedError
-
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Splits every layer over ``mesh``, which has one dimension."""
+    """Splits every layer over ``mesh``, which has one dimension. The plan refused sizes that it does not divide."""
 
     mesh: DeviceMesh
 
@@ -28,13 +25,6 @@ class Shard:
         """Split each of so many copies over ``size`` ranks that follow each other; collective over all ranks."""
         mesh = init_device_mesh(device.type, (copies, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
         return cls(mesh["tensor_parallel"])
-
-    def check(self, config: Any) -> None:
-        """Raise :class:`UnsupportedError` when a split would not come out even."""
-        size = self.mesh.size()
-        for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
-            if getattr(config, name) % size:
-                raise UnsupportedError(f"tensor_parallel = {size} does not divide {name} = {getattr(config, name)}")
 
     def split(self, model: nn.Module) -> None:
         """Turn the projections' weights into DTensors, each rank holding its part, and add the collectives."""

@@ -17,7 +17,6 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from pybench.worker.backends.torch import tensor_parallel as generation
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -48,11 +47,10 @@ def learner(task: Task) -> Learner:
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     """Split an empty model's layers and head over ``mesh``.
 
-    Raises :class:`~pybench.worker.backend.UnsupportedError` when that would not come out even.
+    Raises :class:`~pybench.worker.backend.UnsupportedError` for a head tied to its embedding.
     """
     config: Any = model.config
     refuse_tied(config, "tensor_parallel")
-    generation.Shard(mesh).check(config)
     along = bool(task.settings.sequence_parallel)
     plan = _ends(along=along)
     for name, layer in layers_of(model).items():

@@ -13,7 +13,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
 from pybench.worker.backends.torch.architecture import Weights, empty_model
-from pybench.worker.backends.torch.tensor_parallel import Shard
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -39,7 +38,7 @@ def learner(task: Task) -> Learner:
     if settings.compile:
         training.compile_model(model, verbose=False)
     if settings.tensor_parallel > 1:
-        _split(model, source.config, mesh["tensor_parallel"])
+        _split(model, mesh["tensor_parallel"])
     if settings.activation_checkpointing == "full":
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
     sharded = settings.data_parallel > 1
@@ -65,8 +64,7 @@ class Tuned(WholeModel):
         return summed_loss(self.model(batch.tokens), batch.labels)
 
 
-def _split(model: Any, config: Any, mesh: DeviceMesh) -> None:
-    Shard(mesh).check(config)
+def _split(model: Any, mesh: DeviceMesh) -> None:
     training.prepare_mha_for_tp(model, mesh)
     parallelize_module(model, mesh, base_llama_tp_plan())  # qwen2's decoder has the same parts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 
-from pybench.model.suite import Architecture
+from pybench.model.decoder_shape import Architecture
 
 
 def load_models() -> dict[str, Architecture]:

@@ -1,0 +1,106 @@
+"""The sizes of a decoder that its parameters, operations and bytes are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Architecture = dict[str, Any]
+"""A Hugging Face ``config.json`` as a mapping: what a worker builds the model from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape:
+    """A decoder with grouped-query attention and a gated MLP, from its Hugging Face config.
+
+    Of ``num_experts`` each token passes ``active_experts``. ``sliding_layers`` of the layers attend to the last
+    ``window_tokens`` only, the others to the whole context.
+    """
+
+    model_type: str = ""
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_width: int
+    tied_embeddings: bool = False
+    num_experts: int = 1
+    active_experts: int = 1
+    sliding_layers: int = 0
+    window_tokens: int | None = None
+    max_positions: int | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> DecoderShape:
+        """Read a Hugging Face config. Raises ``KeyError`` naming a size that it lacks."""
+        experts = int(config.get("num_local_experts") or config.get("num_experts") or 1)
+        window = _window(config)
+        return cls(
+            model_type=str(config.get("model_type", "")),
+            vocabulary=config["vocab_size"],
+            hidden=config["hidden_size"],
+            intermediate=config["intermediate_size"],
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            key_value_heads=config["num_key_value_heads"],
+            head_width=config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"],
+            tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+            num_experts=experts,
+            active_experts=int(config.get("num_experts_per_tok", 1)) if experts > 1 else 1,
+            sliding_layers=0 if window is None else _sliding_layers(config),
+            window_tokens=window,
+            max_positions=config.get("max_position_embeddings"),
+        )
+
+    @property
+    def embedding_weights(self) -> int:
+        """Of the embedding, and as many of the head."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def attention_weights(self) -> int:
+        """Of one layer: query, output, key and value projections."""
+        return self.hidden * 2 * (self.heads + self.key_value_heads) * self.head_width
+
+    @property
+    def expert_weights(self) -> int:
+        """Of one layer's MLP, or of one of its experts: gate, up and down projections."""
+        return 3 * self.hidden * self.intermediate
+
+    def attended_tokens(self, first: float, last: float | None = None) -> float:
+        """Tokens that a token attends to, summed over the layers: its position, in a sliding layer at most the window.
+
+        The mean over the positions between ``first`` and ``last``; without ``last``, that at ``first``.
+        """
+        whole = _mean_position(first, first if last is None else last, None)
+        windowed = _mean_position(first, first if last is None else last, self.window_tokens)
+        return (self.layers - self.sliding_layers) * whole + self.sliding_layers * windowed
+
+
+def _mean_position(first: float, last: float, window: int | None) -> float:
+    """Mean of ``min(x, window)`` for ``x`` between ``first`` and ``last``."""
+    if window is None or last <= window:
+        return (first + last) / 2
+    if first >= window:
+        return float(window)
+    return ((window**2 - first**2) / 2 + window * (last - window)) / (last - first)
+
+
+def _window(config: Mapping[str, Any]) -> int | None:
+    """The window, ``None`` where the family has one in its config and switches it off (Qwen)."""
+    return None if config.get("use_sliding_window") is False else config.get("sliding_window")
+
+
+def _sliding_layers(config: Mapping[str, Any]) -> int:
+    """Layers with a window, as each family's config in transformers counts them."""
+    layers = int(config["num_hidden_layers"])
+    if "layer_types" in config:
+        return list(config["layer_types"]).count("sliding_attention")
+    if "sliding_window_pattern" in config:  # Gemma 3: every nth layer sees everything
+        return layers - layers // int(config["sliding_window_pattern"])
+    if "max_window_layers" in config:  # Qwen: the first so many see everything
+        return max(0, layers - int(config["max_window_layers"]))
+    return layers
