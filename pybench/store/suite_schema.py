@@ -57,8 +57,13 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     ]
     words = [kind for kind in kinds if get_origin(kind) is Literal]
     numbers = [kind for kind in kinds if kind not in words]
-    one = _either(numbers[0], words[0]) if words and numbers else Union[tuple(kinds)]  # noqa: UP007 - at run time
+    one = _either(numbers[0], words[0]) if words and numbers else _any_of(kinds)
     return Annotated[one, Field(description=description)]
+
+
+def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
+    # A union of one is that one, but typing's cache may hand out an equal Literal with its values in another order.
+    return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
 
 
 def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here

@@ -1,7 +1,7 @@
 """Fields that workloads share.
 
 A field's ``Annotated`` metadata is the single source for its limits (:class:`~pybench.model.limits.Range`) and its
-description (a string): the suite file's checks, the JSON Schema and the README's table are all derived from it.
+description (a string): the suite file's checks, the JSON Schema and the tables of docs/ are all derived from it.
 """
 
 from __future__ import annotations

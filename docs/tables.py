@@ -1,0 +1,176 @@
+"""Rewrite the generated tables of the documents: settings and metrics, from the schema and the declarations.
+
+::
+
+    python docs/tables.py            rewrite what is out of date, and name those files
+    python docs/tables.py --check    change nothing; exit 1 if a table is out of date
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pybench.model.effort import Effort
+from pybench.model.workloads.metric import MetricTraits
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF
+from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.store.suite_schema import suite_schema
+
+FOLDER = Path(__file__).parent
+_TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+# Percentiles stand beside their mean in the text, not each in a row of its own.
+_PERCENTILE = re.compile(r"_p\d+_s$")
+_MANY = 2**20
+_NO_SETTINGS = {"name", "workload", "expect", "axes", *(field.name for field in fields(Effort))}
+
+Properties = Mapping[str, Mapping[str, Any]]
+"""A JSON Schema's ``properties``: each key with its type, limits and description."""
+
+
+@cache
+def tables() -> dict[str, str]:
+    """Every generated table by name."""
+    of = {name: _properties(name) for name in SETTINGS_OF}
+    every = set.intersection(*map(set, of.values()))
+    models = set.intersection(*(set(own) for own in of.values() if "model" in own)) - every
+    found = {
+        "settings of every workload": _settings(of["generate"], every, _defaults(SETTINGS_OF["generate"])),
+        "settings of models": _settings(of["generate"], models, _defaults(SETTINGS_OF["generate"])),
+        "effort": _settings(_benchmark("generate"), (field.name for field in fields(Effort)), _defaults(Effort)),
+        "strategies": _strategies(),
+        "metrics of every workload": _metrics(_shared_metrics()),
+        "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
+    }
+    for name, own in of.items():
+        found[f"settings of {name}"] = _settings(own, set(own) - every - models, _defaults(SETTINGS_OF[name]))
+        found[f"metrics of {name}"] = _metrics(
+            {k: v for k, v in METRICS_OF[name].items() if k not in _shared_metrics()}
+        )
+    return found
+
+
+def rewritten(text: str) -> str:
+    """The document with its tables up to date. Raises ``KeyError`` for a table that nothing generates."""
+    now = tables()
+    return _TABLE.sub(lambda match: f"{match[1]}\n{now[match[2]]}\n{match[3]}", text)
+
+
+def stale() -> Iterator[tuple[Path, str]]:
+    """Documents whose tables differ from the program, each with what it should be."""
+    for path in sorted(FOLDER.glob("**/*.md")):
+        text = path.read_text(encoding="utf-8")
+        now = rewritten(text)
+        if now != text:
+            yield path, now
+
+
+def _benchmark(workload: str) -> Properties:
+    found: Properties = _schema()[f"{workload}_benchmark"]["properties"]
+    return found
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = suite_schema()["$defs"]
+    return found
+
+
+def _properties(workload: str) -> Properties:
+    return {name: note for name, note in _benchmark(workload).items() if name not in _NO_SETTINGS}
+
+
+def _defaults(kind: type) -> dict[str, Field[Any]]:
+    return {field.name: field for field in fields(kind)}
+
+
+def _settings(properties: Properties, names: Iterable[str], declared: Mapping[str, Field[Any]]) -> str:
+    chosen = set(names)
+    rows = [
+        (f"`{name}`", _values(name, note), _default(declared[name]), note.get("description", ""))
+        for name, note in properties.items()
+        if name in chosen
+    ]
+    return _table(("setting", "values", "default", "meaning"), rows)
+
+
+def _values(name: str, note: Mapping[str, Any]) -> str:
+    if name == "model":
+        return "a [model name](#models)"
+    if "oneOf" in note or "anyOf" in note:
+        return " or ".join(_values(name, one) for one in note.get("oneOf", note.get("anyOf")))
+    if "enum" in note or "const" in note:
+        return ", ".join(f"`{value}`" for value in note.get("enum", [note.get("const")]))
+    if "minimum" in note and "maximum" in note:
+        return f"{_number(note['minimum'])} to {_number(note['maximum'])}"
+    return {"boolean": "`true`, `false`", "object": "table"}.get(note["type"], note["type"])
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int) and value >= _MANY and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is MISSING:
+        return "required" if field.default_factory is MISSING else "empty"
+    if field.default is None:
+        return "-"
+    if isinstance(field.default, bool | str):
+        return f"`{str(field.default).lower()}`"
+    return _number(field.default)
+
+
+def _shared_metrics() -> dict[str, MetricTraits]:
+    first, *others = METRICS_OF.values()
+    return {name: traits for name, traits in first.items() if all(name in other for other in others)}
+
+
+def _metrics(traits: Mapping[str, MetricTraits]) -> str:
+    rows = [
+        (f"`{name}`", one.unit or "-", "more" if one.higher_is_better else "less", one.description)
+        for name, one in traits.items()
+        if _PERCENTILE.sub("_s", name) not in traits or not _PERCENTILE.search(name)
+    ]
+    return _table(("metric", "unit", "better", "meaning"), rows)
+
+
+def _strategies() -> str:
+    rows = [
+        (f"`{name}`", _codes(one.parallel_axes), _codes(one.options), ", ".join(one.model_types or ("any",)))
+        for name, one in STRATEGIES.items()
+    ]
+    return _table(("strategy", "degrees", "options", "model families"), rows)
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 1 when ``--check`` found a table out of date."""
+    found = list(stale())
+    for path, text in found:
+        print(f"{path.relative_to(FOLDER.parent)}: tables out of date")
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+    if not found:
+        print("every table is up to date")
+    return 1 if found and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
