@@ -110,7 +110,8 @@ def _values(name: str, note: Mapping[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in note.get("enum", [note.get("const")]))
     if "minimum" in note and "maximum" in note:
         return f"{_number(note['minimum'])} to {_number(note['maximum'])}"
-    return {"boolean": "`true`, `false`", "object": "table"}.get(note["type"], note["type"])
+    kind = str(note["type"])
+    return {"boolean": "`true`, `false`", "object": "table"}.get(kind, kind)
 
 
 def _number(value: float) -> str:
