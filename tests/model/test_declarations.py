@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 import pybench
 from pybench.model.backend import BACKENDS, MODEL_CLASSES
-from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, TRAITS_OF, WORKLOADS
+from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, TRAITS_OF, WORKLOADS, AnySettings
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.traits import WorkloadTraits
 
 WORKER = Path(pybench.__file__).parent / "worker"
+_EXAMPLES: dict[str, Any] = {
+    "backend": "torch",
+    "model": "m",
+    "batch_size": 8,
+    "prompt_tokens": 3,
+    "output_tokens": 5,
+    "method": "loss",
+    "sequence_tokens": 7,
+    "global_batch_size": 8,
+    "seed": 9,
+}
 FAKES = Path(__file__).parents[1]
 SOURCES = (*sorted(WORKER.rglob("*.py")), FAKES / "runner" / "fake_worker.py")
 
@@ -113,3 +127,12 @@ def test_a_backends_traits_and_its_package_fit(backend: BackendName) -> None:
     assert set(traits.parallel_axes) <= set(TRAITS_OF)
     assert set(traits.warm_settings) | set(traits.bare_workloads) <= set(TRAITS_OF)
     assert set(traits.distributions) <= {package.replace("_", "-") for package in traits.all_packages}
+
+
+@pytest.mark.parametrize("traits", WORKLOADS, ids=lambda traits: traits.name)
+def test_settings_keep_their_class_when_a_manifest_is_read(traits: WorkloadTraits) -> None:
+    """A reader that took a base class would drop the workload's own fields."""
+    given = {field.name: _EXAMPLES[field.name] for field in fields(traits.settings) if field.name in _EXAMPLES}
+    settings = traits.settings(workload=traits.name, **given)
+    union = TypeAdapter(AnySettings)
+    assert union.validate_python(settings.to_json()) == settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_type_hints
 
 from pybench.model.workloads import (
     burn,
@@ -25,8 +25,6 @@ from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import WorkloadTraits
 
-AnySettings = Generate | Train | Evaluate | NodeSettings
-
 WORKLOADS: tuple[WorkloadTraits, ...] = (
     generate.WORKLOAD,
     train.WORKLOAD,
@@ -39,6 +37,12 @@ WORKLOADS: tuple[WorkloadTraits, ...] = (
     burn.WORKLOAD,
     evaluate.WORKLOAD,
 )
+
+if TYPE_CHECKING:
+    AnySettings = Generate | Train | Evaluate | NodeSettings
+else:
+    # Readers of files need every class: a base class would drop the fields of its subclasses.
+    AnySettings = Union[tuple(traits.settings for traits in WORKLOADS)]  # noqa: UP007 - as many as there are
 
 TRAITS_OF: dict[WorkloadName, WorkloadTraits] = {traits.name: traits for traits in WORKLOADS}
 SETTINGS_OF: dict[WorkloadName, type[AnySettings]] = {
