@@ -46,14 +46,14 @@ def show(path: Path | None) -> None:
 def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write: bool) -> None:
     """Ask the registry whether it serves the locked digests. Exits 1 when it serves others."""
     from pybench.images.check import confirmed, disagreements, with_image
-    from pybench.images.registry import ask_registry, registry_tool
+    from pybench.images.registry import fetch_manifest, registry_tool
     from pybench.images.selection import chosen
 
     lock = _read(path)
     tool = registry_tool()
     wrong = False
     for image in chosen(lock, names):
-        found = disagreements(image, partial(ask_registry, tool))
+        found = disagreements(image, partial(fetch_manifest, tool))
         click.echo(f"{image.name}: {'; '.join(found) or f'as locked ({tool})'}")
         wrong = wrong or bool(found)
         if not found:
@@ -73,7 +73,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     from dataclasses import replace
 
     from pybench.images.check import lock_diff, resolved, with_image
-    from pybench.images.registry import ask_registry, registry_tool
+    from pybench.images.registry import fetch_manifest, registry_tool
     from pybench.images.selection import chosen
     from pybench.model.errors import UsageError
 
@@ -82,7 +82,7 @@ def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: 
     before = after = _read(path)
     tool = registry_tool()
     for image in chosen(before, names):
-        after = with_image(after, resolved(replace(image, tag=tag or image.tag), partial(ask_registry, tool), tool))
+        after = with_image(after, resolved(replace(image, tag=tag or image.tag), partial(fetch_manifest, tool), tool))
     click.echo(lock_diff(before, after) or "nothing changes\n", nl=False)
     if not dry_run:
         _write(after)
@@ -127,9 +127,9 @@ def _read(path: Path | None) -> ImageLock:
 
 def _write(lock: ImageLock) -> None:
     from pybench.images.lock import write_lock
-    from pybench.machine.disk import full_disk_told
+    from pybench.machine.disk import disk_full_error
 
-    with full_disk_told(Path(lock.path).parent, "the lock is unchanged: free space there, then run the command again"):
+    with disk_full_error(Path(lock.path).parent, "the lock is unchanged: free space there, then run the command again"):
         write_lock(lock)
 
 

@@ -101,7 +101,7 @@ def run(
     from pybench.cli.progress import make_progress
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import EngineOptions
-    from pybench.machine.disk import full_disk_told
+    from pybench.machine.disk import disk_full_error
     from pybench.model.errors import UsageError
     from pybench.report.formats import REPORT_FILES, render
     from pybench.runner.machine_trouble import resume_remedy
@@ -124,7 +124,7 @@ def run(
         results = job.finish(progress)
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
-    with full_disk_told(job.folder.path, resume_remedy(job.folder.path)):
+    with disk_full_error(job.folder.path, resume_remedy(job.folder.path)):
         for name, file in REPORT_FILES.items():
             job.folder.write_report(file, render(results, name))
     click.echo(render(results, "terminal", **_terminal()), nl=False)

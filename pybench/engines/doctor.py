@@ -77,7 +77,7 @@ def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:
     return [
         _warn(
             f"image {image.name}",
-            f"asks for driver {image.minimum_driver}, this machine has {machine.driver}",
+            f"needs driver {image.minimum_driver}, this machine has {machine.driver}",
             "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility",
         )
         for image in lock.images

@@ -13,7 +13,7 @@ TUNING_PREFIXES = (
 )
 # Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# A token is no tuning: a suite has to ask for it by name.
+# A token does not tune: a suite must request it by name.
 SECRETS = frozenset({"HF_TOKEN", "VLLM_API_KEY"})
 
 
@@ -34,7 +34,7 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
 
 
 def fixed(gpu_uuids: tuple[str, ...]) -> dict[str, str]:
-    """What every worker gets, whatever the shell says: its GPUs by UUID, no network look-ups, whole lines of log."""
+    """What every worker gets, whatever the shell sets: its GPUs by UUID, no network look-ups, whole lines of log."""
     values = {
         "CUDA_VISIBLE_DEVICES": ",".join(gpu_uuids),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybench.machine.disk import room_text, speaks_of_full_disk
+from pybench.machine.disk import reports_full_disk, room_text
 from pybench.model.errors import MachineError
 
 
@@ -13,7 +13,7 @@ def engine_error(engine: str, storage: str | None, failed: str, words: str, reme
 
     A full disk names the folder, ``storage``, and how full it is; any other error ends with ``remedy``.
     """
-    if speaks_of_full_disk(words):
+    if reports_full_disk(words):
         where = f" in {storage} ({room_text(Path(storage))})" if storage else ""
         remedy = f"free space{where}, then run the same command again"
     return MachineError(f"{engine} {failed}: {words}" + (f"; {remedy}" if remedy else ""))

@@ -1,6 +1,6 @@
 """Secrets kept out of everything that stays of an attempt: its record, its log, whatever else the worker wrote.
 
-It stops what prints its environment, not what hides a secret on purpose: nothing can tell an encoded one.
+It covers programs that print their environment, not programs that hide a secret on purpose by encoding it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def stage_worker(folder: Path) -> None:
         copy = package / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-    # Whatever this user's umask: inside a container, nobody reads it.
+    # Whatever this user's umask is: inside a container, user nobody reads it.
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 

@@ -12,31 +12,31 @@ from pybench.images.lock import lock_text
 from pybench.images.registry import RegistryManifest
 from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 
-Ask = Callable[[str], RegistryManifest]
+Fetch = Callable[[str], RegistryManifest]
 """A registry: reference to manifest; raises ``MachineError``."""
 
 
-def resolved(image: LockedImage, ask: Ask, tool: str) -> LockedImage:
+def resolved(image: LockedImage, fetch: Fetch, tool: str) -> LockedImage:
     """``image`` with the digests that its tag means now."""
-    top = ask(f"{image.repository}:{image.tag}")
+    top = fetch(f"{image.repository}:{image.tag}")
     if top.platforms:
         platforms = {
-            platform: PlatformDigests(manifest=digest, config=ask(f"{image.repository}@{digest}").config)
+            platform: PlatformDigests(manifest=digest, config=fetch(f"{image.repository}@{digest}").config)
             for platform, digest in top.platforms.items()
         }
         found = replace(image, index_digest=top.digest, platforms=platforms)
     else:
-        # A single image doesn't say in its manifest what it runs on; the lock does.
+        # The manifest of a single image does not name its platform; the lock does.
         (platform, *_) = image.platforms or ("linux/amd64",)
         own = PlatformDigests(manifest=top.digest, config=top.config)
         found = replace(image, index_digest=None, platforms={platform: own})
     return confirmed(found, tool)
 
 
-def disagreements(image: LockedImage, ask: Ask) -> list[str]:
-    """What the registry says differently from the lock, in words; the tag may have moved on without harm."""
+def disagreements(image: LockedImage, fetch: Fetch) -> list[str]:
+    """Differences between registry and lock, in words; a tag that has moved is no difference."""
     found: list[str] = []
-    index = ask(f"{image.repository}@{image.index_digest}") if image.index_digest else None
+    index = fetch(f"{image.repository}@{image.index_digest}") if image.index_digest else None
     if index and index.digest != image.index_digest:
         found.append(f"the index is {index.digest}, locked as {image.index_digest}")
     for platform, own in image.platforms.items():
@@ -46,7 +46,7 @@ def disagreements(image: LockedImage, ask: Ask) -> list[str]:
             served = index.platforms.get(platform, "not in the index")
             found.append(f"{platform} is {served}, locked as {own.manifest}")
             continue
-        served_manifest = ask(f"{image.repository}@{own.manifest}")
+        served_manifest = fetch(f"{image.repository}@{own.manifest}")
         if served_manifest.digest != own.manifest:
             found.append(f"{platform} is {served_manifest.digest}, locked as {own.manifest}")
         elif own.config and served_manifest.config != own.config:

@@ -1,4 +1,4 @@
-"""Ask an image registry what a name means, through whichever tool this machine has."""
+"""Read manifests from an image registry, with a tool that this machine has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
 
 _LIMIT_S = 120.0
@@ -19,7 +19,7 @@ _LOOPBACK = ("localhost", "127.0.0.1")
 class RegistryManifest:
     """What a registry serves under one name.
 
-    ``digest`` is taken over the bytes served, not over what a tool says of them. An index has ``platforms`` (their
+    ``digest`` is computed from the bytes served, not taken from a tool's output. An index has ``platforms`` (their
     manifests' digests), a single image has ``config``.
     """
 
@@ -29,25 +29,25 @@ class RegistryManifest:
 
 
 def registry_tool() -> str:
-    """Name of the tool that :func:`ask_registry` uses. Raises ``MachineError`` when there is none."""
+    """Name of the tool that :func:`fetch_manifest` uses. Raises ``MachineError`` when there is none."""
     for name in _TOOLS:
         if name != "docker" and shutil.which(name):
             return name
-    if shutil.which("docker") and ask(("docker", "buildx", "version")).ok:
+    if shutil.which("docker") and run_command(("docker", "buildx", "version")).ok:
         return "docker"
-    raise MachineError("no tool can ask a registry: install skopeo, crane, or docker with its buildx plugin")
+    raise MachineError("no tool here can read a registry: install skopeo, crane, or docker with its buildx plugin")
 
 
-def ask_registry(tool: str, reference: str) -> RegistryManifest:
+def fetch_manifest(tool: str, reference: str) -> RegistryManifest:
     """Fetch the manifest of ``repository:tag`` or ``repository@digest``. Raises ``MachineError``."""
     argv = _TOOLS[tool](reference)
-    answer = ask(argv, _LIMIT_S)
-    if not answer.ok:
-        raise MachineError(f"{tool} gets no answer for {reference}: {answer.complaint}")
+    result = run_command(argv, _LIMIT_S)
+    if not result.ok:
+        raise MachineError(f"{tool} can't read {reference}: {result.error_line}")
     try:
-        return read_manifest(answer.out.encode(errors="surrogateescape"))
+        return read_manifest(result.out.encode(errors="surrogateescape"))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise MachineError(f"{tool} got something that is no image manifest for {reference}: {error}") from error
+        raise MachineError(f"{tool} received no image manifest for {reference}: {error}") from error
 
 
 def read_manifest(served: bytes) -> RegistryManifest:

@@ -1,4 +1,4 @@
-"""Ask another program a question: its answer, or in one line why there is none."""
+"""Run another program to its end: its output, or in one line why there is none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Generous: an engine that is busy with another client answers late, one that hangs never.
+# Generous: an engine that is busy with another client responds late, one that hangs never does.
 ANSWER_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a program said. ``code`` is ``None`` when it couldn't start or took too long; ``error`` says so then."""
+class CommandResult:
+    """Output of a program. ``code`` is ``None`` when it couldn't start or took too long; ``error`` is the reason."""
 
     code: int | None
     out: str
@@ -24,25 +24,27 @@ class Answer:
         return self.code == 0
 
     @property
-    def complaint(self) -> str:
-        """Its last words on standard error, in one line."""
+    def error_line(self) -> str:
+        """The last line of its standard error."""
         lines = [line.strip() for line in self.error.splitlines() if line.strip()]
         # docker ends every refusal with an invitation to read its help.
-        told = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
-        return told[-1] if told else f"exit code {self.code} without a word"
+        useful = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
+        return useful[-1] if useful else f"exit code {self.code}, no error output"
 
 
-def ask(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> Answer:
+def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> CommandResult:
     """Run ``argv`` to its end, at most ``limit_s``."""
     try:
-        done = subprocess.run(  # noqa: PLW1510 - failing is an answer
+        done = subprocess.run(  # noqa: PLW1510 - a failure is a result
             argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s
         )
     except FileNotFoundError:
-        return Answer(None, "", f"{argv[0]} is not installed")
+        return CommandResult(None, "", f"{argv[0]} is not installed")
     except OSError as error:
-        return Answer(None, "", f"{argv[0]}: {error.strerror}")
+        return CommandResult(None, "", f"{argv[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
-        return Answer(None, "", f"{argv[0]} gave no answer within {limit_s:g} s")
-    # Reversible, so that a digest can be taken over what was said.
-    return Answer(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))
+        return CommandResult(None, "", f"{argv[0]} did not respond within {limit_s:g} s")
+    # Reversible, so that a digest can be taken over the output.
+    return CommandResult(
+        done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace")
+    )

@@ -1,4 +1,4 @@
-"""Disks that are full: told in one form, and asked for room before it is needed."""
+"""Full disks: one form of error, and a check for room before it is needed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from pybench.model.errors import MachineError, is_disk_full
 
-# Engines pass on what the kernel said; Go writes it in lower case.
+# Engines repeat the error text of the kernel; Go writes it in lower case.
 _FULL = re.compile(f"{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)}", re.IGNORECASE)
 
 
 @contextmanager
-def full_disk_told(folder: Path, remedy: str) -> Iterator[None]:
-    """Make what a full disk refuses in ``folder`` a ``MachineError`` that says where, how full, and what next."""
+def disk_full_error(folder: Path, remedy: str) -> Iterator[None]:
+    """Turn an error of a full disk in ``folder`` into a ``MachineError`` that says where, how full, and what next."""
     try:
         yield
     except OSError as error:
@@ -27,7 +27,7 @@ def full_disk_told(folder: Path, remedy: str) -> Iterator[None]:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Take ``num_bytes`` of the disk and give them back. Raises ``OSError`` where there are fewer, also by quota."""
+    """Allocate ``num_bytes`` on the disk and free them. Raises ``OSError`` where there are fewer, also by quota."""
     scratch = folder / "room"
     try:
         with scratch.open("wb") as stream:
@@ -44,6 +44,6 @@ def room_text(folder: Path) -> str:
     return f"{left.f_bavail * left.f_frsize:,} bytes free" + (", no room for one more file" if no_inode else "")
 
 
-def speaks_of_full_disk(words: str) -> bool:
-    """Whether another program complains of a full disk."""
+def reports_full_disk(words: str) -> bool:
+    """Whether an error text of another program reports a full disk."""
     return bool(_FULL.search(words))

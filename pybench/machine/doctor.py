@@ -106,7 +106,7 @@ def _gpu(gpu: GpuInfo) -> list[Finding]:
     limit, default = gpu.power_limit_w, gpu.power_limit_default_w
     findings: list[Finding] = []
     if gpu.mig_enabled:
-        findings.append(_warn(name, "MIG is on", "turn it off: power can't be told apart between instances"))
+        findings.append(_warn(name, "MIG is on", "turn it off: power of instances can't be measured separately"))
     if gpu.ecc_enabled is False:
         findings.append(_warn(name, "ECC is off", "turn it on: expected tables were measured with it"))
     if gpu.persistence_enabled is False:

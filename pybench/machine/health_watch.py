@@ -47,7 +47,7 @@ class HealthWatch:
         self._thread.join(self._patience_s)
 
     def health(self) -> Health | None:
-        """What was seen; ``None`` when nothing was. To be asked once it is over."""
+        """What was seen; ``None`` when nothing was. Read it after the end."""
         now = read_xids()
         known = {xid.sequence for xid in self._xids or ()}
         xids = None if now is None or self._xids is None else tuple(xid for xid in now if xid.sequence not in known)
@@ -64,7 +64,7 @@ class HealthWatch:
                 finally:
                     pynvml.nvmlShutdown()
         except pynvml.NVMLError:
-            pass  # a driver that fails is told by the sampler and the worker; here it means: unknown
+            pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:
             self._ready.set()
 

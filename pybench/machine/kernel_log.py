@@ -29,13 +29,13 @@ def read_xids(path: str = KERNEL_LOG) -> tuple[Xid, ...] | None:
 
 
 def parse_xid(record: str) -> Xid | None:
-    """The XID that a record of ``/dev/kmsg`` tells of, if it does."""
+    """The XID in a record of ``/dev/kmsg``, if there is one."""
     found = _LINE.match(record)
     return Xid(sequence=int(found[1]), pci_bus_id=found[2], number=int(found[3])) if found else None
 
 
 def _records(log: int) -> list[str]:
-    """One read is one record. The end is EAGAIN; EPIPE tells that records were overwritten meanwhile."""
+    """One read is one record. The end is EAGAIN; EPIPE means that records were overwritten meanwhile."""
     records: list[str] = []
     while True:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 
 _CODE = (
     "import json, sys; from importlib.util import find_spec; "
@@ -16,10 +16,10 @@ _CODE = (
 def missing_packages(python: str, names: Iterable[str]) -> tuple[str, ...]:
     """Those of ``names`` that ``python`` can't find, without importing any.
 
-    None of them where it can't be asked: starting a worker will tell why.
+    None of them where it can't be started: starting a worker then reports why.
     """
-    answer = ask((python, "-I", "-B", "-c", _CODE, *names))
+    result = run_command((python, "-I", "-B", "-c", _CODE, *names))
     try:
-        return tuple(json.loads(answer.out)) if answer.ok else ()
+        return tuple(json.loads(result.out)) if result.ok else ()
     except ValueError:
         return ()

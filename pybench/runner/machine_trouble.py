@@ -10,7 +10,7 @@ from pathlib import Path
 from pybench.engines.base import Launcher
 from pybench.engines.error import engine_error
 from pybench.engines.registry import get_engine
-from pybench.machine.disk import require_room, speaks_of_full_disk
+from pybench.machine.disk import reports_full_disk, require_room
 from pybench.model.errors import MachineError
 from pybench.model.record import Record
 
@@ -33,5 +33,5 @@ def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
     facts = get_engine(launcher.name).find()
     if facts.reason:
         raise MachineError(f"{facts.reason}; start it, then: pybench run --resume {run}")
-    if speaks_of_full_disk(record.failure.message):
+    if reports_full_disk(record.failure.message):
         raise engine_error(launcher.name, facts.data_root, "can't start a container", record.failure.message)

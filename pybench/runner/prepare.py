@@ -17,7 +17,7 @@ from pybench.compute.point_filter import parse_filter
 from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker, worker_digest
-from pybench.machine.disk import full_disk_told
+from pybench.machine.disk import disk_full_error
 from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.container import ContainerSetup
@@ -121,10 +121,12 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher]) -> 
 @contextmanager
 def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
     """Create the run's folder; remove it if preparation fails. Raises ``MachineError`` on a full disk."""
-    with full_disk_told(root, "nothing was measured yet: free space there, then run the same command again"):
+    with disk_full_error(root, "nothing was measured yet: free space there, then run the same command again"):
         folder = RunFolder.create(root, suite_name)
     try:
-        with full_disk_told(folder.path, "nothing was measured yet: free space there, then run the same command again"):
+        with disk_full_error(
+            folder.path, "nothing was measured yet: free space there, then run the same command again"
+        ):
             yield folder
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)

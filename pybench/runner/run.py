@@ -19,7 +19,7 @@ from pybench.engines.base import Job, Launcher
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.clock import host_clock
-from pybench.machine.disk import full_disk_told, require_room
+from pybench.machine.disk import disk_full_error, require_room
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
@@ -56,7 +56,7 @@ class Run:
         workers are ended by then and everything measured is kept.
         """
         path = self.folder.path
-        with full_disk_told(path, resume_remedy(path)), self.folder.lock(), _sigterm_interrupts():
+        with disk_full_error(path, resume_remedy(path)), self.folder.lock(), _sigterm_interrupts():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())

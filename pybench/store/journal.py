@@ -59,7 +59,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
-        with _refusal_told(path, "look for a run"):
+        with _os_error_as_run_folder_error(path, "look for a run"):
             found = (path / "manifest.json").is_file()
         if not found:
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
@@ -83,7 +83,7 @@ class RunFolder:
         # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell, so they go.
         name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
         folder = self.path / "attempts" / f"{name}.{number}"
-        with _refusal_told(folder, "create the attempt's folder"):
+        with _os_error_as_run_folder_error(folder, "create the attempt's folder"):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -91,7 +91,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
         with ExitStack() as opened:
-            with _refusal_told(self.path, "lock the run"):
+            with _os_error_as_run_folder_error(self.path, "lock the run"):
                 stream = opened.enter_context((self.path / "lock").open("w"))
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +102,7 @@ class RunFolder:
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest whole or not at all. Raises ``RunFolderError``."""
         scratch = self.path / "manifest.json.new"
-        with _refusal_told(self.path, "write the manifest"):
+        with _os_error_as_run_folder_error(self.path, "write the manifest"):
             with scratch.open("wb") as stream:
                 stream.write(_MANIFEST.dump_json(manifest, indent=1) + b"\n")
                 stream.flush()
@@ -126,7 +126,7 @@ class RunFolder:
         """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written."""
         line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
         with (
-            _refusal_told(self.path, "write the journal"),
+            _os_error_as_run_folder_error(self.path, "write the journal"),
             (self.path / "journal.jsonl").open("r+b" if self._journal_exists() else "w+b") as stream,
         ):
             stream.truncate(_whole_lines(stream.read()))
@@ -140,14 +140,14 @@ class RunFolder:
         if not self._journal_exists():
             return ()
         path = self.path / "journal.jsonl"
-        with _refusal_told(path, "read the journal"):
+        with _os_error_as_run_folder_error(path, "read the journal"):
             data = path.read_bytes()
         lines = data[: _whole_lines(data)].splitlines()
         return tuple(_read_record(path, number, line) for number, line in enumerate(lines, start=1))
 
     def write_report(self, file: str, text: str) -> None:
         """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
-        with _refusal_told(self.path / file, "write the report", "; `pybench report` prints it again"):
+        with _os_error_as_run_folder_error(self.path / file, "write the report", "; `pybench report` prints it again"):
             (self.path / file).write_text(text, encoding="utf-8")
 
     def _journal_exists(self) -> bool:
@@ -155,7 +155,7 @@ class RunFolder:
 
 
 @contextmanager
-def _refusal_told(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
+def _os_error_as_run_folder_error(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
     """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next.
 
     A full disk is the machine's trouble and stays an ``OSError``.

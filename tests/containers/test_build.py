@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
 from pybench.images.lock import read_lock
-from pybench.images.registry import ask_registry
+from pybench.images.registry import fetch_manifest
 from pybench.images.selection import this_platform
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, inside, job, lock_text, suite_text
@@ -67,7 +67,7 @@ def folder(boxed: Boxed, archive: tuple[Path, str], registry: str, tmp_path: Pat
     wheel = write_wheel(recipe / "wheels")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (recipe / "requirements.txt").write_text(f"addition==1.0 --hash=sha256:{digest}\n")
-    served = ask_registry("skopeo", f"{registry}/pybench/test:1")
+    served = fetch_manifest("skopeo", f"{registry}/pybench/test:1")
     base = f"{registry}/pybench/test@{served.digest}"
     (recipe / "Dockerfile").write_text(DOCKERFILE.format(base=base, python=INTERPRETER, pip=pip.name))
     (tmp_path / "containers" / "images.toml").write_text(lock_text(archive[1]))

@@ -13,7 +13,7 @@ from pybench.engines.oci.images import inspect_image
 from pybench.engines.oci.nvidia import device_nodes, has_cdi, toolkit_version
 from pybench.engines.registry import get_engine
 from pybench.images.registry import read_manifest
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
 
 DIGEST = "sha256:" + hashlib.sha256(b"one").hexdigest()
@@ -144,7 +144,7 @@ def test_an_absent_image_and_an_engine_in_trouble(bin_folder: Path) -> None:
     program(bin_folder, "docker", "[]", error="Error: No such image: x\n", code=1)
     assert inspect_image(("docker",), "x") is None
     program(bin_folder, "docker", "", error="Cannot connect\n", code=1)
-    with pytest.raises(MachineError, match="can't say whether it has x: Cannot connect"):
+    with pytest.raises(MachineError, match="can't look up x: Cannot connect"):
         inspect_image(("docker",), "x")
     program(bin_folder, "docker", [{}])
     with pytest.raises(MachineError, match="in a form pybench can't read"):
@@ -166,7 +166,7 @@ def test_an_index_and_a_manifest() -> None:
 
 def test_a_program_that_hangs_or_is_absent(bin_folder: Path) -> None:
     """No answer is an answer."""
-    assert ask(("nonesuch",)).complaint == "nonesuch is not installed"
+    assert run_command(("nonesuch",)).error_line == "nonesuch is not installed"
     (bin_folder / "hang").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (bin_folder / "hang").chmod(0o755)
-    assert ask(("hang",), limit_s=0.2).complaint == "hang gave no answer within 0.2 s"
+    assert run_command(("hang",), limit_s=0.2).error_line == "hang did not respond within 0.2 s"

@@ -10,7 +10,7 @@ import pytest
 
 from pybench.engines.apptainer.sif_cache import file_digest, sif_file, sif_path
 from pybench.engines.base import Argv
-from pybench.machine.command import Answer
+from pybench.machine.command import CommandResult
 from pybench.model.errors import MachineError
 
 DIGEST = "sha256:" + hashlib.sha256(b"image").hexdigest()
@@ -20,13 +20,13 @@ REFERENCE = f"docker.io/a/b@{DIGEST}"
 class Builder:
     """Writes what it is asked for as slowly as it is told, and says how often it was asked."""
 
-    def __init__(self, answer: Answer = Answer(0, "", "")) -> None:  # noqa: B008 - frozen
+    def __init__(self, answer: CommandResult = CommandResult(0, "", "")) -> None:  # noqa: B008 - frozen
         self.answer = answer
         self.targets: list[Path] = []
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def __call__(self, argv: Argv) -> Answer:
+    def __call__(self, argv: Argv) -> CommandResult:
         target = Path(argv[-2])
         self.targets.append(target)
         target.write_bytes(b"half")
@@ -79,6 +79,6 @@ def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
 def test_a_failure_leaves_no_file(tmp_path: Path, words: str, says: str) -> None:
     """The next one to ask builds again."""
     with pytest.raises(MachineError, match=says):
-        sif_file(tmp_path, REFERENCE, Builder(Answer(255, "", words)))
+        sif_file(tmp_path, REFERENCE, Builder(CommandResult(255, "", words)))
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
     assert sif_file(tmp_path, REFERENCE, Builder()).read_bytes() == b"whole"

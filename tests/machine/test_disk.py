@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybench.engines.error import engine_error
-from pybench.machine.disk import full_disk_told, require_room, room_text
+from pybench.machine.disk import disk_full_error, require_room, room_text
 from pybench.model.errors import MachineError
 
 
@@ -16,7 +16,7 @@ def test_what_a_full_device_refuses(tmp_path: Path) -> None:
     """Where, how full and what next; the device itself is always full."""
     with (
         pytest.raises(MachineError, match=rf"{tmp_path}: No space left on device \([\d,]+ bytes free\); do it"),
-        full_disk_told(tmp_path, "do it"),
+        disk_full_error(tmp_path, "do it"),
         Path("/dev/full").open("wb") as stream,
     ):
         stream.write(b"x")
@@ -24,13 +24,13 @@ def test_what_a_full_device_refuses(tmp_path: Path) -> None:
 
 def test_a_quota_is_a_full_disk(tmp_path: Path) -> None:
     """In its own words."""
-    with pytest.raises(MachineError, match="Disk quota exceeded"), full_disk_told(tmp_path, ""):
+    with pytest.raises(MachineError, match="Disk quota exceeded"), disk_full_error(tmp_path, ""):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
 
 def test_other_refusals_are_not_taken_for_it(tmp_path: Path) -> None:
     """They have their own remedies."""
-    with pytest.raises(PermissionError), full_disk_told(tmp_path, ""):
+    with pytest.raises(PermissionError), disk_full_error(tmp_path, ""):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 

@@ -13,7 +13,7 @@ from pybench.engines.apptainer.sif_cache import file_digest, sif_file, sif_folde
 from pybench.engines.base import ImageStore, Notify
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.images.selection import AbsentImageError, locked_image, this_platform
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, Relaxation
 from pybench.model.errors import UsageError
 from pybench.model.image import LockedImage
@@ -24,7 +24,9 @@ _BUILD_LIMIT_S = 7200.0
 _NEVER_BOUNDED = (
     Relaxation(name="pids_limit", reason="apptainer bounds no pids"),
     Relaxation(name="shm_size", reason="apptainer has no size for /dev/shm"),
-    Relaxation(name="gpu_files", reason="--nv shows the device files of every GPU; CUDA is told which to use"),
+    Relaxation(
+        name="gpu_files", reason="--nv shows every GPU's device files; CUDA is restricted to the requested ones"
+    ),
 )
 
 
@@ -38,10 +40,12 @@ class ApptainerEngine:
         """Look whether it is installed and works."""
         if shutil.which(self.name) is None:
             return EngineFacts(name=self.name, version=None, reason=f"{self.name} is not installed")
-        answer = ask((self.name, "--version"))
-        if not answer.ok:
-            return EngineFacts(name=self.name, version=None, reason=f"apptainer does not work here: {answer.complaint}")
-        version = answer.out.split()[-1] if answer.out.split() else None
+        result = run_command((self.name, "--version"))
+        if not result.ok:
+            return EngineFacts(
+                name=self.name, version=None, reason=f"apptainer does not work here: {result.error_line}"
+            )
+        version = result.out.split()[-1] if result.out.split() else None
         return EngineFacts(name=self.name, version=version, rootless=True)
 
     def launcher(
@@ -93,7 +97,7 @@ def _file(image: LockedImage, notify: Notify, *, build: bool) -> Path:
         raise AbsentImageError(f"apptainer has no image file of {image.name}")
     if not file.exists():
         notify(f"apptainer: making an image file of {image.name}, {reference}")
-    return sif_file(sif_folder(), reference, partial(ask, limit_s=_BUILD_LIMIT_S))
+    return sif_file(sif_folder(), reference, partial(run_command, limit_s=_BUILD_LIMIT_S))
 
 
 def _reference(image: LockedImage) -> str:

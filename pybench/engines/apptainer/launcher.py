@@ -78,7 +78,7 @@ class ApptainerLauncher:
             **fixed(job.gpu_uuids),
             **{name: job.host_environment[name] for name in self.secrets},
         }
-        # Where an administrator has apptainer use nvidia-container-cli, it asks the client's environment for GPUs.
+        # Where an administrator has apptainer use nvidia-container-cli, it reads GPUs from the client's environment.
         kept["NVIDIA_VISIBLE_DEVICES"] = ",".join(job.gpu_uuids) or "void"
         return {**kept, **{_INSIDE + name: value for name, value in inside.items()}}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pybench.engines.apptainer.launcher import build_argv
 from pybench.engines.base import Argv
 from pybench.engines.error import engine_error
-from pybench.machine.command import Answer
+from pybench.machine.command import CommandResult
 
 
 def sif_folder() -> Path:
@@ -24,10 +24,10 @@ def sif_path(folder: Path, reference: str) -> Path:
     return folder / f"{reference.rpartition('@')[2].replace(':', '-')}.sif"
 
 
-def sif_file(folder: Path, reference: str, run: Callable[[Argv], Answer]) -> Path:
+def sif_file(folder: Path, reference: str, run: Callable[[Argv], CommandResult]) -> Path:
     """The image file of ``repository@sha256:…``, built with ``run`` if it isn't there yet.
 
-    Raises ``MachineError`` when it can't be built. Processes that ask for the same one wait for the first.
+    Raises ``MachineError`` when it can't be built. Processes that need the same one wait for the first.
     """
     file = sif_path(folder, reference)
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,13 +38,13 @@ def sif_file(folder: Path, reference: str, run: Callable[[Argv], Answer]) -> Pat
     return file
 
 
-def _build(reference: str, file: Path, run: Callable[[Argv], Answer]) -> None:
+def _build(reference: str, file: Path, run: Callable[[Argv], CommandResult]) -> None:
     scratch = file.with_suffix(".new")
     answer = run(build_argv(reference, scratch))
     if not answer.ok:
         scratch.unlink(missing_ok=True)
         failed = f"can't make an image file of {reference}"
-        raise engine_error("apptainer", str(file.parent), failed, answer.complaint)
+        raise engine_error("apptainer", str(file.parent), failed, answer.error_line)
     scratch.rename(file)
 
 

@@ -65,7 +65,7 @@ class Confinement:
 def confinement_for(request: ContainerRequest, engine: EngineFacts, host_ids: tuple[int, int]) -> Confinement:
     """Tightest confinement that ``request`` allows; ``host_ids`` are this user's and group's.
 
-    An ordinary user's files must stay their own, so the user inside is the one outside; root becomes nobody.
+    The user inside is the one outside, so that files keep their owner; root becomes nobody.
     """
     uid, gid = host_ids
     own = Confinement(user=NOBODY if uid == 0 else f"{uid}:{gid}")
@@ -106,7 +106,7 @@ def after_refusal(
 
 
 def _lower(before: Confinement, limit: str, hard: int) -> Confinement | None:
-    """Ask for no more than this process has, then for less: an engine may hold itself lower than its caller."""
+    """Request what this process has, then less: an engine may have lower limits than its caller."""
     tried = int(before.ulimits.get(limit, UNLIMITED).partition(":")[0])
     value = hard if tried == -1 or tried > hard else tried // 2
     if value < _LEAST_LIMIT:

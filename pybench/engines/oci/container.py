@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pybench.engines.base import Argv, Job
 from pybench.engines.oci.images import with_algorithm
 from pybench.engines.process import GRACE_S, WorkerProcess
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.container import ContainerRun
 
 # Docker waits its own time for a container that doesn't die; ours must be longer than the grace it is given.
@@ -76,18 +76,18 @@ class ContainerWorker:
         if self._ended:
             return
         if self.wait(0) is None:
-            ask(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S)
+            run_command(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S)
         self._client.end()
         if self._look():
-            ask(self._launcher.remove_argv(self._job))
+            run_command(self._launcher.remove_argv(self._job))
         self._launcher.environment_file(self._job).unlink(missing_ok=True)
         self._ended = True
 
     def _look(self) -> bool:
-        answer = ask(self._launcher.inspect_argv(self._job))
-        if answer.ok:
-            self._found = container_run(json.loads(answer.out)[0], self._started_utc_s)
-        return answer.ok
+        result = run_command(self._launcher.inspect_argv(self._job))
+        if result.ok:
+            self._found = container_run(json.loads(result.out)[0], self._started_utc_s)
+        return result.ok
 
 
 def prepare_exchange(launcher: ContainerCommands, job: Job) -> None:
@@ -103,10 +103,10 @@ def prepare_exchange(launcher: ContainerCommands, job: Job) -> None:
 
 
 def container_run(values: dict[str, Any], launched_utc_s: float) -> ContainerRun:
-    """Read one element of ``container inspect``'s answer."""
+    """Read one element of ``container inspect``'s result."""
     state = values["State"]
     started = datetime.fromisoformat(state["StartedAt"]).timestamp()
-    began = started > 0  # a container that never started says year 1
+    began = started > 0  # year 1: the container never started
     return ContainerRun(
         id=values["Id"],
         image_id=with_algorithm(values["Image"]),

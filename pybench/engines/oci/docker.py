@@ -5,16 +5,16 @@ from __future__ import annotations
 from pybench.engines.oci.engine import OciEngine, json_object
 from pybench.engines.oci.gpu_access import GpuAccess
 from pybench.engines.oci.nvidia import has_cdi
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.container import EngineFacts
 
 
 def find_docker() -> EngineFacts:
     """Ask the docker daemon about itself."""
-    answer = ask(("docker", "info", "--format", "{{json .}}"))
-    info = json_object(answer.out)
+    result = run_command(("docker", "info", "--format", "{{json .}}"))
+    info = json_object(result.out)
     if not info.get("ServerVersion"):
-        complaint = "; ".join(info.get("ServerErrors") or ()) or answer.complaint
+        complaint = "; ".join(info.get("ServerErrors") or ()) or result.error_line
         return EngineFacts(name="docker", version=None, reason=f"the docker daemon doesn't answer: {complaint}")
     return EngineFacts(
         name="docker",

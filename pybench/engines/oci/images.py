@@ -10,11 +10,13 @@ from typing import Any
 
 from pybench.engines.base import Notify
 from pybench.engines.error import engine_error
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 
 _TAIL_LINES = 5
+# How docker and podman, old and new, say that they do not have an image.
+_ABSENT = ("no such image", "image not known", "failed to find image", "no such object")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +43,20 @@ def inspect_image(engine: Sequence[str], reference: str) -> ImageFacts | None:
 
     ``engine`` is the program with its own options. Raises ``MachineError`` when it gives no proper answer.
     """
-    answer = ask((*engine, "image", "inspect", reference))
-    if not answer.ok:
-        words = answer.error.lower()
-        if any(
-            said in words for said in ("no such image", "image not known", "failed to find image", "no such object")
-        ):
+    result = run_command((*engine, "image", "inspect", reference))
+    if not result.ok:
+        error = result.error.lower()
+        if any(text in error for text in _ABSENT):
             return None
-        raise MachineError(f"{engine[0]} can't say whether it has {reference}: {answer.complaint}")
+        raise MachineError(f"{engine[0]} can't look up {reference}: {result.error_line}")
     try:
-        return image_facts(json.loads(answer.out)[0])
+        return image_facts(json.loads(result.out)[0])
     except (ValueError, LookupError, TypeError) as error:
         raise MachineError(f"{engine[0]} described {reference} in a form pybench can't read: {error}") from error
 
 
 def image_facts(values: dict[str, Any]) -> ImageFacts:
-    """Read one element of ``image inspect``'s answer. Raises ``LookupError`` or ``TypeError`` when it is none."""
+    """Read one element of ``image inspect``'s result. Raises ``LookupError`` or ``TypeError`` when it is none."""
     digests = [name.rpartition("@")[2] for name in values.get("RepoDigests") or ()]
     if values.get("Digest"):  # podman, also for an image that came from no registry
         digests.append(values["Digest"])

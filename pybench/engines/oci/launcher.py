@@ -135,8 +135,8 @@ class OciLauncher:
             **self.environment_of_suite,
             **fixed(job.gpu_uuids),
             "HOME": "/tmp",  # noqa: S108 - inside, private
-            "USER": "pybench",  # nobody has no entry in an image's passwd, and libraries name caches after the user
-            # An image may ask for every GPU; engines whose default runtime is NVIDIA's would grant it.
+            "USER": "pybench",  # the user has no entry in the image's passwd, and libraries name caches after it
+            # An image may request every GPU; engines whose default runtime is NVIDIA's would grant it.
             "NVIDIA_VISIBLE_DEVICES": ",".join(job.gpu_uuids) or "void",
             **({"HF_HUB_CACHE": str(MODELS)} if self.models else {}),
             **{name: job.host_environment[name] for name in self.secrets},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 
 # Where the container device interface keeps its specifications (CDI specification, section "Location").
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
@@ -21,9 +21,9 @@ def has_cdi(folders: tuple[str, ...] = _CDI_FOLDERS) -> bool:
 
 def toolkit_version() -> tuple[int, ...] | None:
     """Version of the NVIDIA Container Toolkit, ``None`` without one."""
-    answer = ask(("nvidia-ctk", "--version"))
-    found = re.search(r"version (\d+(?:\.\d+)+)", answer.out)
-    return tuple(map(int, found[1].split("."))) if answer.ok and found else None
+    result = run_command(("nvidia-ctk", "--version"))
+    found = re.search(r"version (\d+(?:\.\d+)+)", result.out)
+    return tuple(map(int, found[1].split("."))) if result.ok and found else None
 
 
 def device_nodes(proc: Path = Path("/proc/driver/nvidia/gpus")) -> dict[str, str]:

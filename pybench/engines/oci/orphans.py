@@ -10,7 +10,7 @@ from pathlib import Path
 from pybench.engines.base import Argv
 from pybench.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
 from pybench.machine.clock import host_clock
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
 
 
@@ -25,14 +25,14 @@ def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
     Containers of a runner in another process namespace are kept: whether it lives can't be seen from here.
     Raises ``MachineError`` when the engine does not answer.
     """
-    listed = ask(listing_argv(tuple(engine)))
+    listed = run_command(listing_argv(tuple(engine)))
     if not listed.ok:
-        raise MachineError(f"{engine[0]} can't list its containers: {listed.complaint}")
+        raise MachineError(f"{engine[0]} can't list its containers: {listed.error_line}")
     count = 0
     for container in listed.out.split():
         labels = _labels(engine, container)
         if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
-            ask((*engine, "rm", "--force", "--volumes", container))
+            run_command((*engine, "rm", "--force", "--volumes", container))
             count += 1
     return count
 
@@ -43,8 +43,8 @@ def listing_argv(engine: Argv) -> Argv:
 
 
 def _labels(engine: Sequence[str], container: str) -> dict[str, str]:
-    answer = ask((*engine, "container", "inspect", container))
-    return (json.loads(answer.out)[0]["Config"]["Labels"] or {}) if answer.ok else {}
+    result = run_command((*engine, "container", "inspect", container))
+    return (json.loads(result.out)[0]["Config"]["Labels"] or {}) if result.ok else {}
 
 
 def _is_orphan(owner: str) -> bool:

@@ -29,8 +29,8 @@ def pinned_image(facts: EngineFacts, image: LockedImage, backend: str, notify: N
     reference, image_facts = found
     if not image_facts.known_by.intersection(image.digests(platform)):
         raise MachineError(
-            f"{facts.name} says {reference} is {image_facts.id}, none of the digests locked for {image.name}; "
-            "don't use this engine's store before that is explained"
+            f"{facts.name} has {image_facts.id} as {reference}, which is none of the digests locked for {image.name}; "
+            "do not use this engine's store until that is explained"
         )
     if image_facts.platform != platform:
         raise MachineError(f"image {image.name} is for {image_facts.platform}, this machine is {platform}")

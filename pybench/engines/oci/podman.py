@@ -7,16 +7,16 @@ import shutil
 from pybench.engines.oci.engine import OciEngine, json_object
 from pybench.engines.oci.gpu_access import GpuAccess
 from pybench.engines.oci.nvidia import device_nodes, has_cdi
-from pybench.machine.command import ask
+from pybench.machine.command import run_command
 from pybench.model.container import EngineFacts
 
 
 def find_podman() -> EngineFacts:
     """Ask podman about itself."""
-    answer = ask(("podman", "info", "--format", "json"))
-    info = json_object(answer.out)
-    if not answer.ok or "host" not in info:
-        return EngineFacts(name="podman", version=None, reason=f"podman does not work here: {answer.complaint}")
+    result = run_command(("podman", "info", "--format", "json"))
+    info = json_object(result.out)
+    if not result.ok or "host" not in info:
+        return EngineFacts(name="podman", version=None, reason=f"podman does not work here: {result.error_line}")
     host = info["host"]
     return EngineFacts(
         name="podman",

@@ -15,8 +15,8 @@ from pybench.engines.error import engine_error
 from pybench.engines.oci.confinement import after_refusal
 from pybench.engines.oci.container import prepare_exchange
 from pybench.engines.oci.launcher import OciLauncher
-from pybench.machine.command import Answer, ask
-from pybench.machine.disk import full_disk_told
+from pybench.machine.command import CommandResult, run_command
+from pybench.machine.disk import disk_full_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
 
@@ -46,14 +46,14 @@ def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]
     """
     images = []
     for image in launcher.container.images:
-        launcher, answer = _started(launcher, facts, image.backend, gpu_uuids)
-        images.append(replace(image, python=_python(image, answer)))
+        launcher, result = _started(launcher, facts, image.backend, gpu_uuids)
+        images.append(replace(image, python=_python(image, result)))
     setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
     return replace(launcher, container=setup)
 
 
-def _python(image: ImageIdentity, answer: Answer) -> str:
-    found = json.loads(answer.out.splitlines()[-1])
+def _python(image: ImageIdentity, result: CommandResult) -> str:
+    found = json.loads(result.out.splitlines()[-1])
     if found["version"] < _OLDEST_PYTHON:
         raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
     return str(found["python"])
@@ -61,22 +61,22 @@ def _python(image: ImageIdentity, answer: Answer) -> str:
 
 def _started(
     launcher: OciLauncher, facts: EngineFacts, backend: str, gpu_uuids: tuple[str, ...]
-) -> tuple[OciLauncher, Answer]:
+) -> tuple[OciLauncher, CommandResult]:
     for _ in range(_MAX_TRIES):
-        answer = _probe(launcher, backend, gpu_uuids)
-        if answer.ok:
-            return launcher, answer
-        relaxed = after_refusal(launcher.confinement, answer.complaint, _hard_limits(), facts)
+        result = _probe(launcher, backend, gpu_uuids)
+        if result.ok:
+            return launcher, result
+        relaxed = after_refusal(launcher.confinement, result.error_line, _hard_limits(), facts)
         if relaxed is None:
             break
         launcher = replace(launcher, confinement=relaxed)
     failed = f"can't start a worker in image {backend}"
     remedy = "pybench doctor lists what this machine lacks"
-    raise engine_error(launcher.name, facts.data_root, failed, answer.complaint, remedy)
+    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, remedy)
 
 
-def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> Answer:
-    room = full_disk_told(Path(tempfile.gettempdir()), "free space there, then run the same command again")
+def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
+    room = disk_full_error(Path(tempfile.gettempdir()), "free space there, then run the same command again")
     with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
         folder = Path(scratch)
         for name in ("stage", "exchange"):
@@ -92,7 +92,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> A
         )
         prepare_exchange(launcher, job)
         try:
-            return ask(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
+            return run_command(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
         except KeyError as error:
             remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
             message = (
@@ -100,7 +100,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> A
             )
             raise MachineError(f"{message}; {remedy}") from None
         finally:
-            ask(launcher.remove_argv(job))
+            run_command(launcher.remove_argv(job))
 
 
 def _hard_limits() -> dict[str, int]:
