@@ -37,10 +37,12 @@ class Generate(ModelSettings):
     device_map: Annotated[
         Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
     ] = "auto"
-    max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each copy"] = None
+    max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
     quantization: Annotated[Literal["fp8"] | None, "type that weights are quantised to"] = None
-    gpu_memory_utilization: Annotated[float, Range(0.01, 1), "share of a GPU's memory that an engine takes"] = 0.9
+    gpu_memory_utilization: Annotated[
+        float, Range(0.01, 1), "vllm: share of a GPU's memory; tensorrt_llm: of what weights leave free"
+    ] = 0.9
     engine_args: Annotated[dict[str, EngineArgument], "more arguments of the engine, by the engine's own names"] = (
         field(default_factory=dict)
     )
@@ -71,15 +73,15 @@ _METRICS = {
     "requests_per_s": more("requests/s", "finished sequences over the step's length"),
     **latency.METRICS,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
-    "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per second and watt, which is per joule"),
+    "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per joule"),
     "prefill_energy_j_per_prompt_token": less("J/token", "energy until every sequence has its first token"),
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
     "mfu_fraction": more("", "model FLOPs over what the GPUs' tensor cores can do at the type in use"),
     "mbu_fraction": more("", "bytes that a decode round must read over what the GPUs' memory can deliver meanwhile"),
-    "kv_cache_tokens": more("tokens", "tokens that the key-value cache has room for, all copies together", "sum"),
-    "num_running": more("", "most sequences that ran at a time, all copies together", "sum"),
-    "num_runnable": more("", "sequences that could have run at a time, had their cache had room, in all copies", "sum"),
+    "kv_cache_tokens": more("tokens", "tokens that fit in the key-value cache, all replicas together", "sum"),
+    "num_running": more("", "most sequences that ran at a time, all replicas together", "sum"),
+    "num_runnable": more("", "sequences that a large enough cache would run at a time, all replicas together", "sum"),
     "num_preemptions": less("", "times that a running sequence lost its place in the key-value cache", "sum"),
 }
 WORKLOAD = WorkloadTraits(

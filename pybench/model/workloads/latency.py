@@ -9,7 +9,7 @@ PERCENTILES = (50, 90, 95, 99)
 _KINDS = {
     "ttft": "time to first token, from a request's arrival",
     "tpot": "time per output token of a request after its first",
-    "itl": "time between a request's tokens; of several copies, the slowest",
+    "itl": "time between a request's tokens; of several replicas the slowest",
     "e2e": "end-to-end latency, from a request's arrival to its last token",
 }
 

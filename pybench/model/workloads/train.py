@@ -124,7 +124,7 @@ _METRICS = {
     "step_p99_s": less("s", "length that 99 of 100 steps stay within"),
     "energy_j_per_token": less("J/token", "energy over trained tokens, all GPUs together"),
     "exposed_communication_fraction": less(
-        "", "part of a step that steps without any communication don't take: see control_steps", "max"
+        "", "share of a step that steps without communication save: see control_steps", "max"
     ),
     "straggler_gap_fraction": less(
         "", "slowest rank over the median of the others, less 1, in steps where no rank waits for another", "max"
