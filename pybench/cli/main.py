@@ -16,11 +16,11 @@ from pybench.cli.expect import expect
 from pybench.cli.explain import explain
 from pybench.cli.images import images
 from pybench.cli.power import power
+from pybench.cli.report import report
 from pybench.engines.registry import ENGINES
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
-_FORMATS = ("terminal", "json", "junit", "markdown", "tensorboard")
 
 
 class ErrorBoundary(click.Group):
@@ -48,6 +48,7 @@ def main() -> None:
 
 
 main.add_command(power)
+main.add_command(report)
 
 
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
@@ -83,11 +84,14 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
 @_plan_options
 @click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
 @click.option("--runs", "root", type=_RUN, default=Path("runs"), show_default=True, help="Folder of run folders.")
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
 @_engine_options
 @click.pass_context
 def run(
     ctx: click.Context,
     /,
+    *,
+    detail: bool,
     suite: Path | None,
     profile: str | None,
     keep: str | None,
@@ -98,12 +102,14 @@ def run(
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+    from pybench.cli.output import echo
     from pybench.cli.progress import make_progress
+    from pybench.cli.report import print_terminal_report, write_report_files
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import EngineOptions
     from pybench.machine.disk import disk_full_error
     from pybench.model.errors import UsageError
-    from pybench.report.formats import REPORT_FILES, render
+    from pybench.report.run_view import RunView
     from pybench.runner.machine_trouble import resume_remedy
     from pybench.runner.prepare import prepare_run, resume_run
 
@@ -124,11 +130,11 @@ def run(
         results = job.finish(progress)
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
+    view = RunView.of_folder(job.folder, results)
     with disk_full_error(job.folder.path, resume_remedy(job.folder.path)):
-        for name, file in REPORT_FILES.items():
-            job.folder.write_report(file, render(results, name))
-    click.echo(render(results, "terminal", **_terminal()), nl=False)
-    click.echo(f"run folder: {job.folder.path}")
+        write_report_files(job.folder, view)
+    print_terminal_report(view, detail=detail)
+    echo(f"run folder: {job.folder.path}")
     if interrupted:
         click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
     ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])
@@ -162,31 +168,6 @@ def schema(results: bool) -> None:
 
 
 @main.command()
-@click.argument("run_folder", metavar="RUN", type=_RUN)
-@click.option("--format", "name", type=click.Choice(_FORMATS), default="terminal", show_default=True)
-@click.option("-o", "--output", type=_RUN, metavar="DIR", help="Folder for event files; --format tensorboard only.")
-def report(run_folder: Path, name: str, output: Path | None) -> None:
-    """Rebuild a report of RUN from its folder alone."""
-    from pybench.judge.assemble import assemble
-    from pybench.judge.measurements import Measurements
-    from pybench.model.errors import UsageError
-    from pybench.report.formats import render
-    from pybench.store.journal import RunFolder
-
-    folder = RunFolder.open(run_folder)
-    if (name == "tensorboard") != (output is not None):
-        raise UsageError("--format tensorboard and -o DIR go together")
-    if output is not None:
-        from pybench.runner.tensorboard import export
-
-        click.echo(f"{export(folder, output)} attempts written; look at them with: tensorboard --logdir {output}")
-        return
-    manifest = folder.read_manifest()
-    results = assemble(manifest, Measurements.of(manifest.plan, folder.records()))
-    click.echo(render(results, name, **(_terminal() if name == "terminal" else {})), nl=False)
-
-
-@main.command()
 @click.pass_context
 def doctor(ctx: click.Context) -> None:
     """Say what this machine has and lacks for pybench, each with its remedy."""
@@ -204,10 +185,3 @@ def doctor(ctx: click.Context) -> None:
 main.add_command(images)
 main.add_command(expect)
 main.add_command(explain)
-
-
-def _terminal() -> dict[str, Any]:
-    """Width and colour of the terminal that standard output is, or of none."""
-    from shutil import get_terminal_size
-
-    return {"width": get_terminal_size((120, 24)).columns, "color": sys.stdout.isatty()}

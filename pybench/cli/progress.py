@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from pybench.cli.output import encodable
 from pybench.model.progress import Progress
-from pybench.report.numbers import plain
+from pybench.model.results import Estimate
+from pybench.report.numbers import plain, quantity
 from pybench.report.printable import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
+    from rich.text import Text
+
+_PHASES = {
+    "starting": "starting the worker",
+    "prepare": "loading the model, starting its engine",
+    "warmup": "warm-up",
+    "measure": "measuring",
+    "finish": "finishing",
+}
+_MINUTE_S = 60.0
+_HOUR_S = 3600.0
 
 
 class PlainProgress:
@@ -21,45 +35,41 @@ class PlainProgress:
         self._stream = stream
         self._started_s = 0.0
         self._heading = ""
-        self._rate = ""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int) -> None:
-        """Say where the run is kept."""
-        self._say(f"run {run_id}: {num_attempts} attempts, kept in {folder}")
+    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
+        """Show where the run is kept, and how long it takes where earlier runs show that."""
+        takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
+        self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        """Remember what is running."""
+        """Keep what is running for the attempt's line."""
         self._heading = f"[{position}/{total}] {point_id} attempt {attempt}"
         self._started_s = time.monotonic()
-        self._rate = ""
 
     def phase(self, name: str) -> None:
         """Phases pass too quickly for a line of their own."""
 
     def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
-        """Keep the newest rate for the attempt's line."""
-        del position, total
-        if phase == "measure":
-            self._rate = f", {plain(rate)} {rate_unit}"
+        """Steps pass too quickly for a line of their own."""
 
     def power(self, watts: float | None) -> None:
         """Power is in the report."""
 
-    def attempt_finished(self, point_id: str, outcome: str, ok: bool) -> None:
-        """Tell how the attempt went and how long it took."""
+    def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
+        """Show how the attempt ended, its figure as the final table defines it, and how long it took."""
         del point_id
-        rate = self._rate if ok else ""
-        self._say(f"{self._heading}: {outcome}{rate} ({time.monotonic() - self._started_s:.1f} s)")
+        found = f", {quantity(figure)}" if ok and figure is not None else ""
+        self._say(f"{self._heading}: {outcome}{found} ({time.monotonic() - self._started_s:.1f} s)")
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Show it on a line of its own."""
         self._say(text)
 
     def finished(self) -> None:
         """Nothing is left open."""
 
     def _say(self, text: str) -> None:
-        print(printable(text), file=self._stream, flush=True)
+        print(encodable(printable(text), self._stream.encoding), file=self._stream, flush=True)
 
 
 class LiveProgress(PlainProgress):
@@ -71,58 +81,126 @@ class LiveProgress(PlainProgress):
         from rich.text import Text
 
         self._text = Text
-        self._console = Console(file=stream)
-        self._status: Status = self._console.status("starting")
-        self._durations_s: list[float] = []
+        self._console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")))
+        spinner = "dots" if encodable("⠋", stream.encoding) == "⠋" else "line"
+        self._status: Status = self._console.status("starting", spinner=spinner)
+        self._earlier = EarlierAttempts()
+        self._point_id = ""
         self._left = 0
+        self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int) -> None:
+    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
         """Open the live line."""
-        super().run_started(run_id, folder, num_attempts)
+        super().run_started(run_id, folder, num_attempts, expected_s)
         self._status.start()
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Show the attempt that begins."""
         super().attempt_started(point_id, attempt, position, total)
-        self._left = total - position
-        self._phase, self._steps, self._watts = "starting", "", ""
-        self._show()
+        self._point_id, self._left = point_id, total - position
+        self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
+        # The line is made anew at each refresh, so that the time in a phase without events counts up.
+        self._status.update(_Line(self))
 
     def phase(self, name: str) -> None:
         """Show the phase."""
         self._phase, self._steps = name, ""
-        self._show()
 
     def step(self, position: int, total: int, phase: str, rate: float, rate_unit: str) -> None:
-        """Show the step and its rate."""
-        super().step(position, total, phase, rate, rate_unit)
-        self._steps = f" {position}/{total}, {plain(rate)} {rate_unit}"
-        self._show()
+        """Show the step and the median rate of the measured steps so far; in the warm-up the step's own rate."""
+        self._earlier.first_step(self._point_id, time.monotonic() - self._started_s)
+        if phase == "measure":
+            self._rates.append(rate)
+        shown, which = (statistics.median(self._rates), "median ") if self._rates else (rate, "")
+        self._steps = f" {position}/{total}, {which}{plain(shown)} {rate_unit}"
 
     def power(self, watts: float | None) -> None:
         """Show the newest power."""
         self._watts = "" if watts is None else f", {watts:,.0f} W"
-        self._show()
 
-    def attempt_finished(self, point_id: str, outcome: str, ok: bool) -> None:
+    def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
         """Let the attempt's line stand above the live one."""
-        self._durations_s.append(time.monotonic() - self._started_s)
-        super().attempt_finished(point_id, outcome, ok)
+        self._earlier.finished(point_id, time.monotonic() - self._started_s)
+        super().attempt_finished(point_id, outcome, ok, figure)
 
     def finished(self) -> None:
         """Close the live line."""
         self._status.stop()
 
-    def _say(self, text: str) -> None:
-        self._console.print(self._text(printable(text)), soft_wrap=True)
+    def line(self) -> Text:
+        """The live line as of now."""
+        elapsed_s = time.monotonic() - self._started_s
+        left_s = self._earlier.left_s(self._point_id, elapsed_s, self._left)
+        left = "" if left_s is None else f", about {duration(left_s)} left"
+        doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
+        text = encodable(printable(f"{self._heading}: {doing}{self._watts}{left}"), self._stream.encoding)
+        return self._text(text, no_wrap=True, overflow="ellipsis")
 
-    def _show(self) -> None:
-        left = ""
-        if self._durations_s:
-            left = f", about {(self._left + 1) * statistics.median(self._durations_s) / 60:.1f} min left"
-        line = f"{self._heading}: {self._phase}{self._steps}{self._watts}{left}"
-        self._status.update(self._text(printable(line)))
+    def _start_up(self, elapsed_s: float) -> str:
+        """How long the start has lasted and how long earlier ones lasted."""
+        if self._phase not in {"starting", "prepare"}:
+            return ""
+        usual_s = self._earlier.start_up_s(self._point_id)
+        return f" {elapsed_s:.0f} s" if usual_s is None else f" {elapsed_s:.0f} s of about {usual_s:.0f} s"
+
+    def _say(self, text: str) -> None:
+        shown = encodable(printable(text), self._stream.encoding)
+        self._console.print(self._text(shown), soft_wrap=True)
+
+
+class _Line:
+    """What the live display draws at each refresh."""
+
+    def __init__(self, progress: LiveProgress) -> None:
+        self._progress = progress
+
+    def __rich__(self) -> Text:
+        return self._progress.line()
+
+
+class EarlierAttempts:
+    """Seconds that this run's attempts took, and their start-ups."""
+
+    def __init__(self) -> None:
+        self._took_s: dict[str, list[float]] = {}
+        self._start_ups_s: dict[str, list[float]] = {}
+        self._started: set[str] = set()
+
+    def first_step(self, point_id: str, after_s: float) -> None:
+        """Keep when an attempt's first step ended; later steps change nothing."""
+        if point_id not in self._started:
+            self._started.add(point_id)
+            self._start_ups_s.setdefault(point_id, []).append(after_s)
+
+    def finished(self, point_id: str, took_s: float) -> None:
+        """Keep how long an attempt took."""
+        self._started.discard(point_id)
+        self._took_s.setdefault(point_id, []).append(took_s)
+
+    def start_up_s(self, point_id: str) -> float | None:
+        """Median start-up of the point, else of its benchmark."""
+        benchmark = point_id.partition("[")[0]
+        siblings = [
+            s for other, found in self._start_ups_s.items() if other.partition("[")[0] == benchmark for s in found
+        ]
+        found = self._start_ups_s.get(point_id, siblings)
+        return statistics.median(found) if found else None
+
+    def left_s(self, point_id: str, elapsed_s: float, num_left: int) -> float | None:
+        """Rest of the attempt that runs, and ``num_left`` others: the mean over the points' medians each."""
+        if not self._took_s:
+            return None
+        medians = {other: statistics.median(took) for other, took in self._took_s.items()}
+        each_s = statistics.fmean(medians.values())
+        return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
+
+
+def duration(seconds: float) -> str:
+    """``40 s``, ``6.0 min`` or ``2.5 h``."""
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
 def make_progress(stream: TextIO) -> Progress:

@@ -1,15 +1,17 @@
-"""What the runner tells while it works. Showing it is the command line's business."""
+"""What the runner reports while it works; the command line shows it."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from pybench.model.results import Estimate
+
 
 class Progress(Protocol):
     """Listener to one run."""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int) -> None:
-        """Begin a run with ``num_attempts`` attempts owed."""
+    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
+        """Begin a run with ``num_attempts`` attempts owed, which take about ``expected_s`` where that is known."""
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Start attempt ``position`` of ``total``."""
@@ -23,11 +25,11 @@ class Progress(Protocol):
     def power(self, watts: float | None) -> None:
         """Show the newest power of all GPUs of the point, in W; ``None`` where unknown."""
 
-    def attempt_finished(self, point_id: str, outcome: str, ok: bool) -> None:
-        """Finish an attempt; ``outcome`` is ``ok`` or the cause of its failure."""
+    def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
+        """Finish an attempt; ``outcome`` is ``ok`` or the cause of its failure, ``figure`` its headline figure."""
 
     def note(self, text: str) -> None:
-        """Say something the user should know."""
+        """Show a message to the user."""
 
     def finished(self) -> None:
         """End, also when interrupted."""

@@ -7,7 +7,7 @@ from pybench.model.results import Estimate
 from pybench.report.numbers import quantity
 from pybench.report.printable import printable
 from pybench.report.rows import Table
-from pybench.report.terminal import draw_tables
+from pybench.report.text_table import draw_tables
 
 _LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as fast as within this one"
 

@@ -1,21 +1,55 @@
-"""Every report by its name, and the file each run keeps it in."""
+"""Every report format by its name, and the file each run keeps it in.
+
+This list is light: the command line takes its choices from it. A format's module is imported when the format is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pybench.model.results import Results
-from pybench.report import junit, machine, markdown, terminal
-
-FORMATS: dict[str, Callable[..., str]] = {
-    "terminal": terminal.render,
-    "json": machine.render,
-    "junit": junit.render,
-    "markdown": markdown.render,
-}
-REPORT_FILES = {"json": "results.json", "junit": "junit.xml", "markdown": "summary.md"}
+if TYPE_CHECKING:
+    from pybench.report.run_view import RunView
 
 
-def render(results: Results, name: str, **options: object) -> str:
-    """Render ``results`` in the format ``name``; ``options`` are that format's own."""
-    return FORMATS[name](results, **options)
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format, in ``pybench.report.MODULE``.
+
+    ``output`` is what the module offers: ``text`` has ``render(view, **options) -> str``, ``folder`` has
+    ``export(view, folder) -> str``, which writes files and returns a sentence about them. ``file`` is the name under
+    which a run's folder keeps the report, ``None`` where it keeps none.
+    """
+
+    name: str
+    module: str
+    output: Literal["text", "folder"] = "text"
+    file: str | None = None
+
+
+_LIST = (
+    Format(name="terminal", module="terminal"),
+    Format(name="json", module="machine", file="results.json"),
+    Format(name="junit", module="junit", file="junit.xml"),
+    Format(name="markdown", module="markdown", file="summary.md"),
+    Format(name="tensorboard", module="tensorboard", output="folder"),
+)
+FORMATS = {entry.name: entry for entry in _LIST}
+TEXT_FORMATS = tuple(entry.name for entry in _LIST if entry.output == "text")
+REPORT_FILES = {entry.name: entry.file for entry in _LIST if entry.file is not None}
+
+
+def render(view: RunView, name: str, **options: object) -> str:
+    """Render ``view`` in the text format ``name``; ``options`` are that format's own."""
+    return cast("str", _module(name).render(view, **options))
+
+
+def export(view: RunView, name: str, folder: Path) -> str:
+    """Write the files of the folder format ``name`` below ``folder``; returns a sentence about them."""
+    return cast("str", _module(name).export(view, folder))
+
+
+def _module(name: str) -> Any:  # noqa: ANN401 - modules are typed loosely
+    return import_module(f"pybench.report.{FORMATS[name].module}")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from pybench.model.results import PointResult, Results, Verdict
+from pybench.model.results import PointResult, Verdict
+from pybench.report.run_view import RunView
 
-# XML 1.0 has no place for these, escaped or not.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML 1.0 excludes, escaped or not, and those that are invisible or change the direction of text.
+_UNFIT = re.compile(
+    "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    "|[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
-# What CI must not take for a pass: only `pass` and "nothing to judge" leave a case without a mark. A point that this
-# machine can't run is skipped, but the expectation that needed it is missing, and so a failure.
+# CI must not read a failure as a pass: only `pass` leaves a case without a mark. A point that this machine can't run is
+# skipped; the expectation that needs it is missing, and so a failure.
 _MARKS: dict[Verdict, str | None] = {
     "pass": None,
     "no_expectation": "skipped",
@@ -22,8 +26,9 @@ _MARKS: dict[Verdict, str | None] = {
 }
 
 
-def render(results: Results) -> str:
+def render(view: RunView) -> str:
     """Render one ``testsuite`` per run."""
+    results = view.results
     suite = ET.Element("testsuite", name=_clean(results.suite))
     for point in results.points:
         _point(suite, point)
@@ -64,4 +69,4 @@ def _case(suite: ET.Element, point_id: str, name: str, mark: str | None, kind: s
 
 
 def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", text)
+    return _UNFIT.sub("?", text)

@@ -1,4 +1,4 @@
-"""Short names of points for people: what is the same throughout a benchmark is told once."""
+"""Short names of points for people: axes that all points share are stated once, axes that vary name the point."""
 
 from __future__ import annotations
 
@@ -8,16 +8,69 @@ from pybench.compute.plan import point_id
 from pybench.model.results import PointResult
 from pybench.model.suite import AxisValue
 
+_DEGREES = {
+    "tensor_parallel": "TP",
+    "pipeline_parallel": "PP",
+    "data_parallel": "DP",
+    "context_parallel": "CP",
+    "replicas": "replicas",
+    "batch_size": "batch",
+}
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
 
 def labels(points: Sequence[PointResult]) -> dict[str, str]:
     """Label of each point by its id: the benchmark and the axes that vary, e.g. ``decode[tensor_parallel=2]``."""
     return {point.id: point_id(point.benchmark, _without(point.axes, _common(points, point))) for point in points}
 
 
+def short_labels(points: Sequence[PointResult], *, with_benchmark: bool) -> dict[str, str]:
+    """Label of each point by its id in words for a narrow table, e.g. ``TP 2, batch 16``; the id where two would agree.
+
+    What varies is found within each benchmark, whose name stands in front ``with_benchmark``.
+    """
+    found = {point.id: _short(point, points, with_benchmark=with_benchmark) for point in points}
+    counts = list(found.values())
+    return {name: label if counts.count(label) == 1 else name for name, label in found.items()}
+
+
 def common_axes(points: Sequence[PointResult]) -> tuple[str, ...]:
     """What :func:`labels` leaves out, once for each benchmark, e.g. ``decode[backend=torch]``."""
     named = (point_id(point.benchmark, common) for point in points if (common := _common(points, point)))
     return tuple(dict.fromkeys(named))
+
+
+def shared_axes(points: Sequence[PointResult]) -> dict[str, AxisValue]:
+    """Axes with one value in all of ``points``, with that value."""
+    first = points[0].axes if points else {}
+    return {n: v for n, v in first.items() if all(n in p.axes and p.axes[n] == v for p in points)}
+
+
+def axis_text(name: str, value: AxisValue) -> str:
+    """One axis value in words: ``TP 2``, ``16 MiB``, ``vllm``, ``no sequence_parallel``."""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, str):
+        return value
+    if name == "gpus":
+        return f"{value} GPU{'' if value == 1 else 's'}"
+    if name.endswith("_bytes"):
+        return _size(value)
+    return f"{_DEGREES.get(name, name)} {value}"
+
+
+def _short(point: PointResult, points: Sequence[PointResult], *, with_benchmark: bool) -> str:
+    words = ", ".join(axis_text(*axis) for axis in _without(point.axes, _common(points, point)).items())
+    if not with_benchmark:
+        return words or point.benchmark
+    return f"{point.benchmark} {words}".strip()
+
+
+def _size(value: float) -> str:
+    for factor, unit in _BYTES:
+        if value >= factor:
+            return f"{value / factor:g} {unit}"
+    return f"{value:g} B"
 
 
 def _common(points: Sequence[PointResult], point: PointResult) -> dict[str, AxisValue]:

@@ -10,13 +10,21 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pybench.model.results import Results
+from pybench.report.run_view import RunView
 
 
-def render(results: Results) -> str:
-    """Indented JSON. Raises ``ValueError`` rather than write NaN or infinity, which JSON has no word for."""
-    text = json.dumps(dataclasses.asdict(results), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    # A worker's message may hold lone surrogates, which UTF-8 can't write and strict readers refuse.
-    return text.encode("utf-8", "replace").decode("utf-8")
+def render(view: RunView) -> str:
+    """Indented JSON. Raises ``ValueError`` rather than write NaN or infinity, which JSON can't express."""
+    text = json.dumps(dataclasses.asdict(view.results), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    # A worker's message may hold lone surrogates, which UTF-8 can't encode and strict readers refuse.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    # Invisible and direction-changing characters stand only within strings, where an escape has the same meaning.
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 class _EveryFieldRequired(GenerateJsonSchema):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
-from pybench.model.results import Results
 from pybench.report.printable import printable
 from pybench.report.provenance import sentence
 from pybench.report.rows import Table, tables
+from pybench.report.run_view import RunView
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
-def render(results: Results) -> str:
+def render(view: RunView) -> str:
     """Headline with the verdict, then every table."""
+    results = view.results
     profile = f", profile {results.profile}" if results.profile else ""
     head = [
         f"## {escape(results.suite)}: {results.verdict.replace('_', ' ')}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pybench.model.results import Estimate
 
@@ -86,3 +88,43 @@ def _limit(value: float | None, unit: str | None) -> str:
 def _scale(estimate: Estimate) -> tuple[float, str]:
     scales = _SCALES.get(estimate.unit, ((1.0, estimate.unit),))
     return next((scale for scale in scales if abs(estimate.value) >= scale[0]), scales[-1])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit to show values in, and how much of the base unit it is."""
+
+    factor: float
+    unit: str
+
+
+def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
+    """The scale that suits the smallest of ``estimates``; ``None`` where units differ or nothing was measured."""
+    found = tuple(estimates)
+    if not found or len({estimate.unit for estimate in found}) > 1:
+        return None
+    return Scale(*_scale(min(found, key=lambda estimate: abs(estimate.value))))
+
+
+def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
+    """Value, then the larger half of its interval: ``3,655.9 ±8.5``. Without ``scale`` the unit follows."""
+    if estimate is None:
+        return "-"
+    factor, unit = (scale.factor, "") if scale else _scale(estimate)
+    suffix = f" {unit}" if unit else ""
+    half = spread(estimate.value, estimate.low, estimate.high)
+    if half is None or half == 0:
+        return f"{plain(estimate.value / factor)}{suffix}"
+    decimals = _decimals(-half / factor, half / factor)
+    return f"{_rounded(estimate.value / factor, decimals)} ±{_rounded(half / factor, decimals)}{suffix}"
+
+
+def spread(value: float, low: float | None, high: float | None) -> float | None:
+    """The larger distance from ``value`` to an end of its interval; ``None`` where the interval is unknown."""
+    return None if low is None or high is None else max(high - value, value - low)
+
+
+def gate(minimum: float | None, maximum: float | None, scale: Scale | None = None, *, lower: bool) -> str:
+    """The limit that decides, ``≥`` the least or ``≤`` the greatest; a dash where there is none."""
+    limit = minimum if lower else maximum
+    return "-" if limit is None else f"{'≥' if lower else '≤'} {plain(limit / (scale.factor if scale else 1.0))}"

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybench.model.results import Estimate, PointResult, Results, ScalingResult
+from pybench.model.results import Estimate, OrderResult, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
-from pybench.model.workloads.registry import HEADLINES, METRICS
+from pybench.model.workloads.registry import METRICS
 from pybench.report import gpu_states
-from pybench.report.labels import common_axes, labels
-from pybench.report.numbers import interval, limits, percent, plain, quantity, quantity_with_interval
+from pybench.report.headline import energy, headline
+from pybench.report.labels import common_axes, labels, short_labels
+from pybench.report.numbers import (
+    Scale,
+    interval,
+    limits,
+    percent,
+    plain,
+    quantity,
+    quantity_with_interval,
+    with_spread,
+)
 from pybench.report.training import HEADS, training_rows
-
-_ENERGIES = ("energy_j_per_output_token", "energy_j_per_token", "energy_j_per_sample")
 
 
 @dataclass(frozen=True)
@@ -25,10 +33,13 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(results: Results) -> tuple[Table, ...]:
-    """Every table that has rows: points, latency, training, scaling, orders, limits, the node, use, energy."""
-    names = labels(results.points)
-    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _gpu_states, _use, _phases, _energy)
+def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Table, ...]:
+    """Every table that has rows: points, latency, training, scaling, orders, limits, the node, use, energy.
+
+    ``names`` are other labels of the points than :func:`labels` makes.
+    """
+    names = labels(results.points) if names is None else names
+    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _gpu_states, _use, _phases, _energy, _gpus)
     everything = (one(results, names) for one in draw)
     return tuple(table for table in everything if table.rows)
 
@@ -56,18 +67,16 @@ def _points(results: Results, names: Mapping[str, str]) -> Table:
 
 def _point(point: PointResult, name: str) -> tuple[str, ...]:
     metrics = point.metrics
-    headline = next((metrics[name] for name in HEADLINES if name in metrics), None)
-    energy = next((metrics[name] for name in _ENERGIES if name in metrics), None)
     attempts = f"{point.attempts - point.failed_attempts}/{point.attempts}" if point.attempts else "-"
     return (
         name,
         point.status,
         str(point.num_gpus),
         attempts,
-        quantity_with_interval(headline),
+        quantity_with_interval(headline(point)),
         quantity(metrics.get("ttft_s")),
         quantity(metrics.get("tpot_s")),
-        quantity(energy),
+        quantity(energy(point)),
         quantity(metrics.get("mean_power_w")),
         "; ".join([*([point.reason] if point.reason else []), *point.flags, *_sharing(point)]),
     )
@@ -118,6 +127,27 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
         row.verdict,
         "; ".join((row.reason, *row.flags)),
     )
+
+
+def comparisons(results: Results) -> Table:
+    """Metrics of points beside those of other points: what is expected and what was found."""
+    names = short_labels(results.points, with_benchmark=True)
+    rows = tuple(
+        (
+            names.get(row.point_id, row.point_id),
+            f"{row.wanted} {names.get(row.other_id, row.other_id)}",
+            "-" if row.ratio is None else _ratio_with_spread(row),
+            row.verdict,
+        )
+        for row in results.orders
+    )
+    metrics = ", ".join(dict.fromkeys(row.metric for row in results.orders))
+    return Table(f"Comparisons of {metrics}", ("point", "expected", "ratio", "verdict"), rows)
+
+
+def _ratio_with_spread(row: OrderResult) -> str:
+    found = Estimate(value=row.ratio or 0.0, low=row.low, high=row.high, unit="")
+    return with_spread(found, Scale(1.0, ""))
 
 
 def _orders(results: Results, names: Mapping[str, str]) -> Table:
@@ -211,9 +241,14 @@ def _phases(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _energy(results: Results, names: Mapping[str, str]) -> Table:
+    gpus = gpu_states.gpu_names(results)
     rows = tuple(
-        (names[point.id], uuid, f"{plain(joules)} J")
+        (names[point.id], gpus.get(uuid, uuid), f"{plain(joules)} J")
         for point in results.points
         for uuid, joules in point.energy_by_gpu_j.items()
     )
     return Table("Energy of one step, by GPU (boards only)", ("point", "GPU", "energy"), rows)
+
+
+def _gpus(results: Results, _names: Mapping[str, str]) -> Table:
+    return Table("GPUs", ("GPU", "UUID"), gpu_states.gpu_rows(results))

@@ -1,112 +1,117 @@
-"""The report people read first."""
+"""The report people read first: the verdict, one row a point, what to do next; every table with ``detail``."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
+from rich.padding import Padding
 from rich.text import Text
 
 from pybench.model.results import Results
+from pybench.report.findings import Finding, findings, judged_sentence, not_judged, not_run
+from pybench.report.flags import legend, relevant
+from pybench.report.labels import short_labels
+from pybench.report.overview import Density, Group, flag_letters, groups, overview
 from pybench.report.printable import printable
 from pybench.report.provenance import sentence
-from pybench.report.rows import Table, tables
+from pybench.report.rows import Table, comparisons, tables
+from pybench.report.run_view import RunView
+from pybench.report.text_table import COLOURS, console, draw, fits
 
-_COLOURS = {
-    "pass": "green",
-    "ok": "green",
-    "fail": "red",
-    "failed": "red",
-    "error": "red",
-    "missing": "yellow",
-    "skipped": "yellow",
-    "inconclusive": "yellow",
-}
-_PROSE = ("notes", "reason")
-"""Columns of free text: they wrap, and are readable from this many characters on."""
-_PROSE_WIDTH = 24
-_SEPARATOR = 3
+_TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
+_MOST_SUBJECTS = 4
+"""A reason that holds for more points names these, and counts the others."""
 
 
-def render(results: Results, *, width: int = 120, color: bool = False) -> str:
-    """Draw every table and, as the last line, the verdict. Colour repeats what the words say."""
+def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
+    """Draw the report. Colour repeats what the words say."""
     stream = io.StringIO()
-    console = _console(stream, width, color=color)
-    profile = f", profile {results.profile}" if results.profile else ""
-    console.print(Text(printable(f"{results.suite} on {results.machine}{profile}, run {results.run_id}")))
-    console.print(Text(printable(sentence(results.provenance))))
+    out = console(stream, width, color=color)
+    _head(out, view.results)
+    for group in groups(view.results):
+        _group(out, view.results, group, width)
+    _table(out, comparisons(view.results), width)
+    _findings(out, view, everything=detail)
+    if detail:
+        for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):
+            _table(out, table, width)
+    out.print()
+    results = view.results
+    verdict = Text.assemble("verdict: ", _coloured(results.verdict), printable(f" - {results.reason}"))
+    out.print(verdict, soft_wrap=True)
+    return _TRAILING.sub(lambda found: found.group().replace(" ", ""), stream.getvalue())
+
+
+def _head(out: Console, results: Results) -> None:
+    verdict = _coloured(results.verdict.replace("_", " "))
+    out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
+    out.print(Text(printable(judged_sentence(results))))
     if results.description:
-        console.print(Text(printable(results.description)))
-    _print(console, tables(results), width)
-    console.print()
-    verdict = Text.assemble("verdict: ", _word(results.verdict), printable(f" - {results.reason}"))
-    console.print(verdict, soft_wrap=True)
-    return stream.getvalue()
+        out.print(Text(printable(results.description)))
+    profile = f", profile {results.profile}" if results.profile else ""
+    out.print(Text(printable(f"run {results.run_id}{profile}"), style="dim"))
+    out.print(Text(printable(sentence(results.provenance)), style="dim"))
 
 
-def draw_tables(drawn: Sequence[Table], *, width: int = 120, color: bool = False) -> str:
-    """Tables alone, each behind an empty line."""
-    stream = io.StringIO()
-    _print(_console(stream, width, color=color), drawn, width)
-    return stream.getvalue()
+def _group(out: Console, results: Results, group: Group, width: int) -> None:
+    drawn = [overview(results, group, density) for density in Density]
+    table = next((table for table in drawn if fits(table, width)), drawn[-1])
+    title = f"{table.title}: {'; '.join(group.shared)}" if group.shared else table.title
+    if cell_len(title) <= width:
+        _table(out, Table(title, table.heads, table.rows), width)
+    else:
+        out.print()
+        out.print(Text(printable(table.title), style="bold"))
+        for line in group.shared:
+            _hanging(out, f"  {line}")
+        out.print(draw(Table("", table.heads, table.rows), width))
+    letters = flag_letters(group.points)
+    for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
+        _hanging(out, f"  {letters[flag]} {flag}: {meaning}")
 
 
-def _console(stream: io.StringIO, width: int, *, color: bool) -> Console:
-    # All that rich would otherwise ask the environment: a height, too, or a dumb TERM makes the width 80.
-    return Console(
-        file=stream,
-        width=width,
-        height=25,
-        force_terminal=color,
-        no_color=not color,
-        color_system="standard" if color else None,
-        highlight=False,
-    )
+def _table(out: Console, table: Table, width: int) -> None:
+    if table.rows:
+        out.print()
+        out.print(draw(table, width))
 
 
-def _print(console: Console, drawn: Sequence[Table], width: int) -> None:
-    for table in drawn:
-        for number, columns in enumerate(_pieces(table, width)):
-            console.print()
-            console.print(_draw(table, columns, table.title if number == 0 else f"{table.title}, continued"))
+def _findings(out: Console, view: RunView, *, everything: bool) -> None:
+    most = len(view.results.points) + len(view.results.node) if everything else _MOST_SUBJECTS
+    _listed(out, "What did not pass", findings(view), most)
+    _listed(out, "Not judged", not_judged(view.results), most)
+    _listed(out, "Not run", not_run(view.results), most)
 
 
-def _pieces(table: Table, width: int) -> list[list[int]]:
-    """Columns of each piece of a table. One that is too wide goes on below, rather than break words and numbers."""
-    needs = [_need(table, column) for column in range(len(table.heads))]
-    everything = list(range(len(needs)))
-    others = sum(need + _SEPARATOR for need in needs[1:])
-    # The first column names the row in every piece; ids may fold, but less so where that saves no piece.
-    if min(needs[0], max(width // 4, _PROSE_WIDTH)) + others <= width:
-        return [everything]
-    pieces: list[list[int]] = []
-    left = 0
-    for column in everything[1:]:
-        if not pieces or needs[column] + _SEPARATOR > left:
-            pieces.append([0])
-            left = width - min(needs[0], width // 2)
-        pieces[-1].append(column)
-        left -= needs[column] + _SEPARATOR
-    return pieces
+def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> None:
+    lines = tuple(found)
+    if not lines:
+        return
+    out.print()
+    out.print(Text(title, style="bold"))
+    for finding in lines:
+        subjects = ", ".join(finding.subjects[:most])
+        others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
+        word = "" if title != "What did not pass" else f"{finding.verdict} "
+        _hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
+        if finding.step:
+            _hanging(out, f"    next: {finding.step}")
 
 
-def _need(table: Table, column: int) -> int:
-    longest = max(cell_len(printable(text)) for text in (table.heads[column], *(row[column] for row in table.rows)))
-    return min(longest, _PROSE_WIDTH) if table.heads[column] in _PROSE else longest
+def _hanging(out: Console, text: str, style: str = "") -> None:
+    """A paragraph whose further lines stand deeper than its first."""
+    body = text.lstrip(" ")
+    indent = len(text) - len(body)
+    lines = Text(printable(body)).wrap(out, max(out.width - indent - 2, 8))
+    for number, line in enumerate(lines):
+        line.rstrip()
+        line.style = style if number == 0 and style else ""
+        out.print(Padding(line, (0, 0, 0, indent + (2 if number else 0))))
 
 
-def _draw(table: Table, columns: Sequence[int], title: str) -> RichTable:
-    drawn = RichTable(title=Text(printable(title)), title_justify="left", show_edge=False, pad_edge=False)
-    for column in columns:
-        wraps = column == 0 or table.heads[column] in _PROSE
-        drawn.add_column(table.heads[column], overflow="fold", no_wrap=not wraps)
-    for row in table.rows:
-        drawn.add_row(*(_word(row[column]) for column in columns))
-    return drawn
-
-
-def _word(cell: str) -> Text:
-    return Text(printable(cell), style=_COLOURS.get(cell, ""))
+def _coloured(verdict: str) -> Text:
+    return Text(verdict, style=COLOURS.get(verdict, ""))

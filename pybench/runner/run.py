@@ -29,6 +29,8 @@ from pybench.model.results import CheckResult, NodeCheck, Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import run_session
+from pybench.runner.attempt_figure import attempt_figure
+from pybench.runner.expected_time import expected_s
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_remedy
 from pybench.runner.session import Session
 from pybench.store.journal import RunFolder
@@ -63,7 +65,8 @@ class Run:
             _check_digests(path, self.manifest.plan.points, records)
             try:
                 owed = pending(self.manifest.plan.points, records)
-                progress.run_started(self.folder.run_id, str(path), len(owed))
+                takes_s = expected_s(self.folder, self.manifest, owed, records)
+                progress.run_started(self.folder.run_id, str(path), len(owed), takes_s)
                 while owed:
                     self._measure(next_session(owed, records), records, len(owed), progress)
                     owed = pending(self.manifest.plan.points, records)
@@ -99,7 +102,7 @@ class Run:
                 records.append(record)
                 failure = record.failure
                 outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
-                progress.attempt_finished(point.id, outcome, failure is None)
+                progress.attempt_finished(point.id, outcome, failure is None, attempt_figure(point, record))
                 if failure:
                     return
 

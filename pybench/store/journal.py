@@ -80,9 +80,7 @@ class RunFolder:
 
     def attempt(self, point_id: str, number: int) -> Path:
         """Folder of one attempt, made if need be. Raises ``RunFolderError``."""
-        # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell, so they go.
-        name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
-        folder = self.path / "attempts" / f"{name}.{number}"
+        folder = self.path / "attempts" / attempt_name(point_id, number)
         with _os_error_as_run_folder_error(folder, "create the attempt's folder"):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -152,6 +150,13 @@ class RunFolder:
 
     def _journal_exists(self) -> bool:
         return (self.path / "journal.jsonl").exists()
+
+
+def attempt_name(point_id: str, number: int) -> str:
+    """Name of the folder of one attempt, e.g. ``decode_tensor_parallel=2.1``."""
+    # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell and are replaced.
+    name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
+    return f"{name}.{number}"
 
 
 @contextmanager

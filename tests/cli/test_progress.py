@@ -12,6 +12,7 @@ import pytest
 
 from pybench.cli import progress
 from pybench.model.progress import Progress
+from pybench.model.results import Estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"
 
@@ -31,29 +32,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return hand
 
 
-def _attempt(shown: Progress, clock: SimpleNamespace, outcome: str = "ok", *, rate: float = 1234.5) -> None:
+def _attempt(shown: Progress, clock: SimpleNamespace, outcome: str = "ok", *, figure: float = 1234.5) -> None:
     shown.attempt_started(_POINT, 1, 1, 4)
     shown.phase("warmup")
     shown.step(1, 10, "warmup", 5.0, "tok/s")
     shown.phase("measure")
     shown.power(None)
     shown.power(1234.0)
-    shown.step(1, 5, "measure", rate, "tok/s")
+    shown.step(1, 5, "measure", 900.0, "tok/s")
     clock.now_s += 90.0
-    shown.attempt_finished(_POINT, outcome, outcome == "ok")
+    found = Estimate(value=figure, low=None, high=None, unit="tokens/s")
+    shown.attempt_finished(_POINT, outcome, outcome == "ok", found)
 
 
 def test_plain_lines(clock: SimpleNamespace) -> None:
-    """One for the run, one for each attempt, one for each note; none for phases, steps and watts."""
+    """One for the run, one for each attempt with the figure of the final table, one for each note."""
     stream = io.StringIO()
     shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", 4)
+    shown.run_started("run", "runs/run", 4, 420.0)
     _attempt(shown, clock)
     _attempt(shown, clock, "out_of_memory: tried 2 GiB")
     shown.note("inconclusive: 2 more attempts")
     shown.finished()
     assert stream.getvalue().splitlines() == [
-        "run run: 4 attempts, kept in runs/run",
+        "run run: 4 attempts, about 7.0 min by earlier attempts, kept in runs/run",
         f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)",
         f"[1/4] {_POINT} attempt 1: out_of_memory: tried 2 GiB (90.0 s)",
         "inconclusive: 2 more attempts",
@@ -63,7 +65,7 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
 def test_slow_rates_are_not_zero(clock: SimpleNamespace) -> None:
     """0.4 tokens a second is slow, not nothing."""
     stream = io.StringIO()
-    _attempt(progress.make_progress(stream), clock, rate=0.4321)
+    _attempt(progress.make_progress(stream), clock, figure=0.4321)
     assert "ok, 0.4321 tok/s" in stream.getvalue()
 
 
@@ -86,13 +88,55 @@ def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: Simple
     _attempt(shown, clock)
     shown.attempt_started(_POINT, 2, 1, 4)
     shown.phase("measure")
-    shown.step(3, 5, "measure", 1234.5, "tok/s")
+    for position, rate in enumerate((900.0, 1200.0, 1300.0), start=1):
+        shown.step(position, 5, "measure", rate, "tok/s")
     shown.power(1234.0)
     shown.finished()
     shown.finished()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     assert f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)" in text
-    assert f"[1/4] {_POINT} attempt 2: measure 3/5, 1,234 tok/s, 1,234 W, about 6.0 min left" in text
+    assert f"[1/4] {_POINT} attempt 2: measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left" in text
+
+
+def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
+    """What happens and how long it took before; the first attempt's first step came 80 s after its start."""
+    shown = progress.LiveProgress(_Terminal())
+    shown.attempt_started(_POINT, 1, 1, 2)
+    clock.now_s += 30.0
+    shown.phase("prepare")
+    assert str(shown.line()) == f"[1/2] {_POINT} attempt 1: loading the model, starting its engine 30 s"
+    clock.now_s += 50.0
+    shown.step(1, 10, "warmup", 5.0, "tok/s")
+    clock.now_s += 20.0
+    shown.attempt_finished(_POINT, "ok", ok=True)
+    shown.attempt_started(_POINT, 2, 2, 2)
+    shown.phase("prepare")
+    clock.now_s += 42.0
+    expected = "loading the model, starting its engine 42 s of about 80 s, about 58 s left"
+    assert str(shown.line()) == f"[2/2] {_POINT} attempt 2: {expected}"
+
+
+def test_the_time_left_weighs_every_point_alike() -> None:
+    """Attempts go round over all points: 10 s and 30 s make 20 s each for the 4 that are left."""
+    earlier = progress.EarlierAttempts()
+    for point, took_s in (("a", 10.0), ("a", 10.0), ("b", 30.0)):
+        earlier.finished(point, took_s)
+    assert earlier.left_s("b", 12.0, 4) == 18.0 + 80.0
+    assert progress.EarlierAttempts().left_s("a", 1.0, 4) is None
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_stream_without_utf8(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
+    """Characters that the terminal lacks have substitutes; nothing raises, and NO_COLOR takes the colours away."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    shown = progress.make_progress(stream)
+    _attempt(shown, clock, "exception: 5 µs ≥ 3 ☃")
+    shown.finished()
+    assert b"exception: 5 us >= 3 ?" in raw.getvalue()
+    assert b"\x1b[3" not in raw.getvalue()
 
 
 def test_plain_progress_needs_no_rich() -> None:

@@ -6,13 +6,15 @@ import dataclasses
 
 from pybench.model.results import Estimate, GpuState, Results
 from pybench.report.formats import render
-from pybench.report.gpu_states import gpu_state_rows
+from pybench.report.gpu_states import gpu_rows, gpu_state_rows
+from pybench.report.run_view import RunView
 
 _STATES = (
     GpuState(uuid="GPU-a", index=0, sm_clock_hz=1.755e9, temperature_c=61.0, held_by=("power limit",)),
     GpuState(uuid="GPU-b", index=None, sm_clock_hz=None, temperature_c=None, held_by=None),
     GpuState(uuid="GPU-c", index=2, sm_clock_hz=1.98e9, temperature_c=40.4, held_by=()),
 )
+_UNINDEXED = ("GPU-11111111", "GPU-11111111-2222-3333-4444-555555555555")
 
 
 def _with_states(results: Results, metric: str) -> Results:
@@ -22,18 +24,19 @@ def _with_states(results: Results, metric: str) -> Results:
 
 
 def test_burn_shows_every_gpu(results: Results) -> None:
-    """Clock, temperature and what held the clock; unknown is a dash, and nothing is said so."""
+    """Clock, temperature and what held the clock; unknown is a dash. A table of their own has the UUIDs."""
     shown = _with_states(results, "burn_flops_per_s")
     assert list(gpu_state_rows(shown, {shown.points[0].id: "burn"})) == [
-        ("burn", "GPU 0 (GPU-a)", "1,755 MHz", "61 °C", "power limit"),
+        ("burn", "GPU 0", "1,755 MHz", "61 °C", "power limit"),
         ("burn", "GPU-b", "-", "-", "-"),
-        ("burn", "GPU 2 (GPU-c)", "1,980 MHz", "40 °C", "nothing"),
+        ("burn", "GPU 2", "1,980 MHz", "40 °C", "nothing"),
     ]
-    assert "GPUs under load" in render(shown, "markdown")
+    assert gpu_rows(shown) == (_UNINDEXED, ("GPU 0", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU 2", "GPU-c"))
+    assert "GPUs under load" in render(RunView(results=shown), "markdown")
 
 
 def test_other_work_shows_none(results: Results) -> None:
     """There a clock says as much about pauses; results.json has them all the same."""
     shown = _with_states(results, "output_tokens_per_s")
-    assert "GPUs under load" not in render(shown, "markdown")
-    assert '"temperature_c": 61.0' in render(shown, "json")
+    assert "GPUs under load" not in render(RunView(results=shown), "markdown")
+    assert '"temperature_c": 61.0' in render(RunView(results=shown), "json")

@@ -9,12 +9,13 @@ import pytest
 
 from pybench.model.results import Results, Verdict
 from pybench.report.junit import render
+from pybench.report.run_view import RunView
 
 _TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def _suite(results: Results) -> ET.Element:
-    suite = ET.fromstring(render(results)).find("testsuite")
+    suite = ET.fromstring(render(RunView(results=results))).find("testsuite")
     assert suite is not None
     return suite
 

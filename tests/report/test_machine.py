@@ -11,6 +11,7 @@ import pytest
 
 from pybench.model.results import Estimate, Results
 from pybench.report.machine import render, results_schema
+from pybench.report.run_view import RunView
 
 MEASURED = Path(__file__).parents[2] / "suites" / "measured"
 
@@ -23,7 +24,7 @@ def test_schema_is_a_schema() -> None:
 @pytest.mark.parametrize("fixture", ["results", "empty", "all_skipped", "hostile"])
 def test_results_satisfy_their_schema(fixture: str, request: pytest.FixtureRequest) -> None:
     """Whatever a run shows."""
-    jsonschema.validate(json.loads(render(request.getfixturevalue(fixture))), results_schema())
+    jsonschema.validate(json.loads(render(RunView(results=request.getfixturevalue(fixture)))), results_schema())
 
 
 @pytest.mark.parametrize("path", sorted(MEASURED.glob("*.json")), ids=lambda path: path.stem)
@@ -44,14 +45,14 @@ def test_every_field_is_required(kind: str) -> None:
 
 def test_schema_refuses_an_unknown_verdict(empty: Results) -> None:
     """A reader can rely on the words."""
-    values = {**json.loads(render(empty)), "verdict": "fine"}
+    values = {**json.loads(render(RunView(results=empty))), "verdict": "fine"}
     with pytest.raises(jsonschema.ValidationError, match="'fine' is not one of"):
         jsonschema.validate(values, results_schema())
 
 
 def test_values_are_kept_to_the_last_digit(results: Results) -> None:
     """Only people's reports round."""
-    values = json.loads(render(results))
+    values = json.loads(render(RunView(results=results)))
     assert values == json.loads(json.dumps(dataclasses.asdict(results)))
     expected = {"value": 12345.678, "low": 12300.0, "high": 12400.5, "unit": "tokens/s"}
     assert expected == values["points"][0]["metrics"]["output_tokens_per_s"]
@@ -59,7 +60,7 @@ def test_values_are_kept_to_the_last_digit(results: Results) -> None:
 
 def test_unknown_is_null(results: Results) -> None:
     """Never 0, never left out."""
-    row = json.loads(render(results))["scaling"][2]
+    row = json.loads(render(RunView(results=results)))["scaling"][2]
     assert [row[name] for name in ("speedup", "speedup_low", "speedup_high", "efficiency")] == [None] * 4
 
 
@@ -69,9 +70,18 @@ def test_refuses_what_json_has_no_word_for(results: Results, value: float) -> No
     metrics = {"step_s": Estimate(value=value, low=None, high=None, unit="s")}
     broken = dataclasses.replace(results, points=(dataclasses.replace(results.points[0], metrics=metrics),))
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
-        render(broken)
+        render(RunView(results=broken))
 
 
 def test_lone_surrogates_do_not_keep_the_file_from_being_written(hostile: Results) -> None:
     """They can't be encoded; the rest of the text stays as it was."""
-    assert hostile.reason.replace("\ud800", "?") == json.loads(render(hostile).encode("utf-8"))["reason"]
+    assert (
+        hostile.reason.replace("\ud800", "?") == json.loads(render(RunView(results=hostile)).encode("utf-8"))["reason"]
+    )
+
+
+def test_no_invisible_character_stands_in_the_file(hostile: Results) -> None:
+    """Characters that turn the direction of text are escaped, so that a reader of the file sees them."""
+    text = render(RunView(results=hostile))
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "\\u202e" in text

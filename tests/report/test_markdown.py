@@ -8,16 +8,17 @@ import pytest
 
 from pybench.model.results import Results
 from pybench.report.markdown import escape, render
+from pybench.report.run_view import RunView
 
 
 def _tables(text: str) -> list[list[str]]:
     return [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
 
 
-@pytest.mark.parametrize(("fixture", "num_tables"), [("results", 9), ("hostile", 6)])
+@pytest.mark.parametrize(("fixture", "num_tables"), [("results", 10), ("hostile", 7)])
 def test_every_row_has_as_many_cells_as_its_head(fixture: str, num_tables: int, request: pytest.FixtureRequest) -> None:
     """No content opens or closes a cell."""
-    tables = _tables(render(request.getfixturevalue(fixture)))
+    tables = _tables(render(RunView(results=request.getfixturevalue(fixture))))
     assert len(tables) == num_tables
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
@@ -25,8 +26,8 @@ def test_every_row_has_as_many_cells_as_its_head(fixture: str, num_tables: int, 
 
 def test_no_row_is_dropped(results: Results) -> None:
     """Skipped, failed and missing points stand beside the measured ones."""
-    lines = [len(table) - 2 for table in _tables(render(results))]
-    assert lines == [5, 2, 6, 3, 3, 2, 1, 2, 3]
+    lines = [len(table) - 2 for table in _tables(render(RunView(results=results)))]
+    assert lines == [5, 2, 6, 3, 3, 2, 1, 2, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -49,4 +50,4 @@ def test_escape(text: str, escaped: str) -> None:
 
 def test_nothing_measured_still_says_so(empty: Results) -> None:
     """The verdict is the headline."""
-    assert render(empty).startswith("## suite: missing\n")
+    assert render(RunView(results=empty)).startswith("## suite: missing\n")

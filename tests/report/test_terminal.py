@@ -4,48 +4,101 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from pybench.model.results import Results, Verdict
-from pybench.report.labels import labels
+from pybench.report.labels import short_labels
 from pybench.report.provenance import sentence
+from pybench.report.run_view import RunView
 from pybench.report.terminal import render
+from pybench.store.shipped import shipped_suites
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 
 
-@pytest.mark.parametrize("width", [80, 120, 160, 400])
-def test_fits_its_width(results: Results, width: int) -> None:
+def _render(results: Results, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
+    return render(RunView(results=results), width=width, color=color, detail=detail)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("detail", [False, True])
+@pytest.mark.parametrize("width", [80, 120, 400])
+def test_fits_its_width(results: Results, width: int, *, detail: bool) -> None:
     """All but the verdict, which is one line whatever its length."""
-    lines = render(results, width=width).splitlines()
+    lines = _render(results, width=width, detail=detail).splitlines()
     assert max(cell_len(line) for line in lines[:-1]) <= width
     assert lines[-1] == f"verdict: fail - {results.reason}"
 
 
-@pytest.mark.parametrize("width", [80, 160])
-def test_numbers_and_words_stay_in_one_piece(results: Results, width: int) -> None:
-    """A table that is too wide goes on below instead of breaking its cells."""
-    text = render(results, width=width)
-    for whole in ("12,346 tok/s [12,300, 12,400]", "12.35 mJ/token", "456.8 W", "inconclusive", "no_expectation"):
-        assert whole in text
+@pytest.mark.parametrize("detail", [False, True])
+@pytest.mark.parametrize("path", _KEPT, ids=lambda path: path.stem)
+def test_kept_runs_fit_80_columns(path: Path, *, detail: bool) -> None:
+    """Runs of real machines, without a table that goes on below."""
+    text = render(RunView.of_file(path), width=80, detail=detail)
+    assert max(cell_len(line) for line in text.splitlines()[:-1]) <= 80
+    assert "continued" not in text
+
+
+def test_a_healthy_node_is_one_screen() -> None:
+    """22 points and 23 node checks in fewer than 60 lines; the joules of a node point carry no flag."""
+    path = shipped_suites() / "measured" / "node_check-h200x4-20261121.json"
+    text = render(RunView.of_file(path), width=80)
+    assert len(text.splitlines()) < 60
+    assert "alias_risk" not in text
+
+
+def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None:
+    """By hand from the fixture: 6 ratios, 3 limits, 3 orders; of these 1 + 1 + 1 pass, 1 + 1 fail, 1 + 1 undecided."""
+    judged = "7 of 12 expectations judged: 3 pass, 2 fail, 2 inconclusive; 2 node checks: 1 fail, 1 pass"
+    assert _words(_render(results)).startswith(f"tp_scaling on h200: fail {judged} ")
+
+
+def test_one_row_a_point_with_what_is_expected(results: Results) -> None:
+    """Throughput with its spread, the ratio with its own, what is expected, joules of a token, verdict, flags."""
+    rows = [" ".join(line.split()) for line in _render(results).splitlines() if line.startswith("TP ")]
+    assert rows == [
+        "TP 1 12,346 ±55 1 (baseline) - 12.35 ±0.25 fail",
+        "TP 2 0.4321 1.900 ±0.024 ≥ 1.805 - missing a b",
+        "TP 4 - - ≥ 1.805 - failed",
+        "TP 5 - - ≥ 1.805 - missing",
+    ]
+
+
+def test_columns_without_content_are_left_out() -> None:
+    """A node check knows neither speedups nor tokens; what all points share is stated once."""
+    path = shipped_suites() / "measured" / "node_check-h200x4-20261121.json"
+    text = render(RunView.of_file(path), width=80)
+    assert not re.search(r"^point .*(speedup|energy|flags)", text, re.MULTILINE)
+    assert len(re.findall("torch$", text, re.MULTILINE)) == 1
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_every_point_and_its_reason_is_there(results: Results, width: int) -> None:
-    """Skipped, failed and missing points are never dropped."""
-    text = render(results, width=width)
-    for label in labels(results.points).values():
+    """Skipped, failed and missing points are never dropped, and what failed comes with a next step."""
+    text = _render(results, width=width)
+    for label in short_labels(results.points, with_benchmark=False).values():
         assert label in text
-    words = " ".join(re.sub(r"[│┃]", " ", text).split())
-    for reason in ("needs 8 GPUs, found 4", "not measured", "out_of_memory: tried"):
+    words = _words(text)
+    for reason in ("needs 8 GPUs, found 4", "not measured", "out_of_memory: tried", "next: use a smaller batch"):
         assert reason in words
 
 
-def test_narrow_terminals_lose_nothing_but_beauty(results: Results) -> None:
-    """A width that no table fits raises nothing."""
-    assert render(results, width=20).endswith(f"verdict: fail - {results.reason}\n")
+def test_flags_are_explained_once(results: Results) -> None:
+    """Each has one line of its meaning; flags of the joules stand only where joules of a token or sample do."""
+    words = _words(_render(results))
+    assert words.count("single_attempt: one attempt was measured, so the spread between runs is unknown") == 1
+
+
+def test_narrow_terminals_raise_nothing(results: Results) -> None:
+    """A width that no table fits stacks the cells."""
+    assert _render(results, width=20).endswith(f"verdict: fail - {results.reason}\n")
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb", ""])
@@ -53,21 +106,23 @@ def test_colour_adds_no_word(results: Results, monkeypatch: pytest.MonkeyPatch, 
     """Without its escape codes, the coloured report is the plain one, whatever the environment says."""
     monkeypatch.setenv("TERM", term)
     monkeypatch.setenv("COLUMNS", "40")
-    coloured = render(results, color=True)
-    assert "\x1b[32mpass" in coloured
-    assert render(results) == _ANSI.sub("", coloured)
+    coloured = _render(results, color=True)
+    assert "\x1b[31mfail" in coloured
+    assert _render(results) == _ANSI.sub("", coloured)
 
 
 def test_plain_report_has_no_escape_code_even_from_a_worker(hostile: Results) -> None:
     """Nor control characters, nor text that turns direction; rich's own markup is shown as it stands."""
-    text = render(hostile)
+    text = _render(hostile, detail=True)
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "[bold]x[/bold]" in text
 
 
 def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, ...]) -> None:
     """Also of a run that shows nothing else."""
-    head = f"suite on cpu, run run\n{sentence(empty.provenance)}\n\n"
     for verdict in verdicts:
-        text = render(dataclasses.replace(empty, verdict=verdict))
-        assert text == f"{head}verdict: {verdict} - nothing was measured\n"
+        text = _render(dataclasses.replace(empty, verdict=verdict))
+        head = (
+            f"suite on cpu: {verdict.replace('_', ' ')}\nnothing is expected\nrun run\n{sentence(empty.provenance)}\n"
+        )
+        assert text == f"{head}\nverdict: {verdict} - nothing was measured\n"

@@ -11,44 +11,40 @@ import numpy as np
 
 from pybench.compute.energy.times import series_times_ns
 from pybench.judge.formulas.registry import step_values
-from pybench.machine.trace_file import read_trace
 from pybench.model.errors import UsageError
-from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
-from pybench.store.journal import RunFolder
+from pybench.report.run_view import RunView
+from pybench.store.journal import attempt_name
 
 Scalar = tuple[str, int, float, float]
 """Tag, step, value, wall-clock time in s."""
 
 
-def export(folder: RunFolder, out: Path) -> int:
-    """Write every good attempt of a run below ``out``; returns how many.
+def export(view: RunView, out: Path) -> str:
+    """Write every good attempt of a run below ``out``, a folder for each.
 
     Steps are numbered as measured, power samples in order. Raises ``UsageError`` where the package is absent or ``out``
     can't be written.
     """
-    manifest: Manifest = folder.read_manifest()
-    points = {point.id: point for point in manifest.plan.points}
+    points = {point.id: point for point in view.manifest.plan.points} if view.manifest else {}
     writer = _writer()
-    good = [record for record in folder.records() if record.ok and record.point_id in points]
-    for record in good:
-        name = folder.attempt(record.point_id, record.attempt).name
+    for record in view.good_records:
+        folder = out / attempt_name(record.point_id, record.attempt)
         try:
-            _write(writer, out / name, scalars(points[record.point_id], record, folder.path))
+            _write(writer, folder, scalars(points[record.point_id], record, view.trace(record)))
         except OSError as error:
-            raise UsageError(f"{out / name}: cannot write event files: {error.strerror}") from error
-    return len(good)
+            raise UsageError(f"{folder}: cannot write event files: {error.strerror}") from error
+    return f"{len(view.good_records)} attempts written; look at them with: tensorboard --logdir {out}"
 
 
-def scalars(point: Point, record: Record, path: Path) -> Iterator[Scalar]:
+def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[Scalar]:
     """Metrics of each measured step, the losses from the first warm-up step on, the watts of each GPU.
 
-    The attempt's start, known to the second, is laid on the earliest thing its clock knows; from there on times are
-    exact.
+    Wall-clock times are the attempt's start, which is known to the second, plus exact differences of its own clock; the
+    earliest step or sample stands at the start.
     """
-    trace = read_trace(path / record.trace) if record.trace else None
     steps = record.ranks[0].steps
     first_ns = min([steps[0].start_ns, *([trace.start_ns] if trace else [])])
     began_s = datetime.fromisoformat(record.started_utc).timestamp()
@@ -68,8 +64,9 @@ def _watts(gpu: GpuTrace, trace: PowerTrace, began_s: float, first_ns: int) -> I
     else:
         times_ns, milliwatts = np.asarray(gpu.polled.t_ns), np.asarray(gpu.polled.instant_mw)
     known = milliwatts != MISSING
+    tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
     for step, (t_ns, value) in enumerate(zip(times_ns[known], milliwatts[known], strict=True)):
-        yield f"power_w/gpu{gpu.index}", step, float(value) / 1e3, began_s + float(t_ns - first_ns) / 1e9
+        yield f"power_w/{tag}", step, float(value) / 1e3, began_s + float(t_ns - first_ns) / 1e9
 
 
 def _writer() -> Any:  # noqa: ANN401 - an optional package without types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,41 +14,19 @@ pytest.importorskip("tensorboard")
 
 from pybench.machine.trace_file import write_trace
 from pybench.model.errors import UsageError
+from pybench.model.results import Results
 from pybench.model.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Work
-from pybench.runner.tensorboard import export
+from pybench.report.run_view import RunView
+from pybench.report.tensorboard import export
 from tests.judge.conftest import Build
 
 SECOND = 1_000_000_000
 EPOCH_S = 1_767_225_600  # 2026-01-01T00:00:00Z, when the records say they began
 
 
-class Folder:
-    """A run's folder as far as the export looks."""
-
-    def __init__(self, path: Path, manifest: Any, records: Any) -> None:
-        self.path, self._manifest, self._records = path, manifest, records
-
-    def read_manifest(self) -> Any:
-        return self._manifest
-
-    def records(self) -> Any:
-        return self._records
-
-    def attempt(self, _point: str, number: int) -> Path:
-        return self.path / f"fit.{number}"
-
-
-class Planned:
-    """A manifest with nothing but its plan."""
-
-    def __init__(self, *points: Any) -> None:
-        self.plan = self
-        self.points = points
-
-
 @pytest.fixture
-def run(tmp_path: Path) -> Any:
+def run(tmp_path: Path, empty: Results) -> RunView:
     """One good attempt of two steps with a trace from 1 s before them, and one that failed."""
     build = Build()
     point = build.train()
@@ -72,8 +51,10 @@ def run(tmp_path: Path) -> Any:
         offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=(0,)),
     )
     write_trace(trace, tmp_path / "run" / "trace.npz")
-    good = dataclasses.replace(build.record(point, (rank,)), trace="trace.npz")
-    return Folder(tmp_path / "run", Planned(point), (good, build.failed(point, 2)))
+    good = dataclasses.replace(build.record(point, (rank,)), trace="trace.npz", point_digest=point.digest)
+    manifest: Any = SimpleNamespace(plan=SimpleNamespace(points=(point,)))
+    records = (good, build.failed(point, 2))
+    return RunView(results=empty, manifest=manifest, records=records, path=tmp_path / "run")
 
 
 def scalars(path: Path) -> dict[str, list[tuple[int, float, float]]]:
@@ -88,11 +69,12 @@ def scalars(path: Path) -> dict[str, list[tuple[int, float, float]]]:
     return found
 
 
-def test_steps_losses_and_watts_meet_on_one_clock(run: Any, tmp_path: Path) -> None:
+def test_steps_losses_and_watts_meet_on_one_clock(run: RunView, tmp_path: Path) -> None:
     """The trace began 1 s before the first step, which ends 3 s after the attempt's start."""
-    assert export(run, tmp_path / "out") == 1
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["fit.1"]
-    found = scalars(tmp_path / "out" / "fit.1")
+    said = export(run, tmp_path / "out")
+    assert said == f"1 attempts written; look at them with: tensorboard --logdir {tmp_path / 'out'}"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["fit_data_parallel=1.1"]
+    found = scalars(tmp_path / "out" / "fit_data_parallel=1.1")
     assert found["step/tokens_per_s"] == [(0, 200.0, EPOCH_S + 3), (1, 200.0, EPOCH_S + 5)]
     assert found["step/loss"] == [(0, 5.0, EPOCH_S + 3), (1, 4.0, EPOCH_S + 5)]
     assert [value for _, value, _ in found["loss_from_first_step"]] == [7.0, 6.0, 5.0, 4.0]
@@ -100,7 +82,7 @@ def test_steps_losses_and_watts_meet_on_one_clock(run: Any, tmp_path: Path) -> N
     assert found["power_w/gpu1"] == [(0, 300.0, EPOCH_S + 2)]
 
 
-def test_without_the_package_it_says_so(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_says_so(run: RunView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And how to get it; nothing is written."""
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
     with pytest.raises(UsageError, match=r"needs the package tensorboard .* pip install 'pybench\[tensorboard\]'"):
@@ -108,7 +90,7 @@ def test_without_the_package_it_says_so(run: Any, tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_can_not_be_made(run: Any, tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_made(run: RunView, tmp_path: Path) -> None:
     """No traceback for a user's mistake."""
     (tmp_path / "out").write_text("a file")
     with pytest.raises(UsageError, match="cannot write event files"):

@@ -1,0 +1,81 @@
+"""``pybench report``: a run's reports, from its folder alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.report.formats import FORMATS, REPORT_FILES, export, render
+
+if TYPE_CHECKING:
+    from pybench.report.run_view import RunView
+    from pybench.store.journal import RunFolder
+
+_RUN = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("run_path", metavar="RUN", type=_RUN)
+@click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True)
+@click.option(
+    "-o", "--output", type=_RUN, metavar="PATH", help="File to write, or folder for formats of several files."
+)
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
+def report(run_path: Path, name: str, output: Path | None, detail: bool) -> None:
+    """Rebuild a report of RUN, a run's folder or the results.json of one."""
+    from pybench.cli.output import echo
+    from pybench.model.errors import UsageError
+
+    if detail and name != "terminal":
+        raise UsageError(f"-v belongs to --format terminal; --format {name} is always complete")
+    folder_format = FORMATS[name].output == "folder"
+    if folder_format and output is None:
+        raise UsageError(f"--format {name} writes several files; give their folder with -o DIR")
+    view = _view(run_path)
+    if output is None and name == "terminal":
+        print_terminal_report(view, detail=detail)
+    elif output is None:
+        echo(render(view, name), nl=False)
+    elif folder_format:
+        echo(export(view, name, output))
+    else:
+        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})))
+
+
+def print_terminal_report(view: RunView, *, detail: bool) -> None:
+    """Print the report at the terminal's width, at 80 columns where there is no terminal."""
+    from shutil import get_terminal_size
+
+    from pybench.cli.output import echo
+
+    width = get_terminal_size((80, 24)).columns
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    echo(render(view, "terminal", width=width, color=color, detail=detail), nl=False)
+
+
+def write_report_files(folder: RunFolder, view: RunView) -> None:
+    """Write every report that a run's folder keeps. Raises ``RunFolderError``."""
+    for name, file in REPORT_FILES.items():
+        folder.write_report(file, render(view, name))
+
+
+def _view(path: Path) -> RunView:
+    from pybench.report.run_view import RunView
+    from pybench.store.journal import RunFolder
+
+    if path.suffix == ".json" and not path.is_dir():
+        return RunView.of_file(path)
+    return RunView.of_folder(RunFolder.open(path))
+
+
+def _write(path: Path, text: str) -> None:
+    from pybench.model.errors import UsageError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write the report: {error.strerror}") from error

@@ -1,0 +1,125 @@
+"""What did not pass, what was not judged and what was not run: each reason once, with the points it concerns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pybench.model.record import Record
+from pybench.model.results import PointResult, Results
+from pybench.report.expectations import expectations
+from pybench.report.labels import short_labels
+from pybench.report.run_view import RunView
+
+_ORDER = ("fail", "error", "missing", "inconclusive")
+_OF_CAUSE = {
+    "out_of_memory": "use a smaller batch or model, or more GPUs, for these points",
+    "missing_package": "install the package for the workers' Python (--python), or use --engine with its image",
+    "unsupported": "remove the combination from the suite's axes",
+    "time_limit": "raise time_limit_s of the benchmark, or read the log for what it waits for",
+    "launch": "check --python and --engine with: pybench doctor",
+    "identity": "check the images with: pybench images check",
+}
+_OF_VERDICT = {
+    "fail": "compare with what the node's own figures predict: pybench explain RUN --node NODE_CHECK_RUN",
+    "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
+    "inconclusive": "raise max_attempts of the benchmark; the interval then narrows until it lies on one side",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason. ``subjects`` are the points, GPUs or links it holds for, ``step`` is what to do next."""
+
+    verdict: str
+    reason: str
+    subjects: tuple[str, ...]
+    step: str | None = None
+
+
+def findings(view: RunView) -> tuple[Finding, ...]:
+    """Everything that keeps the run from a pass, the worst first."""
+    results = view.results
+    names = short_labels(results.points, with_benchmark=True)
+    found = [*_of_points(view, names), *_of_rows(results, names), *_of_node(results)]
+    return tuple(sorted(_merged(found), key=lambda finding: _ORDER.index(finding.verdict)))
+
+
+def not_judged(results: Results) -> tuple[Finding, ...]:
+    """Rows of measured points for which there was nothing to judge by."""
+    names = short_labels(results.points, with_benchmark=True)
+    measured = {point.id for point in results.points if point.status == "ok"}
+    rows = [row for row in expectations(results) if row.verdict == "no_expectation"]
+    return _merged(
+        Finding("no_expectation", row.reason, (names.get(row.point_id, row.point_id),))
+        for row in rows
+        if row.point_id in measured
+    )
+
+
+def not_run(results: Results) -> tuple[Finding, ...]:
+    """Points that were skipped or left out."""
+    names = short_labels(results.points, with_benchmark=True)
+    skipped = [point for point in results.points if point.status == "skipped"]
+    return _merged(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped)
+
+
+def judged_sentence(results: Results) -> str:
+    """For instance ``4 of 6 expectations judged: 4 pass; 23 node checks: 23 pass``."""
+    verdicts = [row.verdict for row in expectations(results)]
+    judged = [verdict for verdict in verdicts if verdict in {"pass", "fail", "inconclusive"}]
+    noun = "expectation" if len(verdicts) == 1 else "expectations"
+    parts = [f"{len(judged)} of {len(verdicts)} {noun} judged{_counted(judged)}"] if verdicts else []
+    if results.node:
+        node = [check.verdict for check in results.node]
+        parts.append(f"{len(node)} node check{'' if len(node) == 1 else 's'}{_counted(node)}")
+    return "; ".join(parts) or "nothing is expected"
+
+
+def _counted(verdicts: Sequence[str]) -> str:
+    counts = Counter(verdicts)
+    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f": {words}" if words else ""
+
+
+def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
+    for point in view.results.points:
+        if point.status == "failed":
+            log = _log(point, view.records)
+            step = _OF_CAUSE.get((point.reason or "").partition(":")[0], "read the worker's log")
+            yield Finding("error", point.reason or "failed", (names[point.id],), f"{step}{log}")
+        elif point.status == "missing":
+            yield Finding(
+                "missing",
+                point.reason or "not measured",
+                (names[point.id],),
+                "finish the run: pybench run --resume RUN",
+            )
+
+
+def _log(point: PointResult, records: Sequence[Record]) -> str:
+    found = next((record.log for record in records if record.point_id == point.id and record.failure), None)
+    return f"; log: {found}" if found else ""
+
+
+def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
+    unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
+    for row in expectations(results):
+        if row.verdict in _ORDER and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
+            name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
+            yield Finding(row.verdict, row.reason, (name,), _OF_VERDICT.get(row.verdict))
+
+
+def _of_node(results: Results) -> Iterable[Finding]:
+    for check in results.node:
+        if check.verdict in _ORDER:
+            yield Finding(check.verdict, check.reason, (f"{check.subject} {check.name}",), None)
+
+
+def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding for each reason and step, its subjects in order."""
+    subjects: dict[tuple[str, str, str | None], list[str]] = {}
+    for finding in found:
+        subjects.setdefault((finding.verdict, finding.reason, finding.step), []).extend(finding.subjects)
+    return tuple(Finding(v, r, tuple(dict.fromkeys(names)), s) for (v, r, s), names in subjects.items())

@@ -1,0 +1,55 @@
+"""What each flag of a result means, and whether it concerns the joules or the measurement as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.model.results import PointResult
+from pybench.report.headline import energy_name
+
+MEANINGS = {
+    "not_steady": "the warm-up reached its limit before three steps agreed within 5 %",
+    "single_attempt": "one attempt was measured, so the spread between runs is unknown",
+    "outlying_attempt": "one attempt lies far from the others",
+    "kv_starved": "the key-value cache was too small: sequences were preempted or had to wait",
+    "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
+    "suspect_baseline": "more than 10 % above linear: the baseline was held back",
+    "better_than_expected": "beyond the better side of the expected range: the table may need an update",
+    "insufficient": "no power sensor covers the whole window, so its energy is unknown",
+    "gap": "the power series lacks more than 0.3 s of the window; the counter's total is complete",
+    "stalled": "a driver call took longer than one second within the window",
+    "counter_reset": "the energy counter fell within the window: the driver was reloaded",
+    "counter_vs_power": "the energy counter and the power series differ by more than 3 %",
+    "alias_risk": "steps keep the same rhythm as the power sensor, so the bound of the joules is wider",
+    "clock_step": "the wall clock was set while power was recorded",
+    "glitch": "power readings of 0 W were left out",
+    "dropped_records": "the power recorder ran out of room and lost readings",
+    "short_window": "a phase was shorter than the power sensor's sampling period",
+    "dithered": "the joules of the pauses between steps were subtracted, and their uncertainty added",
+    "throttled": "heat or a power brake held a clock down",
+    "temperature_drift": "a GPU warmed or cooled by more than 10 °C, which changes its power",
+    "mig": "the power of MIG instances cannot be separated",
+    "shared_board": "another GPU shares the board and its power sensor",
+    "module_scope": "the power sensor includes the module's CPU",
+    "lost": "the GPU stopped responding while power was recorded",
+    "no_permission": "the driver refused to report power",
+    "not_supported": "the GPU does not report power",
+    "error": "the driver reported an error while power was recorded",
+}
+_OF_ANY_ROW = {"not_steady", "single_attempt", "outlying_attempt", "kv_starved", "throttled", "lost"}
+
+
+def meaning(flag: str) -> str:
+    """One sentence part for ``flag``; flags of another version are named only."""
+    return MEANINGS.get(flag, "no description in this version")
+
+
+def relevant(point: PointResult) -> tuple[str, ...]:
+    """Flags that bear on what the point is measured for: those of the joules only where joules per unit are shown."""
+    joules = energy_name(point) is not None
+    return tuple(flag for flag in point.flags if joules or flag in _OF_ANY_ROW or flag not in MEANINGS)
+
+
+def legend(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each flag once with its meaning, in the order of first use."""
+    return tuple((flag, meaning(flag)) for flag in dict.fromkeys(flags))

@@ -1,0 +1,202 @@
+"""One row for each measured point: its headline figure, what the suite expects of it, its energy, its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pybench.model.results import CheckResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.workloads.registry import METRICS
+from pybench.report.expectations import expectations
+from pybench.report.flags import relevant
+from pybench.report.headline import energy, headline, headline_name
+from pybench.report.labels import axis_text, shared_axes, short_labels
+from pybench.report.numbers import Scale, gate, interval, limits, quantity, shared_scale, with_spread
+from pybench.report.rows import Table
+
+NONE = "-"
+_WORST = ("failed", "fail", "error", "missing", "inconclusive", "pass")
+
+
+class Density(IntEnum):
+    """How much a row shows where the terminal is narrow."""
+
+    INTERVALS = 0
+    SPREADS = 1
+    GATES = 2
+    HEADLINES = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Benchmarks that one table shows. ``shared`` are the axes with one value, in words."""
+
+    benchmarks: tuple[str, ...]
+    points: tuple[PointResult, ...]
+    labels: dict[str, str]
+    shared: tuple[str, ...]
+
+
+def groups(results: Results) -> tuple[Group, ...]:
+    """A group for each benchmark with ratios; the others together. Points that were not run are left out."""
+    shown = [point for point in results.points if point.status != "skipped"]
+    scaled = {row.benchmark for row in results.scaling}
+    names = tuple(dict.fromkeys(point.benchmark for point in shown))
+    alone = [(name,) for name in names if name in scaled]
+    others = tuple(name for name in names if name not in scaled)
+    return tuple(_group(members, shown) for members in (*alone, *([others] if others else [])))
+
+
+def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
+    points = tuple(point for point in shown if point.benchmark in benchmarks)
+    found = short_labels(points, with_benchmark=len(benchmarks) > 1)
+    return Group(benchmarks, points, found, _shared(benchmarks, points))
+
+
+def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
+    """What all points share, then what the points of single benchmarks share besides, then the attempts."""
+    everywhere = shared_axes(points) if len(points) > 1 or len(benchmarks) == 1 else {}
+    parts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
+    if len(benchmarks) > 1:
+        own: dict[str, list[str]] = {}
+        for name in benchmarks:
+            axes = shared_axes([point for point in points if point.benchmark == name])
+            words = ", ".join(axis_text(*axis) for axis in axes.items() if axis[0] not in everywhere)
+            own.setdefault(words, []).append(name)
+        parts += [f"{words}: {', '.join(names)}" for words, names in own.items() if words]
+    attempts = {point.attempts for point in points if point.attempts}
+    if attempts:
+        least, most = min(attempts), max(attempts)
+        many = f"{most} attempt{'' if most == 1 else 's'}"
+        parts.append(f"{many} each" if least == most else f"{least} to {many}")
+    return tuple(part for part in parts if part)
+
+
+def overview(results: Results, group: Group, density: Density) -> Table:
+    """The group's table, without columns that are empty in every row."""
+    measured = [found for point in group.points if (found := headline(point))]
+    joules = [found for point in group.points if (found := energy(point))]
+    scale, energy_scale = shared_scale(measured), shared_scale(joules)
+    more = () if density is Density.HEADLINES else _more_metrics(results, group)
+    heads = (
+        "point",
+        scale.unit if scale else "figure",
+        "speedup",
+        "expected",
+        "allowed",
+        *more,
+        energy_scale.unit if energy_scale else "energy",
+        "verdict",
+        "flags",
+    )
+    letters = flag_letters(group.points)
+    rows = [
+        (
+            group.labels[point.id],
+            with_spread(headline(point), scale),
+            *_ratio_cells(results, point, density),
+            _allowed(results, point, scale),
+            *(_also(results, point, metric) for metric in more),
+            with_spread(energy(point), energy_scale),
+            point_verdict(results, point),
+            " ".join(letters[flag] for flag in relevant(point)),
+        )
+        for point in group.points
+    ]
+    return _without_empty_columns(Table(_title(group), heads, tuple(rows)))
+
+
+def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
+    """A letter for each flag that matters, in the order of first use."""
+    flags = dict.fromkeys(flag for point in points for flag in relevant(point))
+    return {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(flags)}  # noqa: PLR2004
+
+
+def point_verdict(results: Results, point: PointResult) -> str:
+    """The worst verdict of everything that is expected of the point; a dash where nothing was judged."""
+    if point.status != "ok":
+        return point.status
+    found = {row.verdict for row in expectations(results) if row.point_id == point.id}
+    return next((verdict for verdict in _WORST if verdict in found), NONE)
+
+
+def _title(group: Group) -> str:
+    return group.benchmarks[0] if len(group.benchmarks) == 1 else "points"
+
+
+def _ratio_cells(results: Results, point: PointResult, density: Density) -> tuple[str, str]:
+    row = _ratio(results, point)
+    if row is None:
+        baseline = any(other.baseline_id == point.id for other in results.scaling)
+        return ("1 (baseline)" if baseline else NONE), NONE
+    lower = METRICS[row.metric].higher_is_better if row.metric in METRICS else True
+    expected = row.expected
+    if expected is None:
+        wanted = NONE
+    elif density >= Density.GATES:
+        wanted = gate(expected.minimum, expected.maximum, lower=lower)
+    else:
+        wanted = limits(expected.minimum, expected.maximum)
+    return _ratio_text(row, density), wanted
+
+
+def _ratio(results: Results, point: PointResult) -> ScalingResult | None:
+    """The row about the headline figure, else the first."""
+    own = [row for row in results.scaling if row.point_id == point.id]
+    return next((row for row in own if row.metric == headline_name(point)), own[0] if own else None)
+
+
+def _ratio_text(row: ScalingResult, density: Density) -> str:
+    if row.speedup is None:
+        return NONE
+    if density is Density.INTERVALS:
+        return f"{row.speedup:.3f} {interval(row.speedup_low, row.speedup_high)}".strip()
+    value = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="")
+    return with_spread(value, Scale(1.0, ""))
+
+
+def _allowed(results: Results, point: PointResult, scale: Scale | None) -> str:
+    check = _check(results, point, headline_name(point))
+    if check is None or (check.minimum is None and check.maximum is None):
+        return NONE
+    lower = check.minimum is not None
+    return gate(check.minimum, check.maximum, scale or _own_scale(point), lower=lower)
+
+
+def _own_scale(point: PointResult) -> Scale | None:
+    found = headline(point)
+    return shared_scale([found]) if found else None
+
+
+def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
+    """Other metrics that the suite sets limits for; the guard on the loss is not one of them."""
+    ids = {point.id: headline_name(point) for point in group.points}
+    checked = (
+        c.metric for c in results.checks if c.point_id in ids and c.metric not in {ids[c.point_id], "loss_deviation"}
+    )
+    return tuple(dict.fromkeys(checked))
+
+
+def _also(results: Results, point: PointResult, metric: str) -> str:
+    check = _check(results, point, metric)
+    if check is None:
+        return NONE
+    found = quantity(check.value)
+    if check.minimum is None and check.maximum is None:
+        return found
+    scale = shared_scale([check.value]) if check.value else None
+    return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
+
+
+def _check(results: Results, point: PointResult, metric: str | None) -> CheckResult | None:
+    return next((check for check in results.checks if check.point_id == point.id and check.metric == metric), None)
+
+
+def _without_empty_columns(table: Table) -> Table:
+    used = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in {NONE, ""} for row in table.rows)]
+    return Table(
+        table.title,
+        tuple(table.heads[i] for i in used),
+        tuple(tuple(row[i] for i in used) for row in table.rows),
+    )

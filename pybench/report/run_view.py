@@ -1,0 +1,79 @@
+"""What a report format may read of a run: its results and, where the folder is there, everything they come from."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from pybench.judge.assemble import assemble
+from pybench.judge.measurements import Measurements
+from pybench.machine.trace_file import read_trace
+from pybench.model.errors import PybenchError, RunFolderError
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.results import RESULTS_VERSION, Results
+from pybench.model.trace import PowerTrace
+from pybench.store.journal import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One run for the report formats. ``manifest`` is ``None`` and ``records`` are empty for results without a folder.
+
+    Traces are large, so each is read when it is asked for, and not kept.
+    """
+
+    results: Results
+    manifest: Manifest | None = None
+    records: tuple[Record, ...] = ()
+    path: Path | None = None
+
+    @classmethod
+    def of_folder(cls, folder: RunFolder, results: Results | None = None) -> RunView:
+        """Read a run's folder; ``results`` where they are known already. Raises ``RunFolderError``."""
+        manifest, records = folder.read_manifest(), folder.records()
+        judged = assemble(manifest, Measurements.of(manifest.plan, records)) if results is None else results
+        return cls(results=judged, manifest=manifest, records=records, path=folder.path)
+
+    @classmethod
+    def of_file(cls, path: Path) -> RunView:
+        """Read a ``results.json`` without its run's folder. Raises ``RunFolderError``."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot read the results: {error.strerror}") from error
+        try:
+            results = TypeAdapter(Results).validate_json(data)
+        except ValidationError as error:
+            detail = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in detail["loc"]) or "file"
+            raise RunFolderError(
+                f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
+            ) from error
+        if results.schema_version != RESULTS_VERSION:
+            raise RunFolderError(
+                f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; "
+                "rebuild them with: pybench report RUN --format json"
+            )
+        return cls(results=results)
+
+    @property
+    def good_records(self) -> tuple[Record, ...]:
+        """Records of attempts that measured a point of the plan to its end."""
+        known = {point.id: point.digest for point in self.manifest.plan.points} if self.manifest else {}
+        return tuple(r for r in self.records if r.ok and known.get(r.point_id) == r.point_digest)
+
+    def trace(self, record: Record) -> PowerTrace | None:
+        """The power trace of one attempt, ``None`` where none was recorded. Raises ``RunFolderError`` on damage."""
+        if self.path is None or record.trace is None:
+            return None
+        file = self.path / record.trace
+        try:
+            return read_trace(file)
+        except PybenchError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise RunFolderError(f"{file}: cannot read the power trace: {error}") from error
