@@ -1,18 +1,25 @@
-# make run: set up and run the main suite.  make test: set up and run every check and test.  make bench: benchmarks.
+# Each sets up .venv first.  make run: the main suite.  make check: lint, types, fast tests: before each commit.
+# make test: every check and test.  make bench: benchmarks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: run test lint bench clean
+WORKERS ?= $(shell nproc)
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
+
+.PHONY: run check test lint bench clean
 
 run: $(STAMP)
 	$(BIN)/pybench run suites/tp_scaling.toml
 
-test: $(STAMP) lint
-	$(BIN)/python -m pytest -q --cov --cov-report=
-	$(BIN)/python -m coverage report --include='pybench/model/*,pybench/compute/*,pybench/judge/*' --fail-under=95
+check: $(STAMP) lint
+	$(PYTEST) -m pure --dist worksteal --cov --cov-report= --cov-fail-under=95
+	$(PYTEST) -m process --dist worksteal
+
+test: check
+	$(PYTEST) -m "torch or native or whole" --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet .

@@ -1,4 +1,4 @@
-"""The fake NVML library and other native programs of the tests, and what tests say to the fake."""
+"""Each test's tier, the fake NVML library and other native programs of the tests, and what the fake is set to."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+
+from tests.tiers import left_out, no_process, tier_of, watch_processes
 
 NATIVE = Path(__file__).parent / "native"
 ROOT = NATIVE.parents[1]
@@ -25,6 +27,28 @@ _drivers = itertools.count()
 
 # A shell's background job ignores Ctrl-C, and so would every program that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+watch_processes()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave modules of other tiers unread."""
+    is_module = collection_path.match("test_*.py")
+    unread = is_module and left_out(collection_path, config.getoption("markexpr"))
+    return True if unread else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test with the tier of its folder."""
+    item.add_marker(tier_of(item.path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Hold a pure test to its tier, with its fixtures."""
+    if item.get_closest_marker("pure") is None:
+        return (yield)
+    with no_process(item.nodeid):
+        return (yield)
 
 
 def nvml_include() -> Path:

@@ -190,7 +190,6 @@ def test_a_python_named_from_here(drill: Drill) -> None:
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.slow
 def test_ctrl_c(here: Path, drill: Drill) -> None:
     """Exit 130, what was measured is reported, and the way to go on is told."""
     arguments = drill("ok,hang")

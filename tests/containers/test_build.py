@@ -21,7 +21,7 @@ from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, inside, job, lock_text, suite_text
 from tests.containers.root_image import INTERPRETER
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
 DOCKERFILE = """\
 FROM {base}

@@ -15,7 +15,7 @@ from pybench.engines.stage import stage_worker
 from pybench.model.container import ContainerRequest
 from tests.containers.boxed_engine import Boxed, inside
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
 # Everything is tried for real; only what the kernel answers counts.
 TRIES = r"""

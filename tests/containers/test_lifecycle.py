@@ -23,7 +23,7 @@ from pybench.engines.registry import get_engine
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 NUM_STARTS = 50
 # What engines start to watch over a container.
 MONITORS = (b"containerd-shim", b"conmon")

@@ -13,7 +13,7 @@ from pybench.images.lock import read_lock
 from pybench.images.selection import this_platform
 from tests.containers.boxed_engine import TAG, Boxed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
 
 def pybench(*arguments: object) -> Result:

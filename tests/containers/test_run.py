@@ -21,7 +21,7 @@ from pybench.runner.prepare import prepare_run
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, suite_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pybench.cli.main import main
 from tests.containers.boxed_engine import Boxed, site_packages, suite_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # another session may have the engines first
+pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 
 SECRET = "hf_s3cret-Value"
 HOSTILE = """

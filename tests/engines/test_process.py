@@ -44,7 +44,6 @@ def test_wait_returns_none_while_it_runs(tmp_path: Path) -> None:
     assert not list(processes_marked(token))
 
 
-@pytest.mark.slow
 def test_a_grandchild_in_its_own_session_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """A process group would miss it."""
     process, token = start(STUBBORN, tmp_path)

@@ -122,7 +122,6 @@ def test_the_logs_tail_is_kept_with_the_failure(tmp_path: Path, monkeypatch: pyt
     assert "Segmentation fault (imagined)" in failure.detail
 
 
-@pytest.mark.slow
 def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ignores SIGTERM, too; nothing is left behind."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
@@ -183,7 +182,6 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
         finish(resume_run(run.folder.path, fake))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_runner_loses_nothing_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

@@ -1,14 +1,9 @@
-"""Causes of failures, clock offsets, and the grammar of Python 3.10."""
+"""Causes of failures, and clock offsets."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-import pybench
 from pybench.model.clock import monotonic_offset_ns
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.failure import failure_of
@@ -35,21 +30,3 @@ def test_monotonic_offset_adds_nanoseconds() -> None:
     assert monotonic_offset_ns("monotonic 2 5\nboottime 9 9\n") == 2_000_000_005
     assert monotonic_offset_ns("1 -2 5\n") == -1_999_999_995
     assert monotonic_offset_ns("") == 0
-
-
-def test_worker_keeps_to_python_3_10() -> None:
-    """Images may bring 3.10."""
-    pytest.importorskip("vermin")
-    rooms = [str(Path(pybench.__file__).parent / room) for room in ("worker", "model")]
-    argv = [
-        sys.executable,
-        "-c",
-        "from vermin import main; main()",
-        "-q",
-        "-t=3.10-",
-        "--no-tips",
-        "--eval-annotations",
-        *rooms,
-    ]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.tensorrt_llm import arguments as tensorrt_arguments
 from pybench.worker.backends.vllm import arguments as vllm_arguments
 from pybench.worker.backends.vllm.arguments import engine_arguments
-from pybench.worker.backends.vllm.device_report import DeviceReport
 from pybench.worker.backends.vllm.iterations import Iterations
 from tests.worker.conftest import RunEngine, points_of, steps_of
 
@@ -272,35 +271,3 @@ def test_the_fakes_signatures_are_the_recorded_ones(tmp_path: Path) -> None:
     }
     for name, parameters in json.loads(done.stdout).items():
         assert set(parameters) <= recorded[name], name
-
-
-def test_workers_report_what_they_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In NVML's form; 2.5 sequences of 64 tokens fit; without a cache its room is unknown."""
-    torch = pytest.importorskip("torch")
-    name = "vllm/v1/core/kv_cache_utils.py:get_max_concurrency_for_kv_cache_config"
-    assert json.loads(RECORDED.read_text())["parameters"][name] == ["vllm_config", "kv_cache_config"]
-    utils = ModuleType("vllm.v1.core.kv_cache_utils")
-    utils.get_max_concurrency_for_kv_cache_config = lambda vllm_config, kv_cache_config: (  # type: ignore[attr-defined]
-        kv_cache_config.num_blocks / vllm_config.blocks_of_a_sequence
-    )
-    for place in ("vllm", "vllm.v1", "vllm.v1.core"):
-        monkeypatch.setitem(sys.modules, place, ModuleType(place))
-    monkeypatch.setitem(sys.modules, utils.__name__, utils)
-    forgotten: list[str] = []
-    cuda = SimpleNamespace(
-        get_device_properties=lambda _device: SimpleNamespace(uuid="12ab"),
-        max_memory_allocated=lambda _device: 3,
-        max_memory_reserved=lambda _device: 4,
-        reset_peak_memory_stats=forgotten.append,
-    )
-    monkeypatch.setattr(torch, "cuda", cuda)
-    worker = DeviceReport()
-    worker.device = "cuda:0"
-    worker.vllm_config = SimpleNamespace(blocks_of_a_sequence=4, model_config=SimpleNamespace(max_model_len=64))
-    cache = SimpleNamespace(num_blocks=10, kv_cache_groups=[object()] * 2)
-    worker.model_runner = SimpleNamespace(kv_cache_config=cache)
-    assert worker.pybench_device_report() == ["GPU-12ab", 3, 4, 160]
-    worker.model_runner = SimpleNamespace(kv_cache_config=SimpleNamespace(num_blocks=10, kv_cache_groups=[]))
-    assert worker.pybench_device_report()[3] == 0
-    worker.pybench_forget_peak()
-    assert forgotten == ["cuda:0"]

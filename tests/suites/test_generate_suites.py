@@ -13,7 +13,7 @@ from pybench.model.suite import Plan
 from pybench.store.model_shapes import load_models
 from pybench.store.suite_file import read_suite
 
-SUITES = Path(__file__).parents[1] / "suites"
+SUITES = Path(__file__).parents[2] / "suites"
 GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", "serve_latency", "prefill_decode")
 GPU_PROFILES = ("rtx4090", "a100", "h100", "h200", "b200")
 

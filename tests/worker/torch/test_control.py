@@ -11,7 +11,7 @@ import torch
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import control
-from tests.worker.train_ranks import trained
+from tests.worker.torch.train_ranks import trained
 
 CPU = torch.device("cpu")
 

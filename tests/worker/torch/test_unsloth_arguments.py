@@ -18,7 +18,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.unsloth_arguments import adapting, loadable_folder, loading
 
 RECORDED: dict[str, list[str]] = json.loads(
-    Path(__file__).with_name("recorded").joinpath("unsloth-2026.10.9.json").read_text()
+    Path(__file__).parents[1].joinpath("recorded", "unsloth-2026.10.9.json").read_text()
 )
 
 

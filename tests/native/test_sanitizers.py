@@ -40,7 +40,6 @@ def sanitized(
     return native(folder / "stress", *sources, *options), fake_driver(folder, *options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "told",
     [

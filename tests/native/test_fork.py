@@ -49,7 +49,6 @@ print([gpu.state for gpu in trace.gpus] == ["ok"] * 8, all(len(gpu.polled.t_ns) 
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("told", [{}, {"latency": "h200", "global_lock": 1}], ids=["quick", "slow calls"])
 def test_two_hundred_forks(fake_nvml: Callable[..., None], told: dict[str, object]) -> None:
     fake_nvml(devices=8, **told)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 SUITE = """
 schema = 1
@@ -32,7 +32,7 @@ attempts = 1
 steps = 1
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

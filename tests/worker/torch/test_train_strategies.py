@@ -25,7 +25,7 @@ from pybench.model.wire import Work
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from tests.judge.conftest import Build
-from tests.worker.train_ranks import settings_of, trained
+from tests.worker.torch.train_ranks import settings_of, trained
 
 Spec = dict[str, Any]
 CPU = torch.device("cpu")
@@ -201,14 +201,12 @@ def test_mixed_precision_stays_near(two: Any, alone: Any, tmp_path: Path) -> Non
         assert found["losses"] != pytest.approx(two["ddp"][0]["losses"], rel=1e-5)
 
 
-@pytest.mark.slow
 def test_compiled_layers_learn_the_same(alone: Any, tmp_path: Path) -> None:
     """One compilation serves all layers."""
     [[found]] = start(1, [{"compile": True}], tmp_path / "found")
     assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
 
 
-@pytest.mark.slow
 def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
     """All stages, passes and offloading; its own defaults (gradients clipped at 1) must not show."""
     pytest.importorskip("deepspeed")
@@ -223,7 +221,6 @@ def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
         assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
 def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
     """Its decoders hold our weights: sharded, split, both; with each kind of positions, and biases."""
@@ -242,7 +239,6 @@ def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
         assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")
 def test_unsloth_learns_the_same(alone: Any, tmp_path: Path) -> None:
     """Adapters and all weights, over DDP; on a CPU by its fallback, whose layers are the library's own."""

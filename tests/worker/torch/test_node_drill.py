@@ -133,7 +133,6 @@ def drill(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequenc
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_delayed_rank_is_named(drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """Twenty times slower is far from any noise of a busy machine."""
@@ -143,7 +142,6 @@ def test_a_delayed_rank_is_named(drill: Callable[..., Sequence[NodeCheck]]) -> N
     assert check.value < -0.5
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("num_ranks", "subject"), [(3, "rank 1"), (2, "rank 0, rank 1")])
 def test_a_wrong_result_is_named(
@@ -155,7 +153,6 @@ def test_a_wrong_result_is_named(
     assert [(check.subject, check.verdict) for check in wrong] == [(subject, "fail")]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """One bit of one rank's results flipped after the first: of two ranks, that one."""
@@ -165,7 +162,6 @@ def test_a_result_that_does_not_repeat_is_named(stage: Path, drill: Callable[...
     assert "elements from the same product's first result" in wrong[0].reason
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """However slow the machine: results repeat bit for bit."""
@@ -173,7 +169,6 @@ def test_a_right_result_passes(drill: Callable[..., Sequence[NodeCheck]]) -> Non
     assert (check.subject, check.verdict) == ("all ranks", "pass")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_slow_link_is_named(stage: Path, drill: Callable[..., Sequence[NodeCheck]]) -> None:
     """Half a second for what takes milliseconds, one way between two of three ranks: slower than any other."""

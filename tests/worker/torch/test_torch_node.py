@@ -162,7 +162,6 @@ def test_bus_factors(operation: str, num_ranks: int, factor: float) -> None:
     assert bus_factor(operation, num_ranks) == factor
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
 def test_two_ranks_talk(run_worker: Any, operation: Any) -> None:
     """Over gloo; the message is rounded up to whole elements on both ranks."""
@@ -172,7 +171,6 @@ def test_two_ranks_talk(run_worker: Any, operation: Any) -> None:
         assert found["busbw_bytes_per_s"] == pytest.approx(found["algbw_bytes_per_s"] * bus_factor(operation, 2))
 
 
-@pytest.mark.slow
 def test_three_ranks_copy_to_each_other(run_worker: Any) -> None:
     """Six links: every rank reports those that it sends over, and the slowest of them."""
     found = values(run_worker, PeerCopy(**SMALL, gpus=3, peer_bytes=4096, peer_copies=3))
@@ -182,7 +180,6 @@ def test_three_ranks_copy_to_each_other(run_worker: Any) -> None:
         assert own["peer_copy_bytes_per_s"] == min(own[link] for link in links)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [False, True])
 def test_two_ranks_copy_in_turn_or_at_once(run_worker: Any, at_once: bool) -> None:
     """Each has its own figure."""
@@ -190,7 +187,6 @@ def test_two_ranks_copy_in_turn_or_at_once(run_worker: Any, at_once: bool) -> No
     assert all(found["host_copy_bytes_per_s"] > 0 for found in values(run_worker, settings))
 
 
-@pytest.mark.slow
 def test_ranks_burn_to_one_checksum(run_worker: Any) -> None:
     """Equal operands on all ranks."""
     settings = Burn(**SMALL, gpus=2, burn_precision="bfloat16", side=32, burn_s=0.01)
@@ -198,7 +194,6 @@ def test_ranks_burn_to_one_checksum(run_worker: Any) -> None:
     assert first["checksum"] == second["checksum"]
 
 
-@pytest.mark.slow
 def test_an_impossible_precision_is_reported(run_worker: Any) -> None:
     """As unsupported, not as a crash."""
     code, streams, _ = run_worker(Matmul(**SMALL, precision="tfloat32"), None)

@@ -26,7 +26,7 @@ from pybench.cli.main import main
 from pybench.compute.energy import flags
 from pybench.model.results import Results
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted(
@@ -155,7 +155,7 @@ def is_a_target(command: str, folder: Path) -> None:  # noqa: ARG001 - one signa
 
 
 def installs(command: str, folder: Path) -> None:  # noqa: ARG001 - one signature for all
-    """The extra is there; tests/test_install.py builds and installs a wheel."""
+    """The extra is there; tests/whole/test_install.py builds and installs a wheel."""
     (extra,) = re.findall(r"\[(\w+)\]", command)
     assert extra in extras()
 
@@ -174,6 +174,7 @@ def extras() -> set[str]:
 Check = Callable[[str, Path], None]
 CHECKS: dict[str, Check] = {
     "make run": is_a_target,
+    "make check": is_a_target,
     "make test": is_a_target,
     "make bench": is_a_target,
     "pip install '.[torch]'": installs,
@@ -207,7 +208,6 @@ def test_commands_are_found_wherever_they_stand() -> None:
     assert list(commands(text)) == ["make run", "pybench plan S", "ls", "pip install .", "make"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)  # a run takes one minute on two idle cores
 @pytest.mark.parametrize("command", CHECKS)
 def test_command(command: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
 
 # Four real starts, and one that costs its whole time limit.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 _BENCHMARK = """
 [[benchmark]]

@@ -1,0 +1,60 @@
+"""Which tier a test has, and which modules a choice of tiers leaves unread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import HERE, TIERS, left_out, tier_of
+
+
+def test_other_tiers_start_what_they_like() -> None:
+    """This one is not pure."""
+    subprocess.run([sys.executable, "-V"], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "tier"),
+    [
+        ("test_floors.py", "process"),
+        ("compute/test_plan.py", "pure"),
+        ("judge/node/test_drills.py", "pure"),
+        ("worker/test_timing.py", "process"),
+        ("worker/torch/test_control.py", "torch"),
+    ],
+)
+def test_the_nearest_named_folder_decides(module: str, tier: str) -> None:
+    """A folder below has its parent's, unless it has one of its own."""
+    assert tier_of(HERE / module) == tier
+
+
+def test_a_new_folder_needs_a_tier() -> None:
+    """No test goes without one."""
+    with pytest.raises(pytest.UsageError, match=r"^tests/new: no tier; add the folder to TIERS in tests/tiers\.py$"):
+        tier_of(HERE / "new" / "test_x.py")
+
+
+def test_every_folder_of_tests_has_a_tier() -> None:
+    """And each has one that is known."""
+    modules = [path for path in HERE.rglob("test_*.py") if "__pycache__" not in path.parts]
+    assert {tier_of(path) for path in modules} == set(TIERS)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kept"),
+    [
+        ("", {*TIERS}),
+        ("pure", {"pure"}),
+        ("pure or process", {"pure", "process"}),
+        ("not pure", {*TIERS} - {"pure"}),
+        ("not pure and not native", {*TIERS}),
+        ("gpu", {*TIERS}),
+    ],
+)
+def test_modules_that_a_choice_leaves_unread(expression: str, kept: set[str]) -> None:
+    """A choice that is no list of tiers reads all, and pytest deselects tests as ever."""
+    folders: dict[str, Path] = {tier: HERE / names[-1] / "test_x.py" for tier, names in TIERS.items()}
+    assert {tier for tier, path in folders.items() if not left_out(path, expression)} == kept

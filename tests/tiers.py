@@ -1,0 +1,84 @@
+"""Tiers of tests, by folder: what a test may cost, and that a pure test starts no process."""
+
+from __future__ import annotations
+
+import multiprocessing.process
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+TIERS = {
+    "pure": ("compute", "judge", "model", "report", "store", "suites"),
+    "process": (".", "cli", "engines", "images", "machine", "runner", "worker"),
+    "torch": ("worker/torch",),
+    "native": ("native",),
+    "whole": ("benchmarks", "containers", "whole"),
+}
+"""Folders below ``tests``; one that is not named here has its parent's tier."""
+
+_TIER_OF = {Path(folder): tier for tier, folders in TIERS.items() for folder in folders}
+_STARTS = frozenset(
+    ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn")
+)
+_forbidden: list[str] = []
+
+
+def tier_of(path: Path) -> str:
+    """Of a test module; a new folder beside the others has none."""
+    folder = path.relative_to(HERE).parent
+    if folder.parts and Path(folder.parts[0]) not in _TIER_OF:
+        raise pytest.UsageError(f"tests/{folder}: no tier; add the folder to TIERS in tests/tiers.py")
+    return next(_TIER_OF[parent] for parent in (folder, *folder.parents) if parent in _TIER_OF)
+
+
+def left_out(path: Path, expression: str) -> bool:
+    """Whether ``-m expression`` can't want a module: it is spared the import, which takes seconds for torch.
+
+    Only a choice of whole tiers is understood: ``pure or process``, ``not pure``.
+    """
+    words = expression.split()
+    if not words or set(words) - {*TIERS, "or", "not"} or words.count("not") > (words[0] == "not"):
+        return False
+    if words[0] == "not":
+        return len(words) == len(("not", "tier")) and tier_of(path) == words[1]
+    return tier_of(path) not in words
+
+
+@contextmanager
+def no_process(test: str) -> Iterator[None]:
+    """Within it, a test that starts a process fails, also where an ``except Exception`` stands around."""
+    _forbidden.append(test)
+    try:
+        yield
+    finally:
+        _forbidden.remove(test)
+
+
+def _refuse(event: str) -> None:
+    if _forbidden:
+        test = _forbidden[-1]
+        message = f"{test} is pure and must not start a process ({event}); move it to a folder of another tier"
+        pytest.fail(message, pytrace=False)
+
+
+def _audit(event: str, _arguments: tuple[Any, ...]) -> None:
+    if event in _STARTS:
+        _refuse(event)
+
+
+def watch_processes() -> None:
+    """Have every start of a process noticed; once for each Python, whose audit hooks stay."""
+    sys.addaudithook(_audit)
+    base = multiprocessing.process.BaseProcess
+    start = base.start  # two of its three methods raise no audit event
+
+    def watched(self: multiprocessing.process.BaseProcess) -> None:
+        _refuse("multiprocessing")
+        start(self)
+
+    setattr(base, start.__name__, watched)
