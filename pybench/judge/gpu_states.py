@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 from statistics import median
 
-from pybench.judge.clock_events import event_words
+from pybench.compute.clock_events import event_words
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
 from pybench.model.results import GpuState

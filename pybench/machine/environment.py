@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from pybench.compute.machine_kind import machine_kind
+from pybench.compute.gpu_models import machine_kind
 from pybench.machine.gpus import find_gpus
 from pybench.model.backend import package_distributions
 from pybench.model.machine import GpuInventory, Machine

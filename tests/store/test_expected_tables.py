@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.machine_kind import machine_kind
+from pybench.compute.gpu_models import machine_kind
 from pybench.model.errors import FileError
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
 from pybench.model.workloads.registry import METRICS

@@ -25,11 +25,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pybench.compute.clock_events import is_throttled
 from pybench.compute.slow_state import around
 from pybench.model.trace import GpuTrace, OffsetColumns
 
-# NVML clock event reasons: hardware slowdown, software and hardware thermal slowdown, power brake.
-THROTTLE_REASONS = 0x08 | 0x20 | 0x40 | 0x80
 # About 0.2 % of a board's power for each degree: 10 °C move it by as much as the intervals we judge by.
 DRIFT_C = 10
 CLOCK_STEP_NS = 1_000_000
@@ -51,7 +50,7 @@ def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     raised = {
         gpu.state: gpu.state not in {"ok", "stalled"},
         "stalled": stalled,
-        "throttled": any(reason & THROTTLE_REASONS for reason in reasons),
+        "throttled": any(map(is_throttled, reasons)),
         "temperature_drift": bool(temperature_c) and max(temperature_c) - min(temperature_c) > DRIFT_C,
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.compute.clock_events import POWER_LIMIT
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import Baseline, StepTime
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
-from pybench.judge.clock_events import POWER_LIMIT
 from pybench.judge.explanation.node_figures import gpu_names
 from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import joint_steps

@@ -9,10 +9,9 @@ from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, tra
 from pybench.judge.explanation.unknown_work import SHARING, refuse_unknown
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.settings import DTYPE_BYTES, ModelSettings
 from pybench.model.workloads.train import AUTO, Train
 
-_ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The one that needs least fabric first.
 _DEGREES = ("data_parallel", "pipeline_parallel", "tensor_parallel")
 
@@ -52,7 +51,7 @@ def _generation(settings: Generate, samples: float, grown: int) -> tuple[Generat
         samples=at_once,
         prompt_tokens=settings.prompt_tokens,
         output_tokens=settings.output_tokens,
-        element_bytes=_ELEMENT_BYTES[settings.dtype],
+        element_bytes=DTYPE_BYTES[settings.dtype],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
     )
@@ -65,7 +64,7 @@ def _training(settings: Train, samples: float, grown: int) -> TrainingShape:
     return TrainingShape(
         samples=of_rank,
         sequence_tokens=settings.sequence_tokens,
-        element_bytes=_ELEMENT_BYTES[settings.dtype],
+        element_bytes=DTYPE_BYTES[settings.dtype],
         sharing=SHARING[settings.strategy],
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],

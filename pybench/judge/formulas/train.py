@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pybench.compute.gpu_peaks import gpu_peak
+from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.suite import Point

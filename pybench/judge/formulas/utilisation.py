@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from pybench.compute.flops import decode_round_bytes, generate_flops
-from pybench.compute.gpu_peaks import GpuPeak, gpu_peak
+from pybench.compute.gpu_models import GpuPeak, gpu_peak
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.judge.formulas.latency import requests_of
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
-
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
+from pybench.model.workloads.settings import DTYPE_BYTES
 
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
@@ -58,7 +57,7 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
         shape,
         sequences,
         fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
-        weight_bytes=_BYTES[settings.quantization or settings.dtype],
+        weight_bytes=DTYPE_BYTES[settings.quantization or settings.dtype],
         cache_bytes=cache_bytes,
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
@@ -68,4 +67,4 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
 def _cache_bytes(settings: Generate) -> int | None:
     """Bytes of a cached number: the engine's own argument says its type, else it is the weights' before quantising."""
     dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
-    return _BYTES.get(settings.dtype if dtype == "auto" else dtype)
+    return DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pybench.judge.clock_events import POWER_LIMIT
+from pybench.compute.clock_events import POWER_LIMIT
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.node.ranks import gpu_name
 from pybench.judge.node.run_check import run_check, unknown
