@@ -8,10 +8,8 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.settings import PARALLEL_AXES
 from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
-
-# What these take is a GPU's memory, link or limit; on a CPU they would show nothing, or never end.
-_GPU_ONLY = ("cpu_offload", "async_tensor_parallel", "offload_optimizer", "offload_parameters")
 
 
 def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
@@ -28,8 +26,8 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
 
 
 def _on_cpu(settings: Train) -> Iterator[str]:
-    for option in _GPU_ONLY:
-        if getattr(settings, option):
+    for option, traits in OPTION_TRAITS.items():
+        if traits.gpu_only and getattr(settings, option):
             yield f"{option} needs GPUs"
     if settings.finds_batch_size:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
@@ -50,7 +48,7 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:
         yield f"{length} tokens in a sequence can't be split over tensor_parallel {settings.tensor_parallel}"
-    splits_ends = stages > 1 or settings.tensor_parallel > 1 or settings.strategy == "torchtune"
+    splits_ends = stages > 1 or settings.tensor_parallel > 1 or STRATEGIES[settings.strategy].untied_head
     if splits_ends and shape.tied_embeddings:
         yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
 
@@ -71,6 +69,7 @@ def _batch(settings: Train) -> Iterator[str]:
         if whole % at_once:
             yield f"{whole} samples in a step are no multiple of the {at_once} that all ranks take at once"
             return
-    parts = settings.microbatches or (settings.pipeline_parallel if settings.strategy == "pipeline_parallel" else 1)
+    each_stage = STRATEGIES[settings.strategy].microbatch_each_stage
+    parts = settings.microbatches or (settings.pipeline_parallel if each_stage else 1)
     if settings.micro_batch_size % parts:
         yield f"{settings.micro_batch_size} samples of a rank can't be split over {parts} microbatches"

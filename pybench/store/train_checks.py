@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pybench.model.workloads.train import AUTO
+from pybench.model.workloads.train_options import OPTION_TRAITS, Need
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
 from pybench.store.toml_lines import KeyPath
 
@@ -21,6 +21,7 @@ def train_checks(table: dict[str, Any]) -> Iterator[Found]:
     yield from _found_batch(table)
     yield from _options(table)
     yield from _joint_options(table)
+    yield from _needs_of_strategies(table)
 
 
 def _values(table: dict[str, Any], key: str) -> list[Any]:
@@ -47,7 +48,7 @@ def _batch_sizes(table: dict[str, Any]) -> Iterator[Found]:
 
 def _found_batch(table: dict[str, Any]) -> Iterator[Found]:
     """A stage that runs out of memory leaves the others waiting for what it would hand them: no size can be tried."""
-    staged = [name for name in _strategies(table) if "pipeline_parallel" in STRATEGIES[name].parallel_axes]
+    staged = [name for name in _strategies(table) if STRATEGIES[name].has_stages]
     if staged and AUTO in _values(table, "batch_size_per_gpu"):
         yield (
             _where(table, "batch_size_per_gpu"),
@@ -71,47 +72,24 @@ def _options(table: dict[str, Any]) -> Iterator[Found]:
             )
 
 
-@dataclass(frozen=True)
-class _Need:
-    """A ``value`` of ``key`` needs all of ``other``'s to be among ``wanted``; without a ``value``, any of ``key``."""
-
-    key: str
-    other: str
-    wanted: tuple[Any, ...]
-    why: str
-    value: Any = None
-
-
-_NEEDS = (
-    _Need("schedule", "stages_per_rank", (None, 1), "has one stage for each rank", "gpipe"),
-    _Need("schedule", "stages_per_rank", (None, 1), "has one stage for each rank", "1f1b"),
-    _Need("async_tensor_parallel", "sequence_parallel", (True,), "needs sequence_parallel = true", value=True),
-    _Need("async_tensor_parallel", "compile", (True,), "needs compile = true", value=True),
-    _Need("offload_parameters", "zero_stage", (3,), "needs zero_stage = 3: only there weights are split", value=True),
-    _Need("static_graph", "grad_accum", (None, 1), "can't hold gradients back: remove grad_accum", value=True),
-    _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "torchtune"),
-    _Need("strategy", "activation_checkpointing", (None, "none", "full"), "recomputes whole layers only", "unsloth"),
-    # Inductor turns them into mm.out and kernels of its own: read off with torch 2.13.
-    _Need(
-        *("activation_checkpointing", "compile", (None, False)),
-        "can't tell matrix products from the rest in compiled layers, and would recompute them as full does",
-        "selective",
-    ),
-    _Need("mixed_precision", "dtype", ("float32",), "computes over float32 weights: set dtype = 'float32'"),
-)
-
-
 def _joint_options(table: dict[str, Any]) -> Iterator[Found]:
-    for need in _NEEDS:
-        values = _values(table, need.key)
-        applies = bool(values) if need.value is None else need.value in values
-        if applies and not set(_values(table, need.other) or [None]) <= set(need.wanted):
-            yield _where(table, need.key), need.why if need.value in {None, True} else f"{need.value} {need.why}"
-    for key in ("lora_alpha", "lora_targets"):
-        if _values(table, key) and not _values(table, "lora_rank"):
-            yield _where(table, key), "needs lora_rank"
-    several = any(count > 1 for count in _values(table, "stages_per_rank"))
-    if several and not _values(table, "schedule"):
-        yield _where(table, "stages_per_rank"), "more than one needs schedule = 'interleaved_1f1b'"
-    if "deepspeed" in _values(table, "strategy") and _values(table, "fused_adamw"):
-        yield _where(table, "fused_adamw"), "strategy deepspeed brings its own optimizer; remove it"
+    for key, traits in OPTION_TRAITS.items():
+        for need in traits.needs:
+            if _is_unmet(table, need, _values(table, key)):
+                yield _where(table, key), need.why
+        if traits.at_least_given and _values(table, key) and not _values(table, traits.at_least_given):
+            yield _where(table, key), f"needs {traits.at_least_given}"
+
+
+def _needs_of_strategies(table: dict[str, Any]) -> Iterator[Found]:
+    for name in _strategies(table):
+        traits = STRATEGIES[name]
+        for need in traits.needs:
+            if _is_unmet(table, need, [name]):
+                yield _where(table, "strategy"), f"{name} {need.why}"
+        if traits.own_optimizer and _values(table, "fused_adamw"):
+            yield _where(table, "fused_adamw"), f"strategy {name} brings its own optimizer; remove it"
+
+
+def _is_unmet(table: dict[str, Any], need: Need, values: Iterable[object]) -> bool:
+    return any(map(need.applies, values)) and not set(_values(table, need.other) or [None]) <= set(need.wanted)

@@ -9,14 +9,12 @@ backward, and forward's again where it is done twice); the pipeline's bubble aft
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.flops import forward_flops_per_token, num_parameters
 from pybench.model.decoder_shape import DecoderShape
-
-Sharing = Literal["ddp", "fsdp"]
+from pybench.model.workloads.train_strategies import Sharing
 
 _BACKWARD_OVER_FORWARD = 2
 # In a layer's forward, and as many in its backward.

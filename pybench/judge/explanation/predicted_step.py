@@ -6,11 +6,12 @@ from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
-from pybench.judge.explanation.unknown_work import SHARING, refuse_unknown
+from pybench.judge.explanation.unknown_work import refuse_unknown
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES, ModelSettings
 from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.train_strategies import STRATEGIES
 
 # The one that needs least fabric first.
 _DEGREES = ("data_parallel", "pipeline_parallel", "tensor_parallel")
@@ -59,13 +60,15 @@ def _generation(settings: Generate, samples: float, grown: int) -> tuple[Generat
 
 
 def _training(settings: Train, samples: float, grown: int) -> TrainingShape:
+    sharing = STRATEGIES[settings.strategy].sharing
+    assert sharing is not None, "other strategies were refused"
     degrees = _degrees(settings, grown)
     of_rank = samples / degrees["data_parallel"]
     return TrainingShape(
         samples=of_rank,
         sequence_tokens=settings.sequence_tokens,
         element_bytes=DTYPE_BYTES[settings.dtype],
-        sharing=SHARING[settings.strategy],
+        sharing=sharing,
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pybench.compute.comm_model.figures import UnmeasuredError
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import AUTO, Train
-
-SHARING: dict[str, Literal["ddp", "fsdp"]] = {
-    "ddp": "ddp",
-    "tensor_parallel": "ddp",
-    "pipeline_parallel": "ddp",
-    "fsdp": "fsdp",
-}
-"""How the data-parallel ranks of a strategy share; weights, gradients and messages of the others are not counted."""
-
-# Strategies whose ranks exchange gradients once a step, however many passes it has.
-_ACCUMULATING = ("ddp", "tensor_parallel")
+from pybench.model.workloads.train_options import OPTION_TRAITS
+from pybench.model.workloads.train_strategies import STRATEGIES
 
 
 def refuse_unknown(point: Point) -> None:
@@ -53,19 +42,16 @@ def _of_generation(settings: Generate) -> dict[str, bool]:
 
 
 def _of_training(settings: Train) -> dict[str, bool]:
+    strategy = STRATEGIES[settings.strategy]
     found = settings.finds_batch_size and settings.grad_accum == AUTO
-    passes = settings.strategy not in _ACCUMULATING and (found or settings.num_passes > 1)
+    passes = not strategy.exchanges_once and (found or settings.num_passes > 1)
     return {
-        f"strategy {settings.strategy}": settings.strategy not in SHARING,
-        "LoRA adapters (lora_rank)": settings.lora_rank is not None,
-        "selective activation_checkpointing": settings.activation_checkpointing == "selective",
-        "mixed_precision": settings.mixed_precision is not None,
-        "cpu_offload": bool(settings.cpu_offload),
-        "offload_optimizer": bool(settings.offload_optimizer),
-        "offload_parameters": bool(settings.offload_parameters),
-        "reshard_after_forward = false": settings.reshard_after_forward is False,
-        "async_tensor_parallel": bool(settings.async_tensor_parallel),
-        "interleaved stages (stages_per_rank)": (settings.stages_per_rank or 1) > 1,
+        f"strategy {settings.strategy}": strategy.sharing is None,
+        **{
+            traits.work: traits.is_unpredicted(getattr(settings, name))
+            for name, traits in OPTION_TRAITS.items()
+            if traits.is_unpredicted is not None
+        },
         f"grad_accum of {settings.strategy}": passes,
         "number of passes that was found by trying (batch_size_per_gpu, grad_accum)": found,
     }

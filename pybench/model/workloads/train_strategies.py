@@ -1,9 +1,11 @@
-"""What each training strategy can be told; a suite that tells one something else is refused."""
+"""The training strategies: the degrees and options that each has, and what it needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from pybench.model.workloads.train_options import Need
 
 StrategyName = Literal[
     "ddp",
@@ -17,29 +19,52 @@ StrategyName = Literal[
     "torchtune",
     "unsloth",
 ]
+Sharing = Literal["ddp", "fsdp"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets")
 _MODEL = ("activation_checkpointing", "compile")
 _DDP = ("bucket_cap_mb", "find_unused_parameters", "static_graph", "gradient_as_bucket_view")
 _STAGES = ("activation_checkpointing",)
+_WHOLE_LAYERS = Need(
+    other="activation_checkpointing", wanted=(None, "none", "full"), why="recomputes whole layers only"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyTraits:
-    """One strategy's reach: the degrees it can raise above 1, and the options that mean something to it.
+    """Every rule of one strategy: the degrees it can raise above 1, and the options that mean something to it.
 
-    ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds.
+    ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds. ``needs``
+    are what it needs of other settings. ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
+    head is its embedding, even on one GPU; splitting a model over stages or tensor-parallel ranks never does.
+    ``microbatch_each_stage``: it cuts a rank's batch, into as many parts as there are stages unless told otherwise.
+    ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
+    nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
+    however many passes it has.
     """
 
     parallel_axes: tuple[str, ...]
     options: tuple[str, ...]
     model_types: tuple[str, ...] | None = None
+    needs: tuple[Need, ...] = ()
+    own_optimizer: bool = False
+    untied_head: bool = False
+    microbatch_each_stage: bool = False
+    sharing: Sharing | None = None
+    exchanges_once: bool = False
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether layers lie on several GPUs, which wait for each other."""
+        return "pipeline_parallel" in self.parallel_axes
 
 
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=(*_DDP, *_LORA, *_MODEL, "control_steps"),
+        sharing="ddp",
+        exchanges_once=True,
     ),
     "fsdp": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),
@@ -47,14 +72,19 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
             *("reshard_after_forward", "mixed_precision", "cpu_offload", "sequence_parallel", "async_tensor_parallel"),
             *(*_LORA, *_MODEL, "control_steps"),
         ),
+        sharing="fsdp",
     ),
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),
         options=("sequence_parallel", "async_tensor_parallel", *_MODEL),
+        sharing="ddp",
+        exchanges_once=True,
     ),
     "pipeline_parallel": StrategyTraits(
         parallel_axes=("pipeline_parallel", "data_parallel"),
         options=("schedule", "microbatches", "stages_per_rank", *_STAGES),
+        microbatch_each_stage=True,
+        sharing="ddp",
     ),
     "context_parallel": StrategyTraits(parallel_axes=("context_parallel",), options=_MODEL),
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
@@ -65,16 +95,20 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=("zero_stage", "offload_optimizer", "offload_parameters", *_LORA, *_MODEL),
+        own_optimizer=True,
     ),
     "torchtune": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),
         options=("reshard_after_forward", "cpu_offload", *_MODEL, "control_steps"),
         model_types=("llama", "qwen2"),
+        needs=(_WHOLE_LAYERS,),
+        untied_head=True,
     ),
     "unsloth": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=(*_DDP, *_LORA, "activation_checkpointing", "control_steps"),
         model_types=("llama", "qwen2", "qwen3"),
+        needs=(_WHOLE_LAYERS,),
     ),
 }
 

@@ -20,8 +20,8 @@ def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
     """Says so: another strategy, context parallelism, no model at all."""
     figures = node_figures("node", runs.node_measurements, "bfloat16")
     fit = build.train(2)
-    other = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, strategy="zero"))
-    with pytest.raises(UnmeasuredError, match="knows no strategy zero"):
+    other = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, strategy="deepspeed"))
+    with pytest.raises(UnmeasuredError, match="knows no strategy deepspeed"):
         predicted_step(figures, other, 4)
     ring = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, context_parallel=2))
     with pytest.raises(UnmeasuredError, match="knows no context_parallel"):

@@ -1,0 +1,133 @@
+"""Options that only some training strategies have, and the rules that each brings whatever the strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def is_given(value: object) -> bool:
+    """Whether an option is set at all."""
+    return value is not None
+
+
+def is_on(value: object) -> bool:
+    """Whether a switch is set to ``true``."""
+    return value is True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A value for which ``applies`` needs the setting ``other`` to be among ``wanted``; ``why`` says so to the user.
+
+    ``None`` among ``wanted`` stands for a setting that is not given.
+    """
+
+    other: str
+    wanted: tuple[object, ...]
+    why: str
+    applies: Callable[[object], bool] = is_given
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionTraits:
+    """One option's rules.
+
+    ``needs`` are what it needs beside it; ``at_least_given`` names a setting without which it means nothing. A
+    ``gpu_only`` one loads a GPU's memory, link or limit: on a CPU it would show nothing, or never end. Values for which
+    ``is_unpredicted`` are work that the model of step times leaves out, which it calls by ``work``.
+    """
+
+    needs: tuple[Need, ...] = ()
+    at_least_given: str | None = None
+    gpu_only: bool = False
+    work: str = ""
+    is_unpredicted: Callable[[object], bool] | None = None
+
+
+def _equals(wanted: object) -> Callable[[object], bool]:
+    return lambda value: value == wanted
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, int) and value > 1
+
+
+def _one_stage(schedule: str) -> Need:
+    why = f"{schedule} has one stage for each rank"
+    return Need(other="stages_per_rank", wanted=(None, 1), why=why, applies=_equals(schedule))
+
+
+OPTION_TRAITS: dict[str, OptionTraits] = {
+    "schedule": OptionTraits(needs=(_one_stage("gpipe"), _one_stage("1f1b"))),
+    "stages_per_rank": OptionTraits(
+        needs=(
+            Need(
+                other="schedule",
+                wanted=("gpipe", "1f1b", "interleaved_1f1b"),
+                why="more than one needs schedule = 'interleaved_1f1b'",
+                applies=_is_several,
+            ),
+        ),
+        work="interleaved stages (stages_per_rank)",
+        is_unpredicted=_is_several,
+    ),
+    "async_tensor_parallel": OptionTraits(
+        needs=(
+            Need(other="sequence_parallel", wanted=(True,), why="needs sequence_parallel = true", applies=is_on),
+            Need(other="compile", wanted=(True,), why="needs compile = true", applies=is_on),
+        ),
+        gpu_only=True,
+        work="async_tensor_parallel",
+        is_unpredicted=is_on,
+    ),
+    "static_graph": OptionTraits(
+        needs=(
+            Need(
+                other="grad_accum",
+                wanted=(None, 1),
+                why="can't hold gradients back: remove grad_accum",
+                applies=is_on,
+            ),
+        )
+    ),
+    "activation_checkpointing": OptionTraits(
+        needs=(
+            # Inductor turns them into mm.out and kernels of its own: read off with torch 2.13.
+            Need(
+                other="compile",
+                wanted=(None, False),
+                why="selective can't tell matrix products from the rest in compiled layers, "
+                "and would recompute them as full does",
+                applies=_equals("selective"),
+            ),
+        ),
+        work="selective activation_checkpointing",
+        is_unpredicted=_equals("selective"),
+    ),
+    "mixed_precision": OptionTraits(
+        needs=(Need(other="dtype", wanted=("float32",), why="computes over float32 weights: set dtype = 'float32'"),),
+        work="mixed_precision",
+        is_unpredicted=is_given,
+    ),
+    "lora_rank": OptionTraits(work="LoRA adapters (lora_rank)", is_unpredicted=is_given),
+    "lora_alpha": OptionTraits(at_least_given="lora_rank"),
+    "lora_targets": OptionTraits(at_least_given="lora_rank"),
+    "cpu_offload": OptionTraits(gpu_only=True, work="cpu_offload", is_unpredicted=is_on),
+    "offload_optimizer": OptionTraits(gpu_only=True, work="offload_optimizer", is_unpredicted=is_on),
+    "offload_parameters": OptionTraits(
+        needs=(
+            Need(
+                other="zero_stage",
+                wanted=(3,),
+                why="needs zero_stage = 3: only there weights are split",
+                applies=is_on,
+            ),
+        ),
+        gpu_only=True,
+        work="offload_parameters",
+        is_unpredicted=is_on,
+    ),
+    "reshard_after_forward": OptionTraits(work="reshard_after_forward = false", is_unpredicted=_equals(False)),
+}
+"""Options with rules; every other one may be set wherever its strategy has it."""
