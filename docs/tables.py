@@ -1,4 +1,4 @@
-"""Rewrite the generated tables of the documents: settings and metrics, from the schema and the declarations.
+"""Rewrite what the program generates in the documents: tables of settings and metrics, and a report.
 
 ::
 
@@ -22,9 +22,13 @@ from pybench.model.effort import Effort
 from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF
 from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.report.run_view import RunView
+from pybench.report.terminal import render
 from pybench.store.suite_schema import suite_schema
 
 FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
+KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
 _PERCENTILE = re.compile(r"_p\d+_s$")
@@ -47,6 +51,7 @@ def tables() -> dict[str, str]:
         "effort": _settings(_benchmark("generate"), (field.name for field in fields(Effort)), _defaults(Effort)),
         "strategies": _strategies(),
         "metrics of every workload": _metrics(_shared_metrics()),
+        "report": _report(),
         "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
     }
     for name, own in of.items():
@@ -65,7 +70,7 @@ def rewritten(text: str) -> str:
 
 def stale() -> Iterator[tuple[Path, str]]:
     """Documents whose tables differ from the program, each with what it should be."""
-    for path in sorted(FOLDER.glob("**/*.md")):
+    for path in (ROOT / "README.md", *sorted(FOLDER.glob("**/*.md"))):
         text = path.read_text(encoding="utf-8")
         now = rewritten(text)
         if now != text:
@@ -130,6 +135,11 @@ def _default(field: Field[Any]) -> str:
     return _number(field.default)
 
 
+def _report() -> str:
+    text = render(RunView.of_file(ROOT / KEPT_RUN), width=80)
+    return f"```text\n$ pybench report {KEPT_RUN}\n{text}```\n"
+
+
 def _shared_metrics() -> dict[str, MetricTraits]:
     first, *others = METRICS_OF.values()
     return {name: traits for name, traits in first.items() if all(name in other for other in others)}
@@ -165,7 +175,7 @@ def main(arguments: list[str]) -> int:
     """Exit code: 1 when ``--check`` found a table out of date."""
     found = list(stale())
     for path, text in found:
-        print(f"{path.relative_to(FOLDER.parent)}: tables out of date")
+        print(f"{path.relative_to(ROOT)}: tables out of date")
         if "--check" not in arguments:
             path.write_text(text, encoding="utf-8")
     if not found:
