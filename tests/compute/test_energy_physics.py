@@ -1,4 +1,4 @@
-"""Joules against the truth on simulated boards: few windows each; the benchmarks take a thousand."""
+"""Joules against the truth on simulated boards: few windows here, more in tests/native, most in the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.physics.board import Board, ns
 from tests.physics.load import constant, square
 from tests.physics.windows import measure, phases
 
-NUM_WINDOWS = 40
-
 
 @pytest.mark.parametrize(
     ("load", "window_s", "most_percent"),
@@ -28,8 +26,8 @@ NUM_WINDOWS = 40
         ("square_200_200", 0.3, 1.6),
     ],
 )
-def test_errors_and_bounds(load: str, window_s: float, most_percent: float) -> None:
-    outcome = measure(load, window_s, NUM_WINDOWS)
+def test_errors_and_bounds(num_windows: int, load: str, window_s: float, most_percent: float) -> None:
+    outcome = measure(load, window_s, num_windows)
     assert outcome.p95_percent <= most_percent
     assert outcome.inside_percent >= 97
 
@@ -46,9 +44,9 @@ def test_errors_and_bounds(load: str, window_s: float, most_percent: float) -> N
         pytest.param(Board(astray_s=4e-3), id="publications beside their grid"),
     ],
 )
-def test_bounds_hold_on_other_boards(board: Board) -> None:
-    assert measure("square_200_200", 1.0, NUM_WINDOWS, board).inside_percent >= 90
-    assert measure("constant", 1.0, NUM_WINDOWS, board).inside_percent >= 95
+def test_bounds_hold_on_other_boards(num_windows: int, board: Board) -> None:
+    assert measure("square_200_200", 1.0, num_windows, board).inside_percent >= 90
+    assert measure("constant", 1.0, num_windows, board).inside_percent >= 95
 
 
 @pytest.mark.parametrize("tau_s", [0.0, 0.0079, 0.0109, 0.0129])
@@ -89,9 +87,9 @@ def test_the_period_is_found_and_not_assumed(period_s: float) -> None:
     assert any(grid.period_s == pytest.approx(period_s, abs=2e-4) for grid in grids)
 
 
-def test_phases_of_steps_between_two_anchors() -> None:
+def test_phases_of_steps_between_two_anchors(num_windows: int) -> None:
     """Five steps of prefill and rippled decode, the counter read before the first and after the last alone."""
-    rows = [phases(np.random.default_rng(seed)) for seed in range(NUM_WINDOWS)]
+    rows = [phases(np.random.default_rng(seed)) for seed in range(num_windows)]
     errors, halves = np.moveaxis(np.array(rows), 2, 0)
     assert np.mean(np.abs(errors) <= halves) >= 0.97
     assert np.quantile(np.abs(errors), 0.95) <= 0.015
