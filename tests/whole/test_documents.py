@@ -42,6 +42,8 @@ _OPTION = re.compile(r"`(--[a-z][^`]*|-[a-z](?: [^`]*)?)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"(?<![/\w])((?:pybench|tests|suites|docs|csrc|containers)/[\w/*.-]*)")
+_UNUSED = re.compile(r"\b(?:told|foretold|foretells?|mend|says|asked|same again|the like|its like|thirst\w*|hunger)\b")
 _FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--require-hashes"}
 """Options of docker, apptainer and pip that documents name."""
 
@@ -259,11 +261,29 @@ def test_extras_are_there(document: Path) -> None:
     assert set(re.findall(r"pybench\[(\w+)\]", written(document))) <= extras()
 
 
+def paths(text: str) -> set[str]:
+    """Files and folders of this repository that a text names, ``NAME`` in them standing for any."""
+    return {path.replace("NAME", "*").rstrip("/") for path in _PATH.findall(text)}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_tests_that_are_named_are_there(document: Path) -> None:
-    """Files of tests, with or without a wildcard."""
-    for path in re.findall(r"\btests/[\w/*.-]*\.\w+", written(document)):
-        assert list(ROOT.glob(path)), path
+def test_paths_are_there(document: Path) -> None:
+    """A module that moves takes its mention along."""
+    assert [path for path in sorted(paths(written(document))) if not list(ROOT.glob(path))] == []
+
+
+def test_the_check_of_paths_can_fail() -> None:
+    """A placeholder and a wildcard are one; what is no path of ours is none."""
+    text = "`pybench/worker/NAME.py`, `tests/benchmarks/test_sampler_*.py`, `pybench/gone/`, `lib/x.so`, `runs/1/`"
+    assert paths(text) == {"pybench/worker/*.py", "tests/benchmarks/test_sampler_*.py", "pybench/gone"}
+    assert not list(ROOT.glob("pybench/gone"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_language_is_plain(document: Path) -> None:
+    """No word of the table in docs/contributing.md of words that are not used, but in that table."""
+    text, _, _ = document.read_text(encoding="utf-8").partition("### Words we do not use")
+    assert _UNUSED.findall(text) == []
 
 
 def anchors(document: Path) -> set[str]:
