@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import pytest
 
+from pybench.compute.schedule import Attempt
+from pybench.compute.session import sessions
 from pybench.judge.absolute import absolute_row
 from pybench.judge.verdict import limits
 from pybench.machine.environment import snapshot
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.suite import Plan, Point, Skip
-from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.runner.prepare import plan_suite
 from pybench.store.expected_tables import load_tables
@@ -21,11 +23,12 @@ from pybench.store.suite_file import read_suite
 
 _HERE = snapshot()
 _PATH = shipped_suites() / "node_check.toml"
-_LIMIT_S = 600
-# Assumed: a worker's start took 13 to 16 s on H200s with an 8B model to build; here nothing is built.
-_START_S = 11.0
-# Steps other than burn's are sized to fractions of a second; warm-up ends with the third steady one.
-_STEP_S = 0.1
+# Assumed: a worker's start took 6 to 9 s on 1 to 4 H200s.
+_START_S = 10.0
+# Steps are sized to fractions of a second, those of products to more than half a second; warm-up ends with the third
+# steady one.
+_STEP_S = {"burn": 5.0, "matmul": 0.9}
+_OTHER_STEP_S = 0.35
 _WARMUP_STEPS = 3
 
 
@@ -40,9 +43,12 @@ def _plan(kind: str, num_devices: int, max_gpus: int | None = None) -> Plan:
     return plan_suite(_PATH, _machine(kind, num_devices), profile=None, keep=None, max_gpus=max_gpus)[1]
 
 
-def _seconds(point: Point) -> float:
-    step_s = point.settings.burn_s if isinstance(point.settings, Burn) else _STEP_S
-    return point.effort.attempts * (_START_S + step_s * (point.effort.steps + _WARMUP_STEPS))
+def _seconds(session: Sequence[Attempt]) -> float:
+    """One worker process: its start, then its points' steps."""
+    points = [point for point, _ in session]
+    steps = [point.effort.steps + min(_WARMUP_STEPS, point.effort.max_warmup_steps) for point in points]
+    lengths_s = [_STEP_S.get(point.settings.workload, _OTHER_STEP_S) for point in points]
+    return _START_S + math.fsum(number * length_s for number, length_s in zip(steps, lengths_s, strict=True))
 
 
 def _counts(entries: Sequence[Point | Skip]) -> dict[str, set[int]]:
@@ -151,9 +157,40 @@ def test_rows_of_each_gpu_hold_for_any_number(machine: str, num_gpus: int) -> No
 
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
-def test_four_gpus_are_done_in_ten_minutes(profile: str) -> None:
+@pytest.mark.parametrize(("num_gpus", "limit_s"), [(1, 300), (4, 600)])
+def test_one_gpu_is_done_in_five_minutes_and_four_in_ten(profile: str, num_gpus: int, limit_s: float) -> None:
     """By what starts and steps are assumed to take; more attempts, where a verdict is undecided, come on top."""
-    assert sum(map(_seconds, _plan(profile, 4).points)) <= _LIMIT_S
+    assert sum(map(_seconds, sessions(_plan(profile, num_gpus).points))) <= limit_s
+
+
+# FLOP/s that the product of each profile reaches at most; 0.5 s is beyond the onset of the power limit.
+_FASTEST = {
+    ("h100", "bfloat16"): 800e12,
+    ("h200", "bfloat16"): 800e12,
+    ("h200", "float8_e4m3fn"): 1600e12,
+    ("h100", "float8_e4m3fn"): 1600e12,
+    ("a100", "bfloat16"): 312e12,
+}
+
+
+@pytest.mark.parametrize(("profile", "precision"), _FASTEST)
+def test_a_step_of_products_outlasts_the_onset_of_the_power_limit(profile: str, precision: str) -> None:
+    """Half a second at the fastest rate known for the type."""
+    (settings,) = (
+        point.settings
+        for point in _plan(profile, 1).points
+        if isinstance(point.settings, Matmul) and point.settings.precision == precision
+    )
+    flops = 2 * settings.m * settings.n * settings.k * settings.products
+    assert flops / _FASTEST[profile, precision] >= 0.5
+
+
+def test_a_cpu_stays_quick() -> None:
+    """Two attempts, and products whose step has a thousandth of a GPU's work."""
+    points = _plan("cpu", 2).points
+    assert {point.effort.attempts for point in points} == {2}
+    products = [point.settings for point in points if isinstance(point.settings, Matmul)]
+    assert all(2 * one.m * one.n * one.k * one.products < 1e9 for one in products)
 
 
 def test_every_expectation_is_held_against_a_shipped_table() -> None:

@@ -16,6 +16,9 @@ class MemoryBandwidth(NodeSettings):
 
     workload: Literal["memory_bandwidth"] = "memory_bandwidth"
     pattern: Annotated[Literal["copy", "triad"], "copy: c = a; triad: a = b + scalar * c"] = "copy"
+    fill: Annotated[
+        Literal["random", "constant"], "what the arrays hold: random values, or one value, which takes fewer watts"
+    ] = "random"
     array_bytes: Annotated[int, Bytes, "size of each array"] = 2**30
     passes: Annotated[int, Repeats, "passes over the arrays in a step"] = 20
 

@@ -25,7 +25,7 @@ from pybench.worker.backends.torch.node.collective import bus_factor
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
-from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_matrix
+from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_bytes, random_matrix
 from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
@@ -117,12 +117,38 @@ def test_what_a_memory_pass_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pybench.worker.backends.torch.node.memory_bandwidth.timed_s", lambda _device, work: (work(), 2.0)[1]
     )
-    copy = MemoryBandwidthBench(MemoryBandwidth(**SMALL, pattern="copy", array_bytes=400, passes=5), ALONE)
-    triad = MemoryBandwidthBench(MemoryBandwidth(**SMALL, pattern="triad", array_bytes=400, passes=5), ALONE)
+    small: dict[str, Any] = {**SMALL, "array_bytes": 400, "passes": 5, "fill": "constant"}
+    copy = MemoryBandwidthBench(MemoryBandwidth(**small, pattern="copy"), ALONE)
+    triad = MemoryBandwidthBench(MemoryBandwidth(**small, pattern="triad"), ALONE)
     assert copy.measure() == {"memory_bytes_per_s": 2 * 400 * 5 / 2}
     assert triad.measure() == {"memory_bytes_per_s": 3 * 400 * 5 / 2}
     assert torch.equal(copy._arrays[1], torch.ones(100))
     assert triad._arrays[0].tolist() == pytest.approx([2 + 0.4 * 3] * 100)
+
+
+def test_memory_passes_move_random_numbers() -> None:
+    """Unless a suite sets the fill: every number of an array differs, and the arrays differ; a copy arrives."""
+    bench = MemoryBandwidthBench(MemoryBandwidth(**SMALL, pattern="copy", array_bytes=400, passes=1), ALONE)
+    source, target = bench._arrays
+    assert len(set(source.tolist())) == len(source) == 100
+    assert not torch.equal(source, target)
+    bench.measure()
+    assert torch.equal(source, target)
+
+
+def test_copies_move_random_bytes() -> None:
+    """All 256 values come, about as often; a size that is no multiple of a word is kept; the seed alone decides."""
+    found = random_bytes(100_001, CPU, 3)
+    counts = torch.bincount(found.long(), minlength=256)
+    assert len(found) == 100_001
+    # 391 of each are expected, with a standard deviation of 20.
+    assert int(counts.min()) > 291
+    assert int(counts.max()) < 491
+    assert torch.equal(found, random_bytes(100_001, CPU, 3))
+    settings = HostDeviceCopy(**SMALL, direction="both", copy_bytes=4096)
+    with node_workload(settings, ALONE) as workload:
+        pairs: Any = workload._pairs  # type: ignore[attr-defined]
+    assert all(len(set(source.tolist())) > 200 for source, _ in pairs)
 
 
 def test_a_flipped_bit_is_a_mismatch() -> None:

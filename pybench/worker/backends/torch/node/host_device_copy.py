@@ -7,6 +7,7 @@ import torch
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
+from pybench.worker.backends.torch.node.operands import random_bytes
 from pybench.worker.backends.torch.node.stopwatch import timed_s
 
 
@@ -58,7 +59,8 @@ class HostDeviceCopyBench(Measured):
             current.wait_stream(stream)
 
     def _pair(self, direction: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Source and target; the source's bytes are random."""
         size = self._settings.copy_bytes
-        host = torch.ones(size, dtype=torch.uint8, pin_memory=self._on_gpu)
-        device = torch.ones(size, dtype=torch.uint8, device=self.device)
-        return (host, device) if direction == "h2d" else (device, host)
+        device = random_bytes(size, self.device, self._settings.seed)
+        host = torch.empty(size, dtype=torch.uint8, pin_memory=self._on_gpu).copy_(device)
+        return (host, torch.empty_like(device)) if direction == "h2d" else (device, host)

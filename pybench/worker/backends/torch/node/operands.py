@@ -1,4 +1,4 @@
-"""Random matrices, and as many of them that no cache holds them all."""
+"""Random operands, and as many of them that no cache holds them all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _USUAL_L3_BYTES = 32 * 2**20
 _BYTES_PER_KIB = 1024
 # Twice the cache, so that what a rotation comes back to is gone.
 _CACHES = 2
+_WORD_BYTES = 8
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -34,3 +35,10 @@ def random_matrix(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
     """
     generator = torch.Generator(device=device).manual_seed(seed)
     return torch.randn(rows, columns, generator=generator, device=device).to(dtype)
+
+
+def random_bytes(count: int, device: torch.device, seed: int) -> torch.Tensor:
+    """``count`` bytes, each value as likely as any other: moving a constant draws fewer watts than moving data."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    words = torch.empty(-(-count // _WORD_BYTES), dtype=torch.int64, device=device)
+    return words.random_(-(2**63), None, generator=generator).view(torch.uint8)[:count]

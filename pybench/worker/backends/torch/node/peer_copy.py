@@ -11,6 +11,7 @@ from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.host_barrier import HostBarrier
 from pybench.worker.backends.torch.node.measured import Measured
+from pybench.worker.backends.torch.node.operands import random_bytes
 from pybench.worker.backends.torch.node.stopwatch import timed_s
 
 
@@ -25,7 +26,7 @@ class PeerCopyBench(Measured):
         super().__init__(ranks)
         self._settings = settings
         self._barrier = HostBarrier(ranks)
-        self._own = torch.ones(settings.peer_bytes, dtype=torch.uint8, device=self.device)
+        self._own = random_bytes(settings.peer_bytes, self.device, settings.seed + ranks.rank)
         others = [peer for peer in range(ranks.world_size) if peer != ranks.rank]
         self._targets = {peer: self._target(peer) for peer in others}
         self._done = torch.zeros(1, dtype=torch.uint8)
