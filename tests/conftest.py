@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import NO_DRIVER
 from tests.tiers import left_out, no_process, tier_of, watch_processes
 
 NATIVE = Path(__file__).parent / "native"
@@ -77,6 +78,12 @@ def build_fake(folder: Path, *options: str, lacks: tuple[str, ...] = ()) -> Path
     # Bound to itself: a process may hold several of these.
     linking = ("-shared", "-fPIC", f"-Wl,--version-script={script}", "-Wl,-Bsymbolic")
     return compile_native(folder / "libnvidia-ml.so.1", "tests/native/fake_nvml.cpp", *linking, *options)
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find no GPU, also on a machine that has some."""
+    monkeypatch.setenv(*NO_DRIVER)
 
 
 @pytest.fixture(scope="session")

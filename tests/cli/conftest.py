@@ -18,10 +18,9 @@ Drill = Callable[..., tuple[str, ...]]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to stand in, on a machine without GPUs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     return tmp_path
 
 

@@ -7,48 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pybench.compute.fingerprint import fingerprint, fingerprint_fields
-from pybench.model.machine import GpuInfo, Machine
-
-GPU = GpuInfo(
-    index=0,
-    uuid="GPU-0",
-    name="NVIDIA H200",
-    vram_gb=139.7,
-    pci_bus_id=None,
-    compute_capability="9.0",
-    power_limit_w=700.0,
-    power_limit_default_w=700.0,
-    sm_clock_max_hz=None,
-    memory_clock_max_hz=None,
-    ecc_enabled=True,
-    mig_enabled=None,
-    persistence_enabled=True,
-    pcie_generation=5,
-    pcie_width=16,
-    num_nvlinks=18,
-)
-MACHINE = Machine(
-    kind="h200",
-    fabric="nvlink",
-    gpu_count=1,
-    gpu_names=("NVIDIA H200",),
-    gpu_vram_gb=(139.7,),
-    gpus=(GPU,),
-    gpu_reason=None,
-    topology=(("X",),),
-    driver="580.1",
-    cuda_driver="13.0",
-    cpu_model="A CPU",
-    cpu_cores=8,
-    numa_nodes=1,
-    memory_bytes=2**36,
-    kernel="6.1",
-    operating_system="Debian",
-    python="3.11.2",
-    packages={"torch": "2.9", "numpy": "2.0"},
-    git_commit="abc",
-    git_dirty=False,
-)
+from pybench.model.machine import Machine
+from tests.builders import H200, MACHINE
 
 
 def test_fields() -> None:
@@ -74,8 +34,8 @@ def test_fields() -> None:
     "other",
     [
         replace(MACHINE, driver="581.0"),
-        replace(MACHINE, gpus=(replace(GPU, power_limit_w=650.0),)),
-        replace(MACHINE, gpus=(replace(GPU, mig_enabled=False),)),
+        replace(MACHINE, gpus=(replace(H200, power_limit_w=650.0),)),
+        replace(MACHINE, gpus=(replace(H200, mig_enabled=False),)),
         replace(MACHINE, gpu_names=("NVIDIA H200", "NVIDIA H200")),
         replace(MACHINE, packages={**MACHINE.packages, "torch": "2.10"}),
         replace(MACHINE, container_image="bench:1"),
@@ -89,7 +49,7 @@ def test_what_makes_runs_incomparable(other: Machine) -> None:
     "other",
     [
         replace(MACHINE, git_commit="def", git_dirty=True),
-        replace(MACHINE, gpus=(replace(GPU, uuid="GPU-9"),)),
+        replace(MACHINE, gpus=(replace(H200, uuid="GPU-9"),)),
         replace(MACHINE, packages={**MACHINE.packages, "numpy": "2.1"}),
         replace(MACHINE, kernel="6.8"),
     ],

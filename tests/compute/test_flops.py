@@ -16,35 +16,34 @@ from pybench.compute.flops import (
 )
 from pybench.model.decoder_shape import DecoderShape
 from pybench.store.model_shapes import load_models
-
-_TINY = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
+from tests.builders import DECODER
 
 
 def test_parameters_by_hand() -> None:
     """Attention 8*(4+2+2+4)*2 = 192, MLP 3*8*16 = 384, two layers; embedding and head 2*32*8."""
-    assert num_parameters(_TINY) == 2 * (192 + 384) + 512
+    assert num_parameters(DECODER) == 2 * (192 + 384) + 512
 
 
 def test_tied_embeddings_count_once() -> None:
     """The output head is the embedding."""
-    assert num_parameters(dataclasses.replace(_TINY, tied_embeddings=True)) == 2 * (192 + 384) + 256
+    assert num_parameters(dataclasses.replace(DECODER, tied_embeddings=True)) == 2 * (192 + 384) + 256
 
 
 def test_head_width_of_its_own() -> None:
     """``head_dim`` 4 instead of 8 / 4 doubles attention's weights."""
-    assert num_parameters(dataclasses.replace(_TINY, head_width=4)) == 2 * (384 + 384) + 512
+    assert num_parameters(dataclasses.replace(DECODER, head_width=4)) == 2 * (384 + 384) + 512
 
 
 def test_flops_by_hand() -> None:
     """2 for each weight outside the embedding, plus 4 * 2 layers * 8 wide * 10 tokens of context."""
-    assert forward_flops_per_token(_TINY, 10) == 2 * (2 * (192 + 384) + 256) + 640
+    assert forward_flops_per_token(DECODER, 10) == 2 * (2 * (192 + 384) + 256) + 640
 
 
 def test_a_mixture_holds_all_experts_and_computes_few() -> None:
     """Four experts, one active: parameters grow, FLOPs do not."""
-    mixture = dataclasses.replace(_TINY, num_experts=4, active_experts=1)
+    mixture = dataclasses.replace(DECODER, num_experts=4, active_experts=1)
     assert num_parameters(mixture) == 2 * (192 + 4 * 384) + 512
-    assert forward_flops_per_token(mixture, 10) == forward_flops_per_token(_TINY, 10)
+    assert forward_flops_per_token(mixture, 10) == forward_flops_per_token(DECODER, 10)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,8 @@ def test_published_parameter_counts(model: str, published: float, size_class: st
 
 def test_classes_from_end_to_end() -> None:
     """A toy is tiny, a trillion parameters are beyond the last limit; both are classes that a table may name."""
-    assert model_class(_TINY) == "tiny"
-    assert model_class(dataclasses.replace(_TINY, hidden=32768, intermediate=10**6, layers=20)) == "giant"
+    assert model_class(DECODER) == "tiny"
+    assert model_class(dataclasses.replace(DECODER, hidden=32768, intermediate=10**6, layers=20)) == "giant"
     assert MODEL_CLASSES[0] == "tiny"
     assert MODEL_CLASSES[-1] == "giant"
 
@@ -109,7 +108,7 @@ def test_which_layers_have_a_window(model: str, layers: int, window: int | None)
 
 def test_attended_tokens_by_hand() -> None:
     """Two layers, one with a window of 4: positions 0 to 10 have means of 5 and (8 + 24) / 10."""
-    shape = dataclasses.replace(_TINY, sliding_layers=1, window_tokens=4)
+    shape = dataclasses.replace(DECODER, sliding_layers=1, window_tokens=4)
     assert shape.attended_tokens(3) == 3 + 3
     assert shape.attended_tokens(10) == 10 + 4
     assert shape.attended_tokens(0, 10) == pytest.approx(5 + 3.2)
@@ -119,14 +118,14 @@ def test_attended_tokens_by_hand() -> None:
 def test_generation_by_hand() -> None:
     """Tokens 1 to 3 attend to 1, 2, 3; the second output to 4: only it and the last prompt token pass the head."""
     layers, head, width = 2 * 2 * (192 + 384), 2 * 256, 4 * 2 * 8
-    assert generate_flops(_TINY, 3, 2) == 3 * layers + head + width * (1 + 2 + 3) + layers + head + width * 4
+    assert generate_flops(DECODER, 3, 2) == 3 * layers + head + width * (1 + 2 + 3) + layers + head + width * 4
 
 
 def test_a_decode_round_reads_what_windows_leave_of_the_cache() -> None:
     """Weights but the embedding; 2 sequences with 2 * 2 heads * 2 wide in a layer, over 10 and at most 4 tokens."""
     weights = 2 * (192 + 384) + 256
-    assert decode_round_bytes(_TINY, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 10)
-    windowed = dataclasses.replace(_TINY, sliding_layers=1, window_tokens=4)
+    assert decode_round_bytes(DECODER, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 10)
+    windowed = dataclasses.replace(DECODER, sliding_layers=1, window_tokens=4)
     assert decode_round_bytes(windowed, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 4)
 
 

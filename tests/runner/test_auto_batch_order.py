@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from pybench.engines.local import Local
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
@@ -15,9 +13,8 @@ from tests.judge.conftest import Build
 from tests.runner.drill import suite_text, table_text
 
 
-def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, no_driver: None) -> None:
     """Searched once for each point; the record keeps what was found."""
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(table_text())
     (tmp_path / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=9))

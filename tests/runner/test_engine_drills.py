@@ -7,18 +7,17 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pybench.engines.base import Job
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
+from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner import backend_packages
 from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
-from tests.runner.test_run import Silent
 
 WORKER_TESTS = Path(__file__).parents[1] / "worker"
 SUITE = """
@@ -76,8 +75,7 @@ def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, mo
         made = prepare_run(suite, tmp_path / "runs", lambda _: launcher, profile=None, keep=None, max_gpus=None)
         shutil.copy(WORKER_TESTS / "fakes/vllm.py", made.folder.worker)
         shutil.copy(WORKER_TESTS / "recorded/vllm-0.20.2.json", made.folder.worker)
-        progress: Any = Silent()
-        return made, made.finish(progress)
+        return made, made.finish(NoProgress())
 
     return run
 

@@ -17,6 +17,7 @@ from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
+from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.run import Run
@@ -43,17 +44,9 @@ def fake(_asked: LaunchRequirements) -> FakeLauncher:
     return FakeLauncher()
 
 
-class Silent:
-    """A progress that shows nothing."""
-
-    def __getattr__(self, _name: str) -> object:
-        return lambda *_args, **_kwargs: None
-
-
 @pytest.fixture(autouse=True)
-def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def _cpu_only(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The drills are the same on a machine that has GPUs."""
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
 
@@ -66,7 +59,7 @@ def prepare(tmp_path: Path) -> Run:
 
 
 def finish(run: Run) -> Results:
-    return run.finish(Silent())  # type: ignore[arg-type]
+    return run.finish(NoProgress())
 
 
 def causes(run: Run) -> dict[tuple[str, int], str | None]:
@@ -192,9 +185,10 @@ def test_a_killed_runner_loses_nothing_recorded(
     code = f"""
 import sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
 from pathlib import Path
-from test_run import Silent, fake
+from test_run import fake
+from pybench.model.progress import NoProgress
 from pybench.runner.prepare import resume_run
-resume_run(Path({str(run.folder.path)!r}), fake).finish(Silent())
+resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
         deadline = time.monotonic() + 60

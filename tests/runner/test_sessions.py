@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pybench.model.progress import NoProgress
 from pybench.model.record import Record
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.run import Run
-from tests.runner.test_run import Silent, causes, fake, finish
+from tests.runner.test_run import causes, fake, finish
 
 SUITE = """
 schema = 1
@@ -37,8 +38,7 @@ Made = list[tuple[str, int, tuple[str, ...], str | None]]
 
 
 @pytest.fixture(autouse=True)
-def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+def _cpu_only(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
     monkeypatch.setenv("FAKE_POINT", "m=2")
 
@@ -168,13 +168,13 @@ def test_an_interrupt_keeps_what_was_told(tmp_path: Path) -> None:
     """Between two points of one process; the worker is gone then."""
     run = prepare(tmp_path, attempts=1)
 
-    class Interrupting(Silent):
-        def attempt_started(self, point_id: str, *_more: int) -> None:
+    class Interrupting(NoProgress):
+        def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:  # noqa: ARG002
             if short(point_id) == "3":
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.finish(Interrupting())  # type: ignore[arg-type]
+        run.finish(Interrupting())
     records: tuple[Record, ...] = run.folder.records()
     assert causes(run) == {("1", 1): None, ("2", 1): None}
     assert not Path(f"/proc/{records[0].ranks[0].header.pid}").exists()

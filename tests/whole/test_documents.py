@@ -25,6 +25,7 @@ from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.compute.energy import flags
 from pybench.model.results import Results
+from tests.builders import NO_DRIVER
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -102,7 +103,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     (folder / "suites").symlink_to(ROOT / "suites")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
+    environ = {**os.environ, "PATH": path, **dict([NO_DRIVER])}
     return subprocess.run(command, shell=True, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
@@ -149,20 +150,20 @@ def asks_registries(command: str, folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def is_a_target(command: str, folder: Path) -> None:  # noqa: ARG001 - one signature for all
+def is_a_target(command: str, folder: Path) -> None:
     """Make knows what it would do; ``make test`` can't run itself."""
     done = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert ".venv/bin/" in done.stdout
 
 
-def installs(command: str, folder: Path) -> None:  # noqa: ARG001 - one signature for all
+def installs(command: str, folder: Path) -> None:
     """The extra is there; tests/whole/test_install.py builds and installs a wheel."""
     (extra,) = re.findall(r"\[(\w+)\]", command)
     assert extra in extras()
 
 
-def rewrites_tables(command: str, folder: Path) -> None:  # noqa: ARG001 - one signature for all
+def rewrites_tables(command: str, folder: Path) -> None:
     """Nothing is left to rewrite."""
     done = subprocess.run([sys.executable, *shlex.split(command)[1:], "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0

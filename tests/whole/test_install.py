@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import NO_DRIVER
+
 ROOT = Path(__file__).parents[2]
 
 SUITE = """
@@ -78,7 +80,7 @@ def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(site), *filter(None, sys.path))),
-        "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1",
+        **dict([NO_DRIVER]),
     }
 
     def python(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders import NO_DRIVER
+
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 pytest.importorskip("accelerate")
@@ -18,7 +20,7 @@ pytest.importorskip("accelerate")
 
 def measured(name: str, folder: Path) -> dict[str, Any]:
     """Results of a run of the shipped suite by the command."""
-    environ = {**os.environ, "PYBENCH_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
+    environ = {**os.environ, **dict([NO_DRIVER])}
     command = [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", name, "--engine", "none"]
     done = subprocess.run(
         [*command, "--profile", "cpu", "--runs", str(folder)], env=environ, capture_output=True, text=True, check=False

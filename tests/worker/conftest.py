@@ -16,17 +16,7 @@ import pybench
 from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrder, decode_event, go_file
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
-
-TINY: dict[str, Any] = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 128,
-}
+from tests.builders import TINY
 
 
 def points_of(events: list[Event]) -> list[list[Event]]:

@@ -11,9 +11,8 @@ from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, Unmeasur
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
 from pybench.compute.comm_model.step_time import Baseline, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
-from pybench.model.decoder_shape import DecoderShape
+from tests.builders import DECODER
 
-_TINY = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 _LAYER = 192 + 384  # weights, as tests/compute/test_flops.py counts them
 _HEAD = 32 * 8
 _FREE = AlphaBeta(0.0, 0.0)
@@ -35,14 +34,14 @@ def test_a_prefill_by_hand() -> None:
     """3 sequences of 4 tokens: 2 FLOPs a weight, scores and values over a mean context of 2, logits of one token."""
     shape = GenerationShape(samples=3, prompt_tokens=4, output_tokens=2, element_bytes=1)
     attention = 4 * 2 * 8 * 2
-    assert prefill_step(_UNIT, _TINY, shape) == StepTime(compute_s=3 * (4 * (2 * 2 * _LAYER + attention) + 2 * _HEAD))
+    assert prefill_step(_UNIT, DECODER, shape) == StepTime(compute_s=3 * (4 * (2 * 2 * _LAYER + attention) + 2 * _HEAD))
 
 
 def test_a_decode_round_reads_weights_and_cache() -> None:
     """One sequence: bytes outweigh FLOPs once memory is slow. Cache: 2 * 2 layers * 2 heads * 2 wide a token."""
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
     shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=3, element_bytes=2)
-    decode = generation_step(slow, _TINY, shape).memory_s - prefill_step(slow, _TINY, shape).memory_s
+    decode = generation_step(slow, DECODER, shape).memory_s - prefill_step(slow, DECODER, shape).memory_s
     assert decode == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16))
 
 
@@ -50,7 +49,7 @@ def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
     """Two in each of two layers, and one gather."""
     one = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1)
     two = dataclasses.replace(one, tensor_parallel=2)
-    alone, shared = prefill_step(_UNIT, _TINY, one), prefill_step(_UNIT, _TINY, two)
+    alone, shared = prefill_step(_UNIT, DECODER, one), prefill_step(_UNIT, DECODER, two)
     assert shared.compute_s == alone.compute_s / 2
     assert (alone.communication_s, shared.communication_s) == (0.0, 4 * 100.0 + 10.0)
 
@@ -58,15 +57,15 @@ def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
 def test_a_pipeline_of_one_batch_gains_nothing() -> None:
     """It hands activations on: 1 sequence of 4 tokens, 8 wide."""
     shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1, pipeline_parallel=3)
-    assert prefill_step(_UNIT, _TINY, shape).communication_s == 2 * 4 * 8
+    assert prefill_step(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
 
 
 def test_tied_embeddings_are_read_as_the_head() -> None:
     """As many bytes as two matrices of which one is hardly read."""
     shape = GenerationShape(samples=1, prompt_tokens=1, output_tokens=2, element_bytes=1)
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
-    tied = dataclasses.replace(_TINY, tied_embeddings=True)
-    assert prefill_step(slow, tied, shape) == prefill_step(slow, _TINY, shape)
+    tied = dataclasses.replace(DECODER, tied_embeddings=True)
+    assert prefill_step(slow, tied, shape) == prefill_step(slow, DECODER, shape)
 
 
 def test_what_was_not_measured_is_told() -> None:
@@ -81,8 +80,8 @@ def test_what_was_not_measured_is_told() -> None:
 def test_ddp_hides_all_but_its_last_bucket() -> None:
     """A long backward hides the rest; a short one does not. The model is less than one bucket: nothing is hidden."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
-    assert training_step(_UNIT, _TINY, shape).communication_s == 100.0
-    large = dataclasses.replace(_TINY, vocabulary=2**24)  # 256 MiB, 10.24 buckets
+    assert training_step(_UNIT, DECODER, shape).communication_s == 100.0
+    large = dataclasses.replace(DECODER, vocabulary=2**24)  # 256 MiB, 10.24 buckets
     backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
     buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
     fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
@@ -95,8 +94,8 @@ def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
     ddp = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2)
     fsdp = dataclasses.replace(ddp, sharing="fsdp")
     parameters, loss = 2 * _LAYER + 2 * _HEAD, 36 * 4 * 32
-    assert training_step(_UNIT, _TINY, ddp).memory_s == 7 * parameters + loss
-    assert training_step(_UNIT, _TINY, fsdp).memory_s == 7 * parameters / 2 + loss
+    assert training_step(_UNIT, DECODER, ddp).memory_s == 7 * parameters + loss
+    assert training_step(_UNIT, DECODER, fsdp).memory_s == 7 * parameters / 2 + loss
 
 
 def test_no_split_of_the_model_splits_the_loss() -> None:
@@ -104,30 +103,30 @@ def test_no_split_of_the_model_splits_the_loss() -> None:
     one = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
     updated, loss = 7 * (2 * _LAYER + 2 * _HEAD), 36 * 4 * 32
     for split in (dataclasses.replace(one, tensor_parallel=2), dataclasses.replace(one, pipeline_parallel=2)):
-        assert training_step(_UNIT, _TINY, split).memory_s == updated / 2 + loss
+        assert training_step(_UNIT, DECODER, split).memory_s == updated / 2 + loss
 
 
 def test_fsdp_waits_for_what_no_layer_hides() -> None:
     """First gather 10 and last scatter 100, for which the all-reduce stands in; with no compute at all, every layer."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, sharing="fsdp")
-    assert training_step(_UNIT, _TINY, shape).communication_s == 110.0
+    assert training_step(_UNIT, DECODER, shape).communication_s == 110.0
     fast = dataclasses.replace(_UNIT, matmul_flops_per_s=1e12)
-    assert training_step(fast, _TINY, shape).communication_s == pytest.approx(110 + 10 + 110)
+    assert training_step(fast, DECODER, shape).communication_s == pytest.approx(110 + 10 + 110)
 
 
 def test_recomputing_does_forward_twice() -> None:
     """4 instead of 3 passes."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
-    again = training_step(_UNIT, _TINY, dataclasses.replace(shape, recompute=True))
-    assert again.compute_s / training_step(_UNIT, _TINY, shape).compute_s == pytest.approx(4 / 3)
+    again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
+    assert again.compute_s / training_step(_UNIT, DECODER, shape).compute_s == pytest.approx(4 / 3)
 
 
 def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:
     """Two forward, two backward, the logits once; recomputing repeats forward's. One copy has no gradients to share."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, tensor_parallel=2)
-    assert training_step(_UNIT, _TINY, shape).communication_s == 8 * 100 + 10
+    assert training_step(_UNIT, DECODER, shape).communication_s == 8 * 100 + 10
     again = dataclasses.replace(shape, recompute=True)
-    assert training_step(_UNIT, _TINY, again).communication_s == 12 * 100 + 10
+    assert training_step(_UNIT, DECODER, again).communication_s == 12 * 100 + 10
 
 
 def test_a_pipelines_bubble() -> None:
@@ -135,24 +134,24 @@ def test_a_pipelines_bubble() -> None:
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)
     assert pipeline_fraction(shape) == 7 / 16
     assert pipeline_fraction(dataclasses.replace(shape, microbatches=1)) == 1
-    assert training_step(_UNIT, _TINY, shape).communication_s == 2 * 4 * 8
+    assert training_step(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
 
 
 def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> None:
     """DDP overlaps with the last pass alone; tensor parallelism pays every pass's latencies."""
-    large = dataclasses.replace(_TINY, vocabulary=2**24)
+    large = dataclasses.replace(DECODER, vocabulary=2**24)
     backward_s = 2 * 4 * (2 * 2 * _LAYER + 2 * 2**24 * 8 + 4 * 2 * 8 * 2)
     buckets = (2 * _LAYER + 2 * 2**24 * 8) / (25 * 2**20)
     fast = dataclasses.replace(_UNIT, matmul_flops_per_s=backward_s / 500)
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, passes=2)
     assert training_step(fast, large, shape).communication_s == pytest.approx(buckets * 100 - 250 * (1 - 1 / buckets))
     split = TrainingShape(samples=2, sequence_tokens=4, element_bytes=1, tensor_parallel=2, passes=2)
-    assert training_step(_UNIT, _TINY, split).communication_s == 2 * (8 * 100 + 10)
+    assert training_step(_UNIT, DECODER, split).communication_s == 2 * (8 * 100 + 10)
 
 
 def test_larger_buckets_are_fewer() -> None:
     """All gradients in one: nothing of it is hidden."""
-    large = dataclasses.replace(_TINY, vocabulary=2**24)
+    large = dataclasses.replace(DECODER, vocabulary=2**24)
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, bucket_bytes=2**30)
     assert training_step(_UNIT, large, shape).communication_s == 100.0
 

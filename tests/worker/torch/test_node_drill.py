@@ -121,9 +121,8 @@ def _report(events: list[Event]) -> RankReport:
 
 
 @pytest.fixture
-def drill(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequence[NodeCheck]]:
+def drill(stage: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequence[NodeCheck]]:
     """Two attempts at a point on this machine's CPU, and what is found."""
-    monkeypatch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(point: Point, harm: Harm = _unharmed) -> Sequence[NodeCheck]:

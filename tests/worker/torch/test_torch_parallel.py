@@ -17,20 +17,12 @@ import torch
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
+from tests.builders import TINY
 
 CPU = torch.device("cpu")
 TOKENS = torch.arange(12).reshape(2, 6) * 7
 
 
-TINY: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 128,
-}
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen2": {},

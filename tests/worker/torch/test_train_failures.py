@@ -8,9 +8,11 @@ pytest.importorskip("transformers")
 
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
+from pybench.model.progress import NoProgress
 from pybench.model.record import Record
 from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
+from tests.builders import NO_DRIVER
 
 # Four real starts, and one that costs its whole time limit.
 pytestmark = pytest.mark.timeout(1200)
@@ -72,13 +74,6 @@ _WRONG = _BENCHMARK.format(name="fast_but_wrong", limit_s=280) + "seed = 3\nbuck
 DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
 
 
-class Silent:
-    """A progress that shows nothing."""
-
-    def __getattr__(self, _name: str) -> object:
-        return lambda *_args, **_kwargs: None
-
-
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of all drills; afterwards no process of it is left."""
@@ -88,13 +83,13 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     seeded = [f"{part}seed = {number}\n" for number, part in enumerate(parts)]
     (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded) + _WRONG)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+        patch.setenv(*NO_DRIVER)
         run = prepare_run(
             folder / "drills.toml", folder / "runs", lambda _: Local(), profile=None, keep=None, max_gpus=None
         )
         staged = run.folder.worker / "pybench/worker/backends/torch/train/training.py"
         staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
-        run.finish(Silent())  # type: ignore[arg-type]
+        run.finish(NoProgress())
     assert list(processes_marked(f"{run.folder.mark}/")) == []
     return run
 

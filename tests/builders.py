@@ -1,0 +1,64 @@
+"""Values that tests of several rooms begin with; a test replaces the fields that it is about."""
+
+from __future__ import annotations
+
+from pybench.model.decoder_shape import Architecture, DecoderShape
+from pybench.model.machine import GpuInfo, Machine
+
+NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
+"""Environment variable and value that hide this machine's GPUs."""
+
+H200 = GpuInfo(
+    index=0,
+    uuid="GPU-0",
+    name="NVIDIA H200",
+    vram_gb=139.7,
+    pci_bus_id=None,
+    compute_capability="9.0",
+    power_limit_w=700.0,
+    power_limit_default_w=700.0,
+    sm_clock_max_hz=None,
+    memory_clock_max_hz=None,
+    ecc_enabled=True,
+    mig_enabled=None,
+    persistence_enabled=True,
+    pcie_generation=5,
+    pcie_width=16,
+    num_nvlinks=18,
+)
+MACHINE = Machine(
+    kind="h200",
+    fabric="nvlink",
+    gpu_count=1,
+    gpu_names=("NVIDIA H200",),
+    gpu_vram_gb=(139.7,),
+    gpus=(H200,),
+    gpu_reason=None,
+    topology=(("X",),),
+    driver="580.1",
+    cuda_driver="13.0",
+    cpu_model="A CPU",
+    cpu_cores=8,
+    numa_nodes=1,
+    memory_bytes=2**36,
+    kernel="6.1",
+    operating_system="Debian",
+    python="3.11.2",
+    packages={"torch": "2.9", "numpy": "2.0"},
+    git_commit="abc",
+    git_dirty=False,
+)
+DECODER = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
+"""Small enough to count by hand."""
+
+TINY: Architecture = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+"""A CPU runs it in milliseconds."""
