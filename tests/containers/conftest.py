@@ -43,7 +43,6 @@ def _alone() -> Iterator[None]:
 @pytest.fixture(scope="session", params=["docker", "podman"])
 def boxed(
     request: pytest.FixtureRequest,
-    archive: tuple[Path, str],
     tmp_path_factory: pytest.TempPathFactory,
     _alone: None,
 ) -> Iterator[Boxed]:
@@ -54,7 +53,7 @@ def boxed(
         if name in os.environ.get(REQUIRED, "").split(","):
             pytest.fail(f"{REQUIRED} names {name}, but {reason}")
         pytest.skip(reason)
-    path, image_id = archive
+    path, image_id = request.getfixturevalue("archive")  # 73 MB, not written where no engine reads it
     subprocess.run([name, "load", "--input", str(path)], capture_output=True, check=True)
     remove_orphans((name,), "")  # of a session that was killed
     lock = tmp_path_factory.mktemp("lock") / "images.toml"
@@ -64,7 +63,7 @@ def boxed(
 
 
 @pytest.fixture
-def registry(archive: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A registry on loopback that serves the image as ``pybench/test:1``; its name with the port."""
     absent = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
     if absent and os.environ.get(REQUIRED):
@@ -95,7 +94,7 @@ def registry(archive: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
         (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{name}"\ninsecure = true\n')
         copy = ("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false")
-        served = (f"docker-archive:{archive[0]}", f"docker://{name}/pybench/test:1")
+        served = (f"docker-archive:{request.getfixturevalue('archive')[0]}", f"docker://{name}/pybench/test:1")
         subprocess.run([*copy, *served], check=True, capture_output=True)
         yield name
         server.terminate()
