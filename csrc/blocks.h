@@ -13,7 +13,7 @@ namespace pybench {
 
 struct RecordingHead {
     int64_t start_ns = 0;
-    std::string boot_id;
+    std::string boot_id, driver;
     std::atomic<uint64_t> num_pollers{0};
 };
 

@@ -48,6 +48,7 @@ void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int6
     start_ns = head.start_ns;
     end_ns = end;
     boot_id = head.boot_id;
+    driver = head.driver;
     num_pollers = head.num_pollers;
     for (size_t i = 0; i < gpus.size(); ++i) {
         const GpuBlock& block = blocks[i];

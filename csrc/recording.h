@@ -33,7 +33,7 @@ struct Recording {
     void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns, int64_t hang_ns);
 
     int64_t start_ns = 0, end_ns = 0;
-    std::string boot_id;
+    std::string boot_id, driver;
     uint64_t num_pollers = 0;
     std::vector<OffsetRow> offsets;
     std::vector<GpuRecording> gpus;

@@ -39,6 +39,7 @@ Session::Session(const Settings& settings)
       contention_(settings.uuids.size()),
       recording_(settings.uuids.size()) {
     blocks_.head().boot_id = boot_id();
+    blocks_.head().driver = nvml_->driver_version();
     open_gpus(settings);
 }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from pybench.machine.sensor_models import sensor_model
 from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, PowerTrace
@@ -82,7 +84,7 @@ class PowerRecorder:
         not started, or in a process forked from the one that started it.
         """
         native, self._native = self._native, None
-        return trace_from_columns(_answer(native, "stop"))
+        return with_sensors(trace_from_columns(_answer(native, "stop")))
 
     def snapshot(self) -> PowerTrace:
         """Copy what was recorded so far, within half a second, and go on.
@@ -90,7 +92,7 @@ class PowerRecorder:
         The counter is first read until it steps and the series drained, so that a window that has ended is covered.
         Raises as :meth:`stop`.
         """
-        return trace_from_columns(_answer(self._native, "snapshot"))
+        return with_sensors(trace_from_columns(_answer(self._native, "snapshot")))
 
     @property
     def is_running(self) -> bool:
@@ -118,6 +120,12 @@ class PowerRecorder:
     ) -> None:
         if self._native is not None:
             self.stop()
+
+
+def with_sensors(trace: PowerTrace) -> PowerTrace:
+    """The trace with what is known of each GPU's sensor, by its board, driver and calibration."""
+    gpus = tuple(replace(gpu, sensor=sensor_model(gpu.name, trace.driver, gpu.uuid)) for gpu in trace.gpus)
+    return replace(trace, gpus=gpus)
 
 
 def _extension() -> ModuleType:

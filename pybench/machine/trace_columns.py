@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybench.model.sensor import SensorModel
 from pybench.model.trace import (
     CounterColumns,
     GpuTrace,
@@ -32,4 +33,7 @@ def trace_from_columns(values: dict[str, Any]) -> PowerTrace:
 
 def _gpu(values: dict[str, Any]) -> GpuTrace:
     planes = {plane: kind(**values[plane]) for plane, kind in PLANES.items()}
-    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), **planes})
+    sensor = values.get("sensor")
+    if isinstance(sensor, dict):
+        sensor = SensorModel(**sensor)
+    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), "sensor": sensor, **planes})

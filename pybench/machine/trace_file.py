@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ def write_trace(trace: PowerTrace, path: Path) -> None:
     columns = _arrays("offsets", trace.offsets)
     gpus = []
     for i, gpu in enumerate(trace.gpus):
-        gpus.append({name: value for name, value in vars(gpu).items() if name not in PLANES})
+        described = {name: value for name, value in vars(gpu).items() if name not in PLANES}
+        gpus.append({**described, "sensor": None if gpu.sensor is None else asdict(gpu.sensor)})
         for plane in PLANES:
             columns |= _arrays(f"{i}.{plane}", getattr(gpu, plane))
     head = {name: value for name, value in vars(trace).items() if name not in {"gpus", "offsets"}}
-    described = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
+    description = json.dumps({"version": TRACE_VERSION, "trace": head, "gpus": gpus})
     with path.open("wb") as file:
-        np.savez_compressed(file, description=np.array(described), **columns)
+        np.savez_compressed(file, description=np.array(description), **columns)
 
 
 def read_trace(path: Path) -> PowerTrace:

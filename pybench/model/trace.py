@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pybench.model.sensor import SensorModel
+
 # 3: no count of records that a file had no room for.
 TRACE_VERSION = 3
 
@@ -75,7 +77,8 @@ class OffsetColumns:
 class GpuTrace:
     """One GPU. ``state`` is how it ended: what was recorded before a loss stays.
 
-    ``index`` is NVML's, ``None`` for a GPU that could not be opened.
+    ``index`` is NVML's, ``None`` for a GPU that could not be opened. ``sensor`` is what its readings average over,
+    ``None`` for an unknown board.
 
     ``missed_ticks`` counts readings that were due and skipped, ``dropped_records`` readings made that found no room.
     ``capabilities`` names the readings that work: counter, series, instant, average, memory, temperature, sm_clock,
@@ -93,6 +96,7 @@ class GpuTrace:
     scope: Scope = "gpu_board"
     mig: bool | None = None
     shared_board: bool | None = None
+    sensor: SensorModel | None = None
     counter: CounterColumns = CounterColumns()
     series: SeriesColumns = SeriesColumns()
     polled: PolledColumns = PolledColumns()
@@ -104,7 +108,8 @@ class GpuTrace:
 class PowerTrace:
     """All GPUs of one recording. Offsets that differ tell of a wall clock that was stepped or slewed.
 
-    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``num_pollers`` is how many threads read the GPUs.
+    ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``driver`` is the driver's version;
+    ``num_pollers`` is how many threads read the GPUs.
     """
 
     start_ns: int
@@ -112,4 +117,5 @@ class PowerTrace:
     gpus: tuple[GpuTrace, ...]
     offsets: OffsetColumns = OffsetColumns()
     boot_id: str | None = None
+    driver: str = ""
     num_pollers: int = 1

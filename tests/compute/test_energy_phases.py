@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.compute.energy import LoadPeriods, phase_energies
+from pybench.machine.sensor_models import shipped_model
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import RequestTimes, Step, Work
 
@@ -23,6 +24,7 @@ def _trace(power_w: float, num_gpus: int = 1) -> PowerTrace:
             uuid=f"GPU-{index}",
             index=index,
             name="g",
+            sensor=shipped_model("NVIDIA H200", "580.00"),
             capabilities=("counter", "series"),
             counter=CounterColumns(
                 before_ns=[at * _MS for at in reads], after_ns=[at * _MS + 1000 for at in reads], energy_mj=counted

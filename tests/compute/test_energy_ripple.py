@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.compute.energy.low_pass import POWER_STEP_W, TAU_S
+from pybench.compute.energy.low_pass import POWER_STEP_W
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from tests.physics.board import Board
 from tests.physics.load import Load, constant, square
@@ -22,7 +22,7 @@ def samples(load: Load, seed: int, length_s: float = 4.0, missing: float = 0.01)
     time_s = np.arange(rng.random() * 0.02, length_s, 0.02)
     time_s = time_s[rng.random(len(time_s)) >= missing]
     time_s += rng.normal(0, 0.5e-3, len(time_s))
-    power_w = np.round(load.low_pass_w(time_s, TAU_S) / POWER_STEP_W) * POWER_STEP_W
+    power_w = np.round(load.low_pass_w(time_s, 10.9e-3) / POWER_STEP_W) * POWER_STEP_W
     return time_s, power_w
 
 
@@ -40,7 +40,7 @@ def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float)
     times_s = np.arange(1.0, 3.0, 0.0007)
     true_j = load.energy_j(times_s)
     swing_j = true_j - np.polyval(np.polyfit(times_s, true_j, 1), times_s)
-    told_j = ripple.behind(TAU_S, 0.0).energy_j(times_s)
+    told_j = ripple.behind(10.9e-3, 0.0).energy_j(times_s)
     assert np.std(told_j - told_j.mean() - swing_j) < 0.2 * np.std(swing_j)
 
 
@@ -69,7 +69,7 @@ def test_too_few_samples_tell_nothing() -> None:
 
 def test_samples_evenly_spaced_by_the_period_see_nothing() -> None:
     time_s = np.arange(0, 4, 0.02)
-    assert find_ripple(time_s, square(300, 600, 0.01, 0.01, -5, 6).low_pass_w(time_s, TAU_S), NOISE_W) is None
+    assert find_ripple(time_s, square(300, 600, 0.01, 0.01, -5, 6).low_pass_w(time_s, 10.9e-3), NOISE_W) is None
 
 
 def test_joules_are_counted_up_between_its_ends_only() -> None:
@@ -82,9 +82,9 @@ def test_joules_are_counted_up_between_its_ends_only() -> None:
 
 def test_an_unknown_low_pass_is_doubt() -> None:
     ripple = Ripple(0.0, 1.0, 100, 20.0, np.array([100.0 + 0j]), 0.0)
-    assert ripple.behind(TAU_S, 0.0).sigma_j == 0.0
+    assert ripple.behind(10.9e-3, 0.0).sigma_j == 0.0
     # What a time constant is off by turns into joules at once: 100 W · 1 ms, at a random phase.
-    assert ripple.behind(TAU_S, 1e-3).sigma_j == pytest.approx(100 * 1e-3 / np.sqrt(2))
+    assert ripple.behind(10.9e-3, 1e-3).sigma_j == pytest.approx(100 * 1e-3 / np.sqrt(2))
 
 
 def test_frequencies_that_look_alike_are_doubt() -> None:
@@ -92,8 +92,8 @@ def test_frequencies_that_look_alike_are_doubt() -> None:
     ripple = found(square(300, 600, 0.4 / 70, 0.6 / 70, -5, 6), seed=3)
     assert ripple is not None
     assert ripple.rivals
-    alone = replace(ripple, rivals=()).behind(TAU_S, 0.0)
-    assert ripple.behind(TAU_S, 0.0).sigma_j > 3 * alone.sigma_j
+    alone = replace(ripple, rivals=()).behind(10.9e-3, 0.0)
+    assert ripple.behind(10.9e-3, 0.0).sigma_j > 3 * alone.sigma_j
 
 
 @pytest.mark.parametrize("name", ["decode_47hz", "decode_drifting", "decode_jittered"])

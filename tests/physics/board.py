@@ -8,12 +8,21 @@ pace. Reads take their time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
+from pybench.machine.sensor_models import shipped_model
+from pybench.model.trace import (
+    MISSING,
+    CounterColumns,
+    GpuTrace,
+    OffsetColumns,
+    PolledColumns,
+    PowerTrace,
+    SeriesColumns,
+)
 from tests.physics.load import Load
 from tests.physics.step_search import StepSearch
 
@@ -34,9 +43,19 @@ NEXT_SAMPLE_S = 45e-3
 class Board:
     """One board's sensors. ``lag_s``: a value published at ``t`` is the energy at ``t - lag_s``.
 
-    ``astray_s``: how far one publication in twenty is off its grid.
+    ``astray_s``: how far one publication in twenty is off its grid. ``counter_sample_s``: a counter that adds up
+    readings of the mean power of the ``window_s`` before them, or of the power behind the low-pass, each for this
+    long; ``None`` for one that integrates truly. ``noise_fraction`` is white noise of the series.
     """
 
+    name: str = "NVIDIA H200"
+    driver: str = "580.00"
+    counter_sample_s: float | None = None
+    window_s: float = 0.0
+    noise_fraction: float = 0.0
+    has_counter: bool = True
+    has_series: bool = True
+    has_instant: bool = True
     counter_period_s: float = 0.100
     counter_phase_s: float = 0.0
     lag_s: float = 0.0
@@ -45,6 +64,7 @@ class Board:
     sample_period_s: float = 0.020
     power_step_w: float = 0.323
     missing_fraction: float = 0.01
+    _sums: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
 
     def trace(
         self, load: Load, start_s: float, end_s: float, rng: np.random.Generator, marks_s: Sequence[float] = ()
@@ -55,9 +75,10 @@ class Board:
         gpu = GpuTrace(
             uuid="GPU-0",
             index=0,
-            name="H200",
-            counter=counter,
-            series=series,
+            name=self.name,
+            sensor=shipped_model(self.name, self.driver),
+            counter=counter if self.has_counter else CounterColumns(),
+            series=series if self.has_series else SeriesColumns(),
             polled=self._polled(load, start_s, done_s, rng),
         )
         offsets = OffsetColumns(
@@ -91,7 +112,30 @@ class Board:
         number = int(np.floor((at_s - self.counter_phase_s) / self.counter_period_s)) + 1
         while (published_s := self._publication_s(number)) > at_s:
             number -= 1
-        return COUNTER_BASE_MJ + int(load.energy_j(published_s - self.lag_s) * 1e3)
+        return COUNTER_BASE_MJ + int(self._counted_j(load, published_s - self.lag_s) * 1e3)
+
+    def _counted_j(self, load: Load, at_s: float) -> float:
+        """What the counter has added up by then: the load's joules, or its own readings', each for their period."""
+        if self.counter_sample_s is None:
+            return float(load.energy_j(at_s))
+        last = int(np.floor(at_s / self.counter_sample_s))
+        if last not in self._sums:
+            first = max((k for k in self._sums if k < last), default=None)
+            begun = int(np.floor(float(load.edge_s[0]) / self.counter_sample_s)) if first is None else first
+            times_s = np.arange(begun + 1, last + 1, dtype=np.float64) * self.counter_sample_s
+            since_j = float(np.sum(self._reading_w(load, times_s))) * self.counter_sample_s
+            self._sums[last] = since_j + (0.0 if first is None else self._sums[first])
+        return self._sums[last] + float(self._reading_w(load, np.array([last * self.counter_sample_s]))[0]) * (
+            at_s - last * self.counter_sample_s
+        )
+
+    def _reading_w(self, load: Load, time_s: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """What the sensor shows: the mean of its window, or the power behind its low-pass."""
+        if self.window_s > 0:
+            return np.asarray(
+                (load.energy_j(time_s) - load.energy_j(np.asarray(time_s) - self.window_s)) / self.window_s
+            )
+        return load.low_pass_w(time_s, self.tau_s)
 
     def _publication_s(self, number: int) -> float:
         off_s = 0.0 if number % 20 else self.astray_s * (1 if number % 40 else -1)
@@ -104,7 +148,8 @@ class Board:
         late_s = np.where(rng.random(len(grid_s)) < 0.04, rng.uniform(3e-3, 14e-3, len(grid_s)), 0.0)
         time_s = np.sort(grid_s + rng.normal(0.0, 0.5e-3, len(grid_s)) + late_s)
         time_s = time_s[(rng.random(len(time_s)) >= self.missing_fraction) & (time_s <= end_s)]
-        power_w = np.round(load.low_pass_w(time_s, self.tau_s) / self.power_step_w) * self.power_step_w
+        noisy_w = self._reading_w(load, time_s) * (1 + self.noise_fraction * rng.standard_normal(len(time_s)))
+        power_w = np.round(noisy_w / self.power_step_w) * self.power_step_w
         stamps_us = (ns(time_s) + REALTIME_OFFSET_NS) // 1000
         return SeriesColumns(realtime_ns=(stamps_us * 1000).tolist(), power_mw=milli(power_w))
 
@@ -116,10 +161,35 @@ class Board:
         average_w = load.energy_j(newest_s) - load.energy_j(newest_s - 1)
         return PolledColumns(
             t_ns=ns(time_s).tolist(),
-            instant_mw=milli(load.low_pass_w(newest_s, self.tau_s)),
+            instant_mw=milli(self._reading_w(load, newest_s)) if self.has_instant else [MISSING] * len(time_s),
             average_mw=milli(average_w),
             memory_mw=[48_000] * len(time_s),
         )
+
+
+H200 = Board(counter_sample_s=0.020, noise_fraction=0.024, astray_s=2.5e-3)
+A100 = Board(
+    name="NVIDIA A100-SXM4-80GB",
+    counter_period_s=0.101,
+    counter_sample_s=0.101,
+    sample_period_s=0.101,
+    window_s=0.025,
+)
+BOARDS = {
+    "H200": H200,
+    "H200 quiet": Board(),
+    "H100 PCIe": replace(
+        A100, name="NVIDIA H100 PCIe", counter_period_s=0.1, counter_sample_s=0.1, sample_period_s=0.1
+    ),
+    "A100": A100,
+    "V100": Board(
+        name="Tesla V100-SXM2-32GB", counter_period_s=0.02, counter_sample_s=0.02, sample_period_s=0.02, window_s=0.01
+    ),
+    "RTX 4090": Board(
+        name="NVIDIA GeForce RTX 4090", counter_period_s=0.1, counter_sample_s=0.1, sample_period_s=0.1, window_s=0.1
+    ),
+    "polled only": Board(name="Some GPU", has_counter=False, has_series=False, has_instant=False),
+}
 
 
 def ns(time_s: npt.ArrayLike) -> npt.NDArray[np.int64]:

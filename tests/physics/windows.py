@@ -80,7 +80,10 @@ def _together(load: Load, trace: PowerTrace, starts_s: npt.ArrayLike, ends_s: np
 
 def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board) -> tuple[float, bool, float]:
     phased = replace(
-        board, counter_phase_s=rng.random() * board.counter_period_s, lag_s=rng.uniform(0.0, LONGEST_LAG_S)
+        board,
+        counter_phase_s=rng.random() * board.counter_period_s,
+        lag_s=rng.uniform(0.0, LONGEST_LAG_S),
+        _sums={},
     )
     load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
     start_s = rng.random() * 0.2

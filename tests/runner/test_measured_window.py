@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pybench.machine.sensor_models import shipped_model
 from pybench.model.effort import Effort
 from pybench.model.record import GpuEnergy
 from pybench.model.suite import Point
@@ -23,6 +24,7 @@ def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...]
         uuid="GPU-0",
         index=0,
         name="g",
+        sensor=shipped_model("NVIDIA H200", "580.00"),
         series=SeriesColumns(realtime_ns=stamps, power_mw=[400_000] * len(stamps)),
     )
     trace = PowerTrace(

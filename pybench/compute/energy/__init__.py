@@ -11,6 +11,7 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `bridge` | both together, with what stays unknown |
 | `aliasing` | loads in step with the sensor's sampling |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
+| `modest` | wider bounds on boards whose sensor was not measured |
 | `pauses` | joules without those of a dithered load's pauses |
 | `phases` | joules of prefill and of decode |
 """

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pybench.compute.energy.grid import PublicationGrid, longest_period_s
 from pybench.compute.energy.readings import Readings
@@ -15,7 +16,7 @@ from pybench.compute.energy.times import Column
 EVEN_FACTOR = 1.05
 EVEN_FLOOR = 0.05
 # On eight H200s half of all publications came within 0.14 ms of their grid, one in twenty 1.5 to 4 ms beside it.
-PUBLICATION_BLUR_S = 1e-3
+PUBLICATION_BLUR_S = 0.5e-3
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Anchors:
     time_s: Column
     energy_j: Column
     blur_s: Column
+
+    def keep(self, which: npt.NDArray[np.bool_]) -> Anchors:
+        """Only those that are marked."""
+        return Anchors(self.time_s[which], self.energy_j[which], self.blur_s[which])
 
     def unevenness(self) -> float:
         """How much the mean power changes from one interval to the next: publications counted wrongly make it jump."""

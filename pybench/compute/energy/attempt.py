@@ -9,19 +9,30 @@ import numpy as np
 from pybench.compute.energy.aliasing import TOLD_FRACTION, LoadPeriods, alias_fraction
 from pybench.compute.energy.curve import Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
+from pybench.compute.energy.modest import modest_half_width_j
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, samples_of
 from pybench.compute.energy.times import Column, seconds_since
-from pybench.compute.energy.window import Estimate, counter_estimate, polled_estimate, series_estimate
+from pybench.compute.energy.window import (
+    LONG_S,
+    SHAPE_REACH_S,
+    Estimate,
+    counter_estimate,
+    polled_estimate,
+    series_estimate,
+)
 from pybench.model.record import Energy, GpuEnergy
+from pybench.model.sensor import UNKNOWN_SENSOR
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
 
 # Truth lay inside this many standard deviations and this floor in over 99 % of windows of every load tried.
 BOUND_SIGMAS = 4.0
-BOUND_FLOOR_FRACTION = 2e-3
+BOUND_FLOOR_FRACTION = 1e-3
 # NVML counts whole mJ, at both ends of a window.
 COUNTER_DIGIT_J = 2e-3
 DISAGREEMENT_FRACTION = 0.03
+# Variances of the counter beside the series, over those of the sensor model.
+MISFIT = 6.0
 
 
 def attempt_energy(trace: PowerTrace, start_ns: int, end_ns: int, rhythm: LoadPeriods | None) -> Energy:
@@ -52,15 +63,20 @@ def gpu_energies(
 def _gpu_energy(
     gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> GpuEnergy:
+    sensor = gpu.sensor or UNKNOWN_SENSOR
     origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
     windows_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
-    samples = samples_of(gpu, offsets, origin_ns)
+    samples = samples_of(gpu, offsets, origin_ns, _spans_s(windows_s))
     readings = Readings.of(gpu.counter, origin_ns)
     unbroken = readings.without_resets(0.0, (last_ns - origin_ns) / 1e9)
-    by_counter = counter_estimate(unbroken, samples, windows_s) if unbroken is not None else None
-    by_series = series_estimate(samples, windows_s)
-    averages = _averages_of(gpu, origin_ns)
-    estimate = by_counter or by_series or polled_estimate(averages, windows_s)
+    by_counter = counter_estimate(unbroken, samples, windows_s, sensor) if unbroken is not None else None
+    whole = windows_s[-1][1] - windows_s[0][0] <= LONG_S
+    by_series = None
+    if whole or by_counter is None:
+        every = samples if whole else samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
+        by_series = series_estimate(every, windows_s, sensor)
+    averages = _averages_of(gpu, origin_ns, windows_s)
+    estimate = by_counter or by_series or polled_estimate(averages, windows_s, sensor)
     used = averages if estimate is not None and estimate.method == "polled" else samples
     alias = alias_fraction(rhythm, samples.period_s)
     raised = {
@@ -71,12 +87,26 @@ def _gpu_energy(
         "gap": estimate is not None and estimate.gap,
         "counter_vs_power": _disagree(by_counter, by_series),
         "insufficient": estimate is None,
+        "sensor_misfit": estimate is not None and estimate.misfit > MISFIT,
+        "uncalibrated": not sensor.calibrated,
+        "part_time_sensor": sensor.seen_fraction < 1,
     }
     states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
     flags = (*states, *(name for name, up in raised.items() if up))
     max_power_w = _max_power_w(gpu, samples, origin_ns, windows_s)
     length_s = sum(end_s - start_s for start_s, end_s in windows_s)
-    return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias)
+    modest_j = 0.0 if sensor.calibrated or estimate is None else modest_half_width_j(used, windows_s, sensor)
+    return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)
+
+
+def _spans_s(windows_s: Windows) -> Windows:
+    """Where samples matter: around the windows, but not far from both ends of a long one."""
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    if end_s - start_s <= LONG_S:
+        return [(start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S)]
+    if len(windows_s) > 1:
+        return [(first_s - SHAPE_REACH_S, last_s + SHAPE_REACH_S) for first_s, last_s in windows_s]
+    return [(at_s - SHAPE_REACH_S, at_s + SHAPE_REACH_S) for at_s in (start_s, end_s)]
 
 
 def _result(
@@ -87,11 +117,12 @@ def _result(
     *,
     max_power_w: float | None,
     alias: float,
+    modest_j: float,
 ) -> GpuEnergy:
     if estimate is None:
         return GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
     energy_j = estimate.energy_j
-    half_j = BOUND_SIGMAS * estimate.sigma_j + (BOUND_FLOOR_FRACTION + alias) * energy_j + COUNTER_DIGIT_J
+    half_j = BOUND_SIGMAS * estimate.sigma_j + (BOUND_FLOOR_FRACTION + alias) * energy_j + COUNTER_DIGIT_J + modest_j
     return GpuEnergy(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -106,10 +137,14 @@ def _result(
     )
 
 
-def _averages_of(gpu: GpuTrace, start_ns: int) -> Samples:
-    average_mw = np.asarray(gpu.polled.average_mw, dtype=np.int64)
+def _averages_of(gpu: GpuTrace, origin_ns: int, windows_s: Windows) -> Samples:
+    """The polled average around the windows."""
+    near_ns = [origin_ns + int((at_s + off_s) * 1e9) for at_s, off_s in ((windows_s[0][0], -3), (windows_s[-1][1], 3))]
+    t_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)
+    first, last = np.searchsorted(t_ns, near_ns)
+    average_mw = np.asarray(gpu.polled.average_mw[first:last], dtype=np.int64)
     known = average_mw != MISSING
-    return Samples.of(seconds_since(gpu.polled.t_ns, start_ns)[known], average_mw[known] / 1e3)
+    return Samples.of(seconds_since(t_ns[first:last], origin_ns)[known], average_mw[known] / 1e3)
 
 
 def _disagree(by_counter: Estimate | None, by_series: Estimate | None) -> bool:

@@ -1,170 +1,227 @@
 """Counter sums joined with the series' shape.
 
-Between two counter values the sum is known and the series tells how it was spent. Each part of the series has a
-variance; what the series has too much or too little is handed to the parts in proportion to it (the conditional mean
-of a Gaussian bridge). Of a part of variance ``x`` in an interval of ``W``, ``x·(1 - x/W)`` stays unknown: nothing of
-the whole. ``W`` holds the variance of the series and of both values, whose publication is off its grid now and then;
-a value's own counts as part of what spans it.
+The series gives the energy over time but for a gain near 1; the counter gives its sum at some moments, each misplaced
+by some part of a millisecond. A Kalman filter over the counter's values (Kalman, J. Basic Eng. 82, 1960) follows four
+quantities: what the counter should hold, the same less what the windows hold, the series' gain, and how far the
+counter's own sampling goes wrong at jumps of a load that keeps step with it. Between two values the series' variance is
+added, and the variance of what a counter that adds up samples misses at jumps of any phase. The difference of the first
+two is the joules within the windows.
 
-When counter values are of is not known: they lag their publication by a fixed time. Every lag and every grid that
-the readings allow is tried, and weighted by how well the series then foretells the counter, under one unknown common
-scale of all variances (a multivariate Student t), so that a shape the series can't follow widens the bound. Now and
-then a value lies a whole publication beside the grid: such an interval says nothing of the others, and widens the bound
-where it is part of it.
+What moments counter values are of is not known: they lag their publication by a fixed time. Every lag and every grid
+that the readings allow is tried, and weighted by how well the values then follow on each other, under one unknown
+common scale of all variances (a multivariate Student t), so that a shape that does not follow the counter widens the
+bound. Now and then a value lies far beside the grid: it is given that much doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pybench.compute.energy.anchors import Anchors
-from pybench.compute.energy.curve import Curve
+from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.times import Column
 
-LAGS_S = np.arange(-20e-3, 60e-3, 0.5e-3)
-# Counter and series agreed to 0.15 % over 3 s.
-GAIN_SPREAD = 3e-3
-GAIN_FREEDOM = 3.0
-# Weight of the expected scale against the data's, in intervals.
+LAG_STEP_S = 1e-3
+# Counter and series agreed to 0.15 % over 3 s, to 0.11 % over 20 s.
+GAIN_SPREAD = 1e-3
+# How far in step with the counter's sampling a load is taken to be, as a standard deviation; 1 is wholly.
+STEP_SPREAD = 0.5
+# Weight of the expected scale against the data's, in values.
 SCALE_FREEDOM = 4.0
 DIGIT_J2 = 1e-6
-# An interval this many times as far off as half of them, in variances, has a value that is misplaced. Of three good
-# ones the farthest is off by up to six variances.
-OUTLIER_TIMES = 25.0
-WORST_OF_THREE = 6.0
-# The power at a moment is told by the series around it.
+# A value this many standard deviations off is misplaced.
+OUTLIER_SIGMAS = 3.0
+# The power at a moment is that of the series around it.
 POWER_SPAN_S = 40e-3
+# So many values next to the windows' ends suffice.
+MOST_VALUES = 48
+
+COUNTED, OUTSIDE, GAIN, IN_STEP = range(4)
+Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Belief:
-    """Joules at each asked time, for every hypothesis: one row a hypothesis. Variances in J².
+class Bridged:
+    """Joules within the windows, their standard deviation, and how the values fit: 1 as expected, more is worse."""
 
-    The times are windows' starts and ends in turn; ``within_j2`` is the variance of the joules within all windows.
-    """
-
-    weight: Column
-    energy_j: Column
-    variance_j2: Column
-    within_j2: Column
-
-    def mean_j(self) -> Column:
-        """Expected joules at each time."""
-        return np.asarray(self.weight @ self.energy_j)
-
-    def sigma_j(self, which: int) -> float:
-        """Standard deviation of the joules at one time."""
-        off_j = self.energy_j[:, which] - self.mean_j()[which]
-        return float(np.sqrt(self.weight @ (self.variance_j2[:, which] + off_j**2)))
-
-    def within(self) -> tuple[float, float]:
-        """Joules within all windows, and their standard deviation."""
-        energy_j = (self.energy_j[:, 1::2] - self.energy_j[:, ::2]).sum(axis=1)
-        mean_j = float(self.weight @ energy_j)
-        return mean_j, float(np.sqrt(self.weight @ (self.within_j2 + (energy_j - mean_j) ** 2)))
+    energy_j: float
+    sigma_j: float
+    misfit: float
 
 
 @dataclass(frozen=True)
-class _Intervals:
-    """Between neighbouring anchors, one row a lag. ``value_j2`` is each anchor's variance, ``spent_j2`` the series'."""
+class _Steps:
+    """From each value to the next, one row a hypothesis: the series' joules, and those within the windows."""
 
-    at_s: Column
-    value_j2: Column
-    spent_j2: Column
+    spent_j: Matrix
+    taken_j: Matrix
+    spent_j2: Matrix
+    taken_j2: Matrix
+    sampled_j2: Matrix
+    in_step_j: Matrix
 
-    @property
-    def whole_j2(self) -> Column:
-        return np.asarray(self.spent_j2 + self.value_j2[:, :-1] + self.value_j2[:, 1:])
 
-    def scaled(self, scale: Column, suspicion: Column) -> _Intervals:
-        """The same with the series' variances times ``scale``, and values' times the ``suspicion`` beside them."""
-        beside = np.pad(suspicion, ((0, 0), (1, 1)))
-        of_values = np.maximum(np.maximum(beside[:, 1:], beside[:, :-1]), 1.0)
-        return replace(self, value_j2=self.value_j2 * of_values, spent_j2=self.spent_j2 * scale)
+@dataclass
+class _State:
+    """Mean and covariance of the four quantities, one row a hypothesis."""
+
+    mean: Matrix
+    covariance: npt.NDArray[np.float64]
+    log_weight: Column
+    misfit: Column
 
 
 def bridge(
-    hypotheses: Sequence[tuple[Anchors, float]], curve: Curve, times_s: Column, least_scale: float = 0.0
-) -> Belief:
-    """The counter's joules at each time, windows' starts and ends in turn; anchors come with the weight of their grid.
+    hypotheses: Sequence[tuple[Sequence[Anchors], float]],
+    curves: Sequence[Curve],
+    windows_s: Windows,
+    lags_s: Column,
+    least_scale: float = 0.0,
+) -> Bridged:
+    """The joules within the windows, by the counter's values next to each curve, with the weight of their grid.
 
-    Variances are never scaled below ``least_scale``: a curve made of the counter itself can't vouch for its own shape.
+    Between two curves lies nothing but window. Variances are never scaled below ``least_scale``: a curve made of the
+    counter itself can't vouch for its own shape.
     """
-    parts = [_of_anchors(anchors, weight, curve, times_s, least_scale) for anchors, weight in hypotheses]
-    log_weight, energy_j, variance_j2, within_j2 = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    num_rows = len(hypotheses) * len(lags_s)
+    state = _State(
+        np.zeros((num_rows, 4)),
+        np.zeros((num_rows, 4, 4)),
+        np.repeat(np.log([weight for _, weight in hypotheses]), len(lags_s)),
+        np.full(num_rows, SCALE_FREEDOM),
+    )
+    state.covariance[:, GAIN, GAIN], state.covariance[:, IN_STEP, IN_STEP] = GAIN_SPREAD**2, STEP_SPREAD**2
+    ends_s = np.ravel(windows_s)
+    zero_j = hypotheses[0][0][0].energy_j[0]
+    num_values = 0
+    for part, curve in enumerate(curves):
+        chosen = _nearest(hypotheses[0][0][part], ends_s)
+        placed_s = [(anchors[part].time_s[chosen] - lags_s[:, None]) for anchors, _ in hypotheses]
+        at_s = np.concatenate(placed_s)
+        blur_s = np.concatenate([np.tile(anchors[part].blur_s[chosen], (len(lags_s), 1)) for anchors, _ in hypotheses])
+        values_j = hypotheses[0][0][part].energy_j[chosen] - zero_j
+        value_j2 = (_power_w(curve, at_s) * blur_s) ** 2 + DIGIT_J2
+        steps = _steps(curve, at_s, ends_s)
+        if part == 0:
+            _begin_gain(state, float(values_j[-1] - values_j[0]), steps, value_j2)
+        _follow(state, values_j, value_j2, steps, first=part == 0)
+        num_values += len(values_j)
+        if part == 0:
+            before_j, before_j2 = _beyond(curve, at_s[:, 0], ends_s, before=True)
+        if part == len(curves) - 1:
+            after_j, after_j2 = _beyond(curve, at_s[:, -1], ends_s, before=False)
+    return _result(state, before_j + after_j, before_j2 + after_j2, num_values, least_scale)
+
+
+def lags_between(low_s: float, high_s: float) -> Column:
+    """The lags to try."""
+    return np.arange(low_s, high_s + LAG_STEP_S / 2, LAG_STEP_S)
+
+
+def _nearest(anchors: Anchors, ends_s: Column) -> npt.NDArray[np.intp]:
+    away_s = np.min(np.abs(anchors.time_s[:, None] - ends_s), axis=1)
+    return np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
+
+
+def _power_w(curve: Curve, at_s: Matrix) -> Matrix:
+    half_s = POWER_SPAN_S / 2
+    return np.asarray((curve.at(at_s + half_s) - curve.at(at_s - half_s)) / POWER_SPAN_S)
+
+
+def _windows_sum(column: Matrix, at_s: Matrix, ends: Column, ends_s: Column) -> Matrix:
+    """What lies within the windows up to each time, by the sum there and at the windows' ends."""
+    which = np.searchsorted(ends_s, at_s, side="right")
+    whole = np.concatenate(([0.0], np.cumsum(np.diff(ends) * (np.arange(len(ends) - 1) % 2 == 0)), [0.0]))
+    begun = np.where(which % 2 == 1, column - ends[np.clip(which - 1, 0, len(ends) - 1)], 0.0)
+    return np.asarray(whole[np.clip(which - 1, 0, len(ends) - 1)] * (which > 0) + begun)
+
+
+def _steps(curve: Curve, at_s: Matrix, ends_s: Column) -> _Steps:
+    energy_j, variance_j2 = curve.at(at_s), curve.variance_at(at_s)
+    taken_j = _windows_sum(energy_j, at_s, curve.at(ends_s), ends_s)
+    taken_j2 = _windows_sum(variance_j2, at_s, curve.variance_at(ends_s), ends_s)
+    return _Steps(
+        np.diff(energy_j, axis=1),
+        np.diff(taken_j, axis=1),
+        np.diff(variance_j2, axis=1) + DIGIT_J2,
+        np.diff(taken_j2, axis=1),
+        np.diff(curve.sum_at("sampled_j2", at_s), axis=1),
+        np.diff(curve.sum_at("coherent_j", at_s), axis=1),
+    )
+
+
+def _beyond(curve: Curve, at_s: Column, ends_s: Column, *, before: bool) -> tuple[Column, Column]:
+    """Joules and variance within the windows before the first value, or after the last."""
+    found = []
+    for column, ends in ((curve.at(at_s), curve.at(ends_s)), (curve.variance_at(at_s), curve.variance_at(ends_s))):
+        taken = _windows_sum(column, at_s, ends, ends_s)
+        whole = float(np.sum(np.diff(ends)[::2]))
+        found.append(taken if before else whole - taken)
+    return found[0], found[1]
+
+
+def _begin_gain(state: _State, counted_j: float, steps: _Steps, value_j2: Matrix) -> None:
+    """Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that much."""
+    spent_j = np.maximum(steps.spent_j.sum(axis=1), 1e-9)
+    doubt_j2 = (steps.spent_j2 + steps.sampled_j2).sum(axis=1) + value_j2[:, 0] + value_j2[:, -1]
+    doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=1)) ** 2
+    off, doubt2 = counted_j / spent_j - 1, GAIN_SPREAD**2 + doubt_j2 / spent_j**2
+    far = off**2 > OUTLIER_SIGMAS**2 * doubt2
+    state.mean[:, GAIN] = np.where(far, off, 0.0)
+    state.covariance[:, GAIN, GAIN] = np.where(far, doubt2, GAIN_SPREAD**2)
+
+
+def _follow(state: _State, values_j: Column, value_j2: Matrix, steps: _Steps, *, first: bool) -> None:
+    """Take in the values along one curve; what lies before its first one is unknown, and within the windows."""
+    mean, covariance = state.mean, state.covariance
+    mean[:, COUNTED] = values_j[0]
+    covariance[:, COUNTED, :] = covariance[:, :, COUNTED] = 0.0
+    covariance[:, COUNTED, COUNTED] = value_j2[:, 0]
+    if first:
+        mean[:, OUTSIDE] = values_j[0]
+        for other in (COUNTED, OUTSIDE):
+            covariance[:, OUTSIDE, other] = covariance[:, other, OUTSIDE] = value_j2[:, 0]
+    move = np.tile(np.eye(4), (len(mean), 1, 1))
+    for number, value_j in enumerate(values_j[1:]):
+        outside_j = steps.spent_j[:, number] - steps.taken_j[:, number]
+        move[:, COUNTED, GAIN], move[:, OUTSIDE, GAIN] = steps.spent_j[:, number], outside_j
+        move[:, COUNTED, IN_STEP] = move[:, OUTSIDE, IN_STEP] = steps.in_step_j[:, number]
+        mean = (move @ mean[:, :, None])[:, :, 0]
+        mean[:, COUNTED] += steps.spent_j[:, number]
+        mean[:, OUTSIDE] += outside_j
+        covariance = move @ covariance @ move.transpose(0, 2, 1)
+        outside_j2 = steps.spent_j2[:, number] - steps.taken_j2[:, number] + steps.sampled_j2[:, number]
+        covariance[:, COUNTED, COUNTED] += steps.spent_j2[:, number] + steps.sampled_j2[:, number]
+        covariance[:, OUTSIDE, OUTSIDE] += outside_j2
+        covariance[:, COUNTED, OUTSIDE] += outside_j2
+        covariance[:, OUTSIDE, COUNTED] += outside_j2
+        off_j = value_j - mean[:, COUNTED]
+        expected_j2 = covariance[:, COUNTED, COUNTED] + value_j2[:, number + 1]
+        far = off_j**2 > OUTLIER_SIGMAS**2 * expected_j2
+        state.log_weight -= np.log(expected_j2) / 2
+        state.misfit += np.minimum(off_j**2 / expected_j2, OUTLIER_SIGMAS**2)
+        expected_j2 = np.where(far, expected_j2 + off_j**2, expected_j2)
+        pull = covariance[:, :, COUNTED] / expected_j2[:, None]
+        mean = mean + pull * off_j[:, None]
+        covariance = covariance - pull[:, :, None] * covariance[:, None, COUNTED, :]
+    state.mean, state.covariance = mean, covariance
+
+
+def _result(state: _State, beyond_j: Column, beyond_j2: Column, num_values: int, least_scale: float) -> Bridged:
+    freedom = SCALE_FREEDOM + num_values - 1
+    log_weight = state.log_weight - freedom / 2 * np.log(state.misfit)
     weight = np.exp(log_weight - log_weight.max())
-    return Belief(weight / weight.sum(), energy_j, variance_j2, within_j2)
-
-
-def _of_anchors(
-    anchors: Anchors, weight: float, curve: Curve, times_s: Column, least_scale: float
-) -> tuple[Column, Column, Column, Column]:
-    """One row a lag: log of its weight, joules and variances at the times, variance within the windows."""
-    at_s = anchors.time_s - LAGS_S[:, None]
-    told_j, doubt_j2 = curve.at(at_s), curve.variance_at(at_s)
-    spent_j = np.diff(told_j, axis=1)
-    intervals = _Intervals(at_s, _value_j2(anchors, curve, at_s), np.diff(doubt_j2, axis=1) + DIGIT_J2)
-    counted_j, whole_j2 = np.diff(anchors.energy_j), intervals.whole_j2
-    gain = _gain(counted_j.sum(), spent_j.sum(axis=1), whole_j2.sum(axis=1))[:, None]
-    excess_j = counted_j - gain * spent_j
-
-    freedom = SCALE_FREEDOM + len(counted_j)
-    off = excess_j**2 / whole_j2
-    misfit = SCALE_FREEDOM + np.sum(_without_outliers(off), axis=1)
-    log_weight = -freedom / 2 * np.log(misfit) - np.sum(np.log(whole_j2), axis=1) / 2
-    log_weight += np.log(weight) - GAIN_FREEDOM * np.log1p(((gain[:, 0] - 1) / GAIN_SPREAD) ** 2 / GAIN_FREEDOM)
-    suspicion = _with_neighbours(off) / WORST_OF_THREE
-    scale = np.maximum(np.maximum(misfit / freedom, least_scale)[:, None], suspicion)
-
-    intervals = intervals.scaled(scale, suspicion)
-    which = np.clip((at_s[:, :, None] <= times_s).sum(axis=1) - 1, 0, len(counted_j) - 1)
-    row = np.arange(len(LAGS_S))[:, None]
-    since_j2 = scale[row, which] * (curve.variance_at(times_s) - doubt_j2[row, which])
-    whole_j2, spent_j2 = intervals.whole_j2[row, which], intervals.spent_j2[row, which]
-    share = (intervals.value_j2[row, which] + np.clip(since_j2, 0.0, spent_j2)) / whole_j2
-    since_j = gain * (curve.at(times_s) - told_j[row, which])
-    energy_j = anchors.energy_j[which] + since_j + share * excess_j[row, which]
-    # Outside all anchors nothing ties the far end.
-    outside_j2 = np.maximum(-since_j2, 0.0) + np.maximum(since_j2 - spent_j2, 0.0)
-    variance_j2 = whole_j2 * share * (1 - share) + outside_j2
-    return log_weight, energy_j, variance_j2, _within_j2(intervals, doubt_j2, scale, curve, times_s)
-
-
-def _within_j2(intervals: _Intervals, doubt_j2: Column, scale: Column, curve: Curve, times_s: Column) -> Column:
-    """Variance of the joules within all windows: what is unknown of the part of each interval that they take."""
-    ends_j2 = curve.variance_at(times_s)
-    taken_j2 = np.cumsum(np.diff(ends_j2, prepend=ends_j2[0]) * (np.arange(len(times_s)) % 2))
-    at_anchors_j2 = np.interp(doubt_j2, ends_j2, taken_j2)
-    spanned_j2 = intervals.value_j2 * (np.searchsorted(times_s, intervals.at_s) % 2)
-    part_j2 = scale * np.diff(at_anchors_j2, axis=1) + spanned_j2[:, :-1] + spanned_j2[:, 1:]
-    unknown_j2 = np.sum(part_j2 * (1 - np.minimum(part_j2 / intervals.whole_j2, 1.0)), axis=1)
-    before_j2, after_j2 = scale[:, 0] * at_anchors_j2[:, 0], scale[:, -1] * (taken_j2[-1] - at_anchors_j2[:, -1])
-    return np.asarray(unknown_j2 + before_j2 + after_j2)
-
-
-def _without_outliers(off: Column) -> Column:
-    """Squares of what intervals are off by, one row a lag, none of them beyond all proportion to the others."""
-    return np.minimum(off, OUTLIER_TIMES * np.maximum(np.median(off, axis=1), 1.0)[:, None])
-
-
-def _with_neighbours(off: Column) -> Column:
-    """The greatest of each interval and those beside it: a misplaced value is part of two."""
-    beside = np.pad(off, ((0, 0), (1, 1)))
-    return np.maximum(np.maximum(beside[:, :-2], beside[:, 2:]), off)
-
-
-def _value_j2(anchors: Anchors, curve: Curve, at_s: Column) -> Column:
-    """Variance of each counter value, by the doubt about when it was published."""
-    around_s = np.array([-POWER_SPAN_S, POWER_SPAN_S]) / 2
-    power_w = np.diff(curve.at(at_s[:, :, None] + around_s), axis=2)[:, :, 0] / POWER_SPAN_S
-    return np.asarray((power_w * anchors.blur_s) ** 2)
-
-
-def _gain(counted_j: float, told_j: Column, told_j2: Column) -> Column:
-    """Counter over series, drawn to 1 as far as the series' own doubt goes."""
-    told_j = np.maximum(told_j, 1e-9)
-    trust = GAIN_SPREAD**2 / (GAIN_SPREAD**2 + told_j2 / told_j**2)
-    return np.asarray(1 + (counted_j / told_j - 1) * trust)
+    weight /= weight.sum()
+    mean, covariance = state.mean, state.covariance
+    energy_j = mean[:, COUNTED] - mean[:, OUTSIDE] + beyond_j * (1 + mean[:, GAIN])
+    pick = np.zeros((len(mean), 4))
+    pick[:, COUNTED], pick[:, OUTSIDE], pick[:, GAIN] = 1.0, -1.0, beyond_j
+    variance_j2 = np.einsum("ki,kij,kj->k", pick, covariance, pick) + beyond_j2
+    scale = np.maximum(state.misfit / freedom, least_scale)
+    mean_j = float(weight @ energy_j)
+    sigma_j = float(np.sqrt(weight @ (scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2)))
+    return Bridged(mean_j, sigma_j, float(weight @ scale))

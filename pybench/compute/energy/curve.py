@@ -29,6 +29,11 @@ class Curve:
 
     Variance grows with time, fast where the shape is unresolved: between two times, the difference of the variances
     is the variance of the energy between them. All times may be early or late together by about ``shift_s``.
+
+    ``sampled_j2`` is the variance, and ``coherent_j`` the size, of what a counter that adds up samples misses at the
+    load's jumps: the first where jumps come at any phase of its samples, the second where they keep one.
+    ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike. All three are
+    sums since the curve's zero.
     """
 
     time_s: Column
@@ -36,9 +41,14 @@ class Curve:
     variance_j2: Column
     shift_s: float = 0.0
     ripples: tuple[Ripple, ...] = ()
+    sampled_j2: Column | None = None
+    coherent_j: Column | None = None
+    unresolved_j: Column | None = None
 
     @classmethod
-    def of_pieces(cls, time_s: Column, piece_j: Column, piece_sigma_j: Column, shift_s: float = 0.0) -> Self:
+    def of_pieces(
+        cls, time_s: Column, piece_j: Column, piece_sigma_j: Column, shift_s: float = 0.0, **sums: Column
+    ) -> Self:
         """A curve through ``time_s`` from the energy of each piece between, extended a little at both ends."""
         power_w = piece_j / np.diff(time_s)
         ends_j, ends_sigma_j = [], []
@@ -48,7 +58,16 @@ class Curve:
         knots_s = np.concatenate(([time_s[0] - EXTENSION_S], time_s, [time_s[-1] + EXTENSION_S]))
         energy_j = np.concatenate(([0.0, ends_j[0]], piece_j, [ends_j[1]]))
         sigma_j = np.concatenate(([0.0, ends_sigma_j[0]], piece_sigma_j, [ends_sigma_j[1]]))
-        return cls(knots_s, np.cumsum(energy_j), np.cumsum(sigma_j**2), shift_s)
+        padded = {name: np.cumsum(np.concatenate(([0.0, 0.0], column, [0.0]))) for name, column in sums.items()}
+        return cls(
+            knots_s,
+            np.cumsum(energy_j),
+            np.cumsum(sigma_j**2),
+            shift_s,
+            sampled_j2=padded.get("sampled_j2"),
+            coherent_j=padded.get("coherent_j"),
+            unresolved_j=padded.get("unresolved_j"),
+        )
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's own zero."""
@@ -58,6 +77,13 @@ class Curve:
     def variance_at(self, time_s: npt.ArrayLike) -> Column:
         """Variance in J² since the curve's own zero."""
         return np.asarray(np.interp(np.asarray(time_s), self.time_s, self.variance_j2))
+
+    def sum_at(self, name: str, time_s: npt.ArrayLike) -> Column:
+        """One of the further sums at each time, 0 where the curve has none."""
+        column = getattr(self, name)
+        if column is None:
+            return np.zeros(np.shape(time_s))
+        return np.asarray(np.interp(np.asarray(time_s), self.time_s, column))
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the window lies inside the curve, extensions included."""
@@ -80,4 +106,5 @@ class Curve:
         energy_j = np.sum(np.diff(self.at(moved_s)), axis=(1, 2))
         shifted_j = np.max(np.abs(energy_j - energy_j[0]))
         ripples_j = (np.sqrt(2) * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
-        return float(np.linalg.norm([shifted_j, *ripples_j]))
+        unresolved_j = float(np.sum(np.diff(self.sum_at("unresolved_j", np.asarray(windows_s)))))
+        return float(np.linalg.norm([shifted_j, unresolved_j, *ripples_j]))

@@ -1,6 +1,9 @@
 """What makes a GPU's joules doubtful, each a word of the record.
 
 =================== ================================================================================================
+uncalibrated        the sensor of this kind of board was not measured by pybench: figures from elsewhere, or none
+part_time_sensor    the sensor sees the power only part of the time: a load in step with it is invisible
+sensor_misfit       counter and series do not follow each other as the sensor model has it
 insufficient        no source spans the window: energy unknown
 gap                 the series lacks more than 0.3 s of the window; the counter's sum is whole all the same
 stalled             a driver call hung for more than a second within the window
@@ -8,7 +11,7 @@ counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
 alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases; the bound is wider
 clock_step          the wall clock, which stamps the series, was stepped while recording
-glitch              the series, or the polled average, held readings of 0 W, which were left out
+glitch              the series, or the polled average, held impossible readings (0 W, MW), which were left out
 dropped_records     the recorder ran out of room and lost readings
 short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added

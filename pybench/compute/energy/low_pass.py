@@ -5,6 +5,9 @@ A sample ``y`` answers the load like a first-order low-pass of time constant ``t
 ``exp(-(time to the cell's end)/tau)``: the load itself where that was steady. A step inside a cell, between steady
 neighbours, follows from the weight in closed form (subcell resolution, after Harten, J. Comput. Phys. 83, 1989).
 Nothing is inverted over more than one cell, so noise grows by ``sqrt(1 + e²) / (1 - e)``, e = exp(-d/tau), and no more.
+
+The time constant is the board's, by its sensor model: one fitted to a trace is wrong where the load's edges keep one
+phase to the samples.
 """
 
 from __future__ import annotations
@@ -12,24 +15,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pybench.compute.energy.curve import Curve
 from pybench.compute.energy.times import Column
 
-# H200, driver 580: time constant, and the steps in which the driver tells power.
-TAU_S = 10.9e-3
+# The steps in which the driver reports power.
 POWER_STEP_W = 0.323
-TAU_SPREAD_S = 1.5e-3
-OTHER_BELIEF = 0.03
-# Below 3 ms nothing is left of a step by the next sample, and a sensor without any low-pass looks the same.
-TAUS_S = np.concatenate(([0.0], np.arange(3.4e-3, 25e-3, 0.5e-3)))
-# A change this many times the noise is no jump.
-SMOOTH_NOISES = 20.0
+# White noise of one sample beside its neighbours, at most: 2.4 % on H200. What is beyond is the load's.
+MOST_NOISE_FRACTION = 0.03
+# Median of absolute values to standard deviation, and the deviation of a sample from the mean of its two neighbours.
+MAD_SIGMAS = 1.4826
+NEIGHBOUR_SIGMAS = 1.5**0.5
 # What is not resolved: part of the jump times the cell for cells between unsteady neighbours, and a moment for every
 # jump. The counter rescales all of it together.
 UNSTEADY = 0.5
 MOMENT_S = 0.5e-3
 NOISE_MARGIN = 3.0
+# A sum of samples 20 ms apart behind 10.9 ms is off by this at a jump of 1 W at a random phase, 1.4 ms of it; other
+# low-passes alike, by the part of a cell that they do not bridge.
+SAMPLED_FRACTION = 0.07
+# Peaks within one cell at random phases differ in height by half of it, standard deviation over mean; peaks that keep
+# one phase to the samples are alike, and then all are wrong the same way.
+RANDOM_SPREAD = 0.25
+MIN_PEAKS = 6
+PEAK_FRACTION = 0.15
+UNRESOLVED = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,43 +61,22 @@ class _Cells:
     noise_w: Column
 
 
+def sample_noise_w(power_w: Column) -> Column:
+    """Standard deviation of each sample's own noise, in W: the middle deviation from the neighbours' mean."""
+    step_w = np.full(len(power_w), POWER_STEP_W / np.sqrt(12))
+    if len(power_w) < MIN_PEAKS:
+        return step_w
+    off = np.abs(power_w[1:-1] - (power_w[:-2] + power_w[2:]) / 2) / np.maximum(power_w[1:-1], 1.0)
+    fraction = min(MAD_SIGMAS * float(np.median(off)) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
+    return np.asarray(np.hypot(step_w, fraction * power_w))
+
+
 def _cells(time_s: Column, power_w: Column, tau_s: float) -> _Cells:
     length_s = np.diff(time_s)
     decay = np.exp(-length_s / tau_s) if tau_s > 0 else np.zeros_like(length_s)
     load_w = np.maximum((power_w[1:] - power_w[:-1] * decay) / (1 - decay), 0.0)
-    noise_w = POWER_STEP_W / np.sqrt(12) * np.sqrt(1 + decay**2) / (1 - decay)
+    noise_w = sample_noise_w(power_w)[1:] * np.sqrt(1 + decay**2) / (1 - decay)
     return _Cells(length_s, decay, load_w, noise_w)
-
-
-def fit_low_pass(time_s: Column, power_w: Column) -> LowPass:
-    """The time constant that gathers change into the fewest jumps, near the one measured unless data object.
-
-    A wrong one gives every jump a false second jump. Loads that are steady, or change faster than the samples tell,
-    say nothing.
-    """
-    doubt = np.array([_roughness(time_s, power_w, tau_s) for tau_s in TAUS_S])
-    return _weighted(np.exp(doubt.min() - doubt))
-
-
-def _weighted(likelihood: Column) -> LowPass:
-    # Most boards are like the one measured; a board unlike it must still be found.
-    weight = likelihood * (np.exp(-0.5 * ((TAUS_S - TAU_S) / TAU_SPREAD_S) ** 2) + OTHER_BELIEF)
-    weight /= weight.sum()
-    mean_s = float(weight @ TAUS_S)
-    return LowPass(mean_s, float(np.sqrt(weight @ (TAUS_S - mean_s) ** 2)))
-
-
-# As well as it is known where the samples tell nothing of it.
-UNTOLD = _weighted(np.ones_like(TAUS_S))
-
-
-def _roughness(time_s: Column, power_w: Column, tau_s: float) -> float:
-    """Sum over all jumps of the logarithm of their size, in units of noise: few jumps weigh less than many small ones.
-
-    Undoing a longer time constant makes jumps and noise larger alike, so neither is favoured for it.
-    """
-    cells = _cells(time_s, power_w, tau_s)
-    return float(np.sum(np.log1p(np.abs(np.diff(cells.load_w)) / (SMOOTH_NOISES * cells.noise_w[1:]))))
 
 
 def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
@@ -97,7 +87,8 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
     rise_w, next_w = load_w - before_w, after_w - load_w
     near_w = np.minimum(np.abs(rise_w), np.abs(next_w))
     jump_w = np.maximum(np.abs(rise_w), np.abs(next_w))
-    stepped = (rise_w * next_w > 0) & (near_w > NOISE_MARGIN * cells.noise_w)
+    margin_w = NOISE_MARGIN * cells.noise_w
+    stepped = (rise_w * next_w > 0) & (near_w > margin_w)
 
     part = np.divide(rise_w, after_w - before_w, out=np.zeros_like(rise_w), where=stepped)
     back_s = np.minimum(-low_pass.tau_s * np.log1p(-part * (1 - cells.decay)), length_s * (1 - 1e-9))
@@ -110,18 +101,34 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
 
     near_steady_w = np.concatenate((near_w[:1], near_w[:-1])) + np.concatenate((near_w[1:], near_w[-1:]))
     unsteady_w = np.where(stepped, np.minimum(near_steady_w, jump_w), np.sqrt(near_w * jump_w))
-    # The first and the last cell lack a neighbour that would tell.
+    # The first and the last cell lack a neighbour that would show a step.
     unsteady_w[[0, -1]] = jump_w[[0, -1]]
+    # What is within the noise is no unsteadiness: noise has its own term.
+    unsteady_w = np.where(unsteady_w > margin_w, unsteady_w, 0.0)
+    edge_w = np.where(jump_w > margin_w, jump_w, 0.0)
     sigma_j = np.sqrt(
         (UNSTEADY * unsteady_w * length_s) ** 2
-        + (2 * cells.noise_w * length_s) ** 2
-        + (MOMENT_S * jump_w) ** 2
+        + (cells.noise_w * length_s) ** 2
+        + (MOMENT_S * edge_w) ** 2
         + (alone_w * blind_s) ** 2 / 12
     )
     # Where steps leave no trace in their cell, a load in tune with the samples puts them all at the same wrong place.
     mean_blind_s = np.abs(alone_w) @ blind_s / max(float(np.sum(np.abs(rise_w))), 1e-9)
     shift_s = float(np.hypot(low_pass.sigma_s, mean_blind_s / np.sqrt(12)))
-    return _curve(time_s, back_s, early_j, late_j, sigma_j, shift_s)
+    own_edge_w = np.where(np.abs(rise_w) > margin_w, np.abs(rise_w), 0.0)
+    missed_j = SAMPLED_FRACTION * float(np.median(length_s)) * own_edge_w
+    unresolved_j = UNRESOLVED * _likeness(rise_w, next_w, near_w, margin_w, load_w) * unsteady_w * length_s
+    sums = {"sampled_j2": missed_j**2, "coherent_j": missed_j, "unresolved_j": unresolved_j}
+    return _curve(time_s, back_s, early_j, late_j, sigma_j, shift_s, sums)
+
+
+def _likeness(rise_w: Column, next_w: Column, near_w: Column, margin_w: Column, load_w: Column) -> float:
+    """How alike the peaks within one cell are: 1 where all have one height, 0 where they come at any phase."""
+    least_w = np.maximum(margin_w, PEAK_FRACTION * float(np.ptp(load_w)))
+    heights_w = near_w[(rise_w * next_w < 0) & (near_w > least_w)]
+    if len(heights_w) < MIN_PEAKS:
+        return 0.0
+    return max(0.0, 1 - float(np.std(heights_w) / np.mean(heights_w)) / RANDOM_SPREAD)
 
 
 def _blind_s(alone_w: Column, cells: _Cells, tau_s: float) -> Column:
@@ -131,15 +138,24 @@ def _blind_s(alone_w: Column, cells: _Cells, tau_s: float) -> Column:
     return np.where(np.abs(alone_w) > margin_w, np.maximum(cells.length_s - seen_s, 0.0), 0.0)
 
 
-def _curve(time_s: Column, back_s: Column, early_j: Column, late_j: Column, sigma_j: Column, shift_s: float) -> Curve:
+def _curve(
+    time_s: Column,
+    back_s: Column,
+    early_j: Column,
+    late_j: Column,
+    sigma_j: Column,
+    shift_s: float,
+    sums: dict[str, npt.NDArray[np.float64]],
+) -> Curve:
     """Two pieces a cell, before and after its step; a cell without one has a second piece of no length."""
     step_s = time_s[1:] - back_s
     inner = back_s > 0
     knots_s = np.concatenate((time_s[:1], np.column_stack((step_s, time_s[1:])).ravel()))
     length_s = np.diff(time_s)
     pieces_j = np.column_stack((early_j, late_j)).ravel()
-    share = np.column_stack((1 - back_s / length_s, back_s / length_s)).ravel()
-    sigmas_j = np.repeat(sigma_j, 2) * np.sqrt(np.maximum(share, 0.0))
+    share = np.maximum(np.column_stack((1 - back_s / length_s, back_s / length_s)).ravel(), 0.0)
     keep = np.column_stack((np.ones_like(inner), inner)).ravel()
+    split = {name: (np.repeat(column, 2) * share)[keep] for name, column in sums.items()}
     # A cell without a step ends where its first piece does.
-    return Curve.of_pieces(np.concatenate((knots_s[:1], knots_s[1:][keep])), pieces_j[keep], sigmas_j[keep], shift_s)
+    ends_s = np.concatenate((knots_s[:1], knots_s[1:][keep]))
+    return Curve.of_pieces(ends_s, pieces_j[keep], (np.repeat(sigma_j, 2) * np.sqrt(share))[keep], shift_s, **split)

@@ -9,16 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
-from pybench.compute.energy.low_pass import POWER_STEP_W, UNTOLD, fit_low_pass, undo
+from pybench.compute.energy.low_pass import POWER_STEP_W, LowPass, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
-from pybench.compute.energy.times import Column, series_times_ns
+from pybench.compute.energy.times import Column, series_near, series_times_ns
+from pybench.model.sensor import SensorModel
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
 
 MIN_SAMPLES = 4
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
 RIPPLE_SPAN_S = 2.0
-# A board in use draws some tens of watts: a lone zero among its samples is the driver's slip, not power.
+# A board in use draws some tens of watts, and never three times its highest usual power: such a reading is an error of
+# the driver, not power.
 GLITCH_W = 1.0
+GLITCH_TIMES = 3.0
+USUAL_PERCENTILE = 95
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,9 @@ class Samples:
         """From readings in any order, some of them twice, some glitches."""
         time_s, first = np.unique(time_s, return_index=True)
         power_w = power_w[first]
-        glitch = (power_w < GLITCH_W) & (np.median(power_w) > GLITCH_W) if len(power_w) else np.zeros(0, dtype=bool)
+        glitch = np.zeros(len(power_w), dtype=bool)
+        if len(power_w) and np.median(power_w) > GLITCH_W:
+            glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
         return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
     def near(self, start_s: float, end_s: float) -> Samples:
@@ -57,15 +63,16 @@ class Samples:
         return float(np.median(np.diff(self.time_s))) if len(self.time_s) > 1 else None
 
 
-def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int) -> Samples:
-    """The series of a GPU in seconds since ``origin_ns`` on CLOCK_MONOTONIC."""
-    power_mw = np.asarray(gpu.series.power_mw, dtype=np.int64)
-    time_s = (series_times_ns(gpu.series, offsets) - origin_ns) / 1e9
+def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
+    """The series of a GPU in seconds since ``origin_ns`` on CLOCK_MONOTONIC, only within the spans if there are any."""
+    near = series_near(gpu.series, offsets, [(origin_ns + int(a * 1e9), origin_ns + int(b * 1e9)) for a, b in spans_s])
+    power_mw = np.asarray(near.power_mw, dtype=np.int64)
+    time_s = (series_times_ns(near, offsets) - origin_ns) / 1e9
     known = power_mw != MISSING
     return Samples.of(time_s[known], power_mw[known] / 1e3)
 
 
-def series_curve(samples: Samples, windows_s: Windows) -> Curve | None:
+def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
     """Energy by the series, its low-pass undone and ripples around a lone window's ends resolved.
 
     ``None`` when there are too few samples.
@@ -76,8 +83,7 @@ def series_curve(samples: Samples, windows_s: Windows) -> Curve | None:
     alone = len(windows_s) == 1
     ripples = _ripples(samples, *windows_s[0]) if alone else []
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
-    # What a ripple leaves is noise, which fits a sensor without any low-pass.
-    low_pass = fit_low_pass(samples.time_s, smooth_w) if alone and not ripples else UNTOLD
+    low_pass = LowPass(sensor.tau_s, sensor.tau_sigma_s)
     curve = undo(samples.time_s, smooth_w, low_pass)
     return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
 

@@ -18,6 +18,27 @@ def seconds_since(times_ns: Sequence[int] | Nanoseconds, origin_ns: int) -> Colu
     return np.asarray((np.asarray(times_ns, dtype=np.int64) - origin_ns) / 1e9)
 
 
+def series_near(series: SeriesColumns, offsets: OffsetColumns, spans_ns: Sequence[tuple[int, int]]) -> SeriesColumns:
+    """The samples within spans of CLOCK_MONOTONIC, and some beside them; all without a span.
+
+    They are recorded in the order of their stamps, so that no other is looked at.
+    """
+    if not spans_ns or not len(series.realtime_ns):
+        return series
+    realtime_ns, power_mw = np.asarray(series.realtime_ns, dtype=np.int64), np.asarray(series.power_mw)
+    offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
+    lowest_ns, highest_ns = (int(offsets_ns.min()), int(offsets_ns.max())) if len(offsets_ns) else (0, 0)
+    parts, end = [], 0
+    for start_ns, end_ns in spans_ns:
+        first = max(end, int(np.searchsorted(realtime_ns, start_ns + lowest_ns)))
+        end = max(first, int(np.searchsorted(realtime_ns, end_ns + highest_ns, side="right")))
+        parts.append(slice(first, end))
+    return SeriesColumns(
+        realtime_ns=np.concatenate([realtime_ns[part] for part in parts]),  # type: ignore[arg-type]
+        power_mw=np.concatenate([power_mw[part] for part in parts]),  # type: ignore[arg-type]
+    )
+
+
 def series_times_ns(series: SeriesColumns, offsets: OffsetColumns) -> Nanoseconds:
     """The series' stamps on CLOCK_MONOTONIC, by the newest offset measured before each; the first for older ones."""
     realtime_ns = np.asarray(series.realtime_ns, dtype=np.int64)

@@ -13,33 +13,41 @@ from typing import Literal
 import numpy as np
 
 from pybench.compute.energy.anchors import Anchors, evenest, on_grid, without_grid
-from pybench.compute.energy.bridge import GAIN_SPREAD, Belief, bridge
+from pybench.compute.energy.bridge import bridge, lags_between
 from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.grid import MIN_CHANGES, PublicationGrid, candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import Samples, series_curve
+from pybench.model.sensor import SensorModel
+
+Hypothesis = tuple[list[Anchors], float]
+"""The counter's values near each curve, placed on one grid, and the grid's weight."""
 
 Method = Literal["counter+series", "counter", "series", "polled", "none"]
 
-# Readings and samples this near an end of the window tell its lag and shape; the second where the counter is read so
-# seldom that no reading lies on each side within the first.
+# Readings this near an end of the window show when the counter publishes; the second where it is read so seldom that no
+# reading lies on each side within the first.
 REACHES_S = (30.0, 65.0)
-# So many readings tell the grid even where all of them are near.
-MOST_READINGS = 2000
-# Inside a publication the counter alone does not say when the energy was spent.
+# Samples this near an end of the window, or all of a window no longer than that, give its shape.
+SHAPE_REACH_S = 8.0
+LONG_S = 60.0
+# So many readings show the grid even where all of them are near.
+MOST_READINGS = 400
+# Inside a publication the counter alone does not show when the energy was spent.
 UNSHAPED_DOUBT = 0.35
 # A window may end a little past the last publication where the series goes on.
 OVERHANG_S = 0.25
 MIN_SAMPLES = 2
-# The polled average trails by up to its own span.
-AVERAGE_SPAN_S = 1.0
+# Without the counter beside it nothing shows how far off the series is: twice what they differed by over 3 s.
+LONE_GAIN_SPREAD = 3e-3
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Joules of a window with their standard deviation, and how they were found.
 
-    ``gap`` says that nothing was read for longer than :data:`~pybench.compute.energy.curve.GAP_S`.
+    ``gap``: nothing was read for longer than :data:`~pybench.compute.energy.curve.GAP_S`. ``misfit`` is 1 where the
+    counter follows the series as well as the sensor model has it, and more where it does not.
     """
 
     energy_j: float
@@ -47,50 +55,112 @@ class Estimate:
     method: Method
     num_publications: int = 0
     gap: bool = False
+    misfit: float = 1.0
 
 
-def counter_estimate(readings: Readings, samples: Samples, windows_s: Windows) -> Estimate | None:
+def counter_estimate(readings: Readings, samples: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
     """By the counter, shaped by the series where that covers the ends; ``None`` unless it spans the windows.
 
-    The ends of a long window are told apart: what lies far from both matters to neither. Of several windows that
-    reach that far, each is told by itself, as if all were off the same way.
+    Of a long window the shape is looked at near its ends: what lies far from both matters to neither. Of several
+    windows that reach that far, each is estimated by itself, as if all were off the same way.
     """
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
-    long = end_s - start_s > 2 * REACHES_S[0]
+    long = end_s - start_s > LONG_S
     if long and len(windows_s) > 1:
-        return _sum([counter_estimate(readings, samples, [window]) for window in windows_s])
+        return _sum([counter_estimate(readings, samples, [window], sensor) for window in windows_s])
     ends = [[(start_s, start_s)], [(end_s, end_s)]] if long else [windows_s]
-    near = [found for end in ends if (found := _near(readings, samples, end)) is not None]
-    shapes = [shape for _, shape in near if shape is not None]
-    shaped = len(shapes) == len(ends)
-    changes_s = readings.after_s[readings.changes]
-    if len(near) < len(ends) or (not shaped and (changes_s[0] > start_s or changes_s[-1] < end_s)):
+    near = [close for end in ends if (close := _near(readings, end)) is not None]
+    if len(near) < len(ends):
         return None
-    grids = candidate_grids(readings if len(readings.after_s) <= MOST_READINGS else near[0][0])
-    beliefs = [
-        _belief(close, grids, shape if shaped else None, end) for (close, shape), end in zip(near, ends, strict=True)
-    ]
-    energy_j, sigma_j = beliefs[0].within() if len(beliefs) == 1 else _across(*beliefs)
-    if shaped and len(beliefs) == 1:
-        sigma_j = float(np.hypot(sigma_j, shapes[0].shared_sigma_j(windows_s)))
+    shapes = [_shape(samples, end, sensor) for end in ends]
+    shaped = all(shape is not None for shape in shapes)
+    changes_s = np.concatenate([part.after_s[part.changes] for part in near])
+    if not shaped and (changes_s.min() > start_s or changes_s.max() < end_s):
+        return None
+    curves = [shape for shape in shapes if shape is not None] if shaped else []
+    found = _bridged(readings, near, curves, windows_s, sensor)
+    if found is None:
+        return None
+    energy_j, sigma_j, misfit = found
+    sigma_j = float(np.linalg.norm([sigma_j, *(curve.shared_sigma_j(_own(windows_s, curve)) for curve in curves)]))
+    changes_s = readings.after_s[readings.changes]
     num_inside = sum(int(np.sum((changes_s > first_s) & (changes_s <= last_s))) for first_s, last_s in windows_s)
     method: Method = "counter+series" if shaped else "counter"
-    return Estimate(energy_j, sigma_j, method, num_inside, shaped and samples.have_gap(windows_s))
+    gap = shaped and not long and samples.have_gap(windows_s)
+    return Estimate(energy_j, sigma_j, method, num_inside, gap, misfit)
 
 
-def series_estimate(samples: Samples, windows_s: Windows) -> Estimate | None:
+def _own(windows_s: Windows, curve: Curve) -> Windows:
+    """The windows as far as the curve goes."""
+    first_s, last_s = float(curve.time_s[0]), float(curve.time_s[-1])
+    return [(min(max(start, first_s), last_s), max(min(end, last_s), first_s)) for start, end in windows_s]
+
+
+def _shape(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
+    start_s, end_s = windows_s[0][0], windows_s[-1][1]
+    curve = series_curve(samples.near(start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S), windows_s, sensor)
+    return curve if curve is not None and curve.covers(start_s, end_s) else None
+
+
+def _bridged(
+    readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], windows_s: Windows, sensor: SensorModel
+) -> tuple[float, float, float] | None:
+    grids = candidate_grids(readings if len(readings.after_s) <= MOST_READINGS else near[0])
+    by_period: dict[float, Hypothesis] = {}
+    for grid in grids:
+        if grid.period_s not in by_period and (parts := _placed(near, grid)) is not None:
+            by_period[grid.period_s] = (parts, grid.weight)
+    hypotheses = list(by_period.values()) or [([without_grid(part) for part in near], 1.0)]
+    hypotheses = _covered(hypotheses, curves)
+    if not hypotheses:
+        return None
+    lags_s = lags_between(sensor.lag_low_s, sensor.lag_high_s)
+    if curves:
+        found = bridge(hypotheses, curves, windows_s, lags_s)
+        return found.energy_j, found.sigma_j, found.misfit
+    whole = [(anchors, grid) for grid in grids if (anchors := on_grid(_joined(near), grid)) is not None]
+    anchors = evenest(whole)[0] if whole else without_grid(_joined(near))
+    found = bridge([([anchors], 1.0)], [_unshaped(anchors)], windows_s, lags_s, least_scale=1.0)
+    return found.energy_j, found.sigma_j, 1.0
+
+
+def _joined(near: Sequence[Readings]) -> Readings:
+    columns = zip(*((part.before_s, part.after_s, part.energy_mj) for part in near), strict=True)
+    before_s, after_s, energy_mj = (np.concatenate(column) for column in columns)
+    return Readings(before_s, after_s, energy_mj)
+
+
+def _placed(near: Sequence[Readings], grid: PublicationGrid) -> list[Anchors] | None:
+    parts = [on_grid(part, grid) for part in near]
+    found = [part for part in parts if part is not None]
+    return found if len(found) == len(parts) else None
+
+
+def _covered(hypotheses: list[Hypothesis], curves: Sequence[Curve]) -> list[Hypothesis]:
+    """The values of moments that the curves cover by every hypothesis; none where a curve has no value."""
+    for part, curve in enumerate(curves):
+        times_s = np.array([anchors[part].time_s for anchors, _ in hypotheses])
+        inside = np.all((times_s >= curve.time_s[0]) & (times_s <= curve.time_s[-1]), axis=0)
+        if not np.any(inside):
+            return []
+        for anchors, _ in hypotheses:
+            anchors[part] = anchors[part].keep(inside)
+    return hypotheses
+
+
+def series_estimate(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
     """By the series alone, whose gain is known less well than its shape; ``None`` unless it spans the windows."""
-    curve = series_curve(samples, windows_s)
+    curve = series_curve(samples, windows_s, sensor)
     if curve is None or not curve.covers(windows_s[0][0], windows_s[-1][1]):
         return None
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
     variance_j2 = float(np.sum(np.diff(curve.variance_at(windows_s))))
-    doubts_j = (np.sqrt(variance_j2), GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s))
+    doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s))
     return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
 
 
-def polled_estimate(averages: Samples, windows_s: Windows) -> Estimate | None:
-    """By the polled average, which trails by up to a second; ``None`` unless it spans the windows."""
+def polled_estimate(averages: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
+    """By the polled average, which trails by its span; ``None`` unless it spans the windows."""
     time_s, average_w = averages.time_s, averages.power_w
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     if len(time_s) < MIN_SAMPLES or time_s[0] > start_s or time_s[-1] < end_s:
@@ -98,9 +168,10 @@ def polled_estimate(averages: Samples, windows_s: Windows) -> Estimate | None:
     pieces_j = np.diff(time_s) * (average_w[1:] + average_w[:-1]) / 2
     curve = Curve.of_pieces(time_s, pieces_j, np.zeros_like(pieces_j))
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
-    lately_w = average_w[(time_s >= start_s - AVERAGE_SPAN_S) & (time_s <= end_s + AVERAGE_SPAN_S)]
-    trailing_j = len(windows_s) * np.ptp(lately_w) * AVERAGE_SPAN_S / 2
-    sigma_j = float(np.hypot(trailing_j, GAIN_SPREAD * energy_j))
+    span_s = sensor.average_span_s
+    lately_w = average_w[(time_s >= start_s - span_s) & (time_s <= end_s + span_s)]
+    trailing_j = len(windows_s) * np.ptp(lately_w) * span_s / 2
+    sigma_j = float(np.hypot(trailing_j, LONE_GAIN_SPREAD * energy_j))
     return Estimate(energy_j, sigma_j, "polled", gap=curve.has_gap(windows_s))
 
 
@@ -117,8 +188,8 @@ def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
     )
 
 
-def _near(readings: Readings, samples: Samples, windows_s: Windows) -> tuple[Readings, Curve | None] | None:
-    """The readings around the windows, and the shape there; ``None`` where the counter was read on one side only."""
+def _near(readings: Readings, windows_s: Windows) -> Readings | None:
+    """The readings around the windows; ``None`` where the counter was read on one side only."""
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     for reach_s in REACHES_S:
         near = readings.near(start_s - reach_s, end_s + reach_s)
@@ -128,26 +199,10 @@ def _near(readings: Readings, samples: Samples, windows_s: Windows) -> tuple[Rea
             and changes_s[0] <= start_s + OVERHANG_S
             and changes_s[-1] >= end_s - OVERHANG_S
         ):
-            curve = series_curve(samples.near(start_s - reach_s, end_s + reach_s), windows_s)
-            return near, curve if curve is not None and curve.covers(start_s, end_s) else None
+            return near
     return None
-
-
-def _belief(near: Readings, grids: Sequence[PublicationGrid], shape: Curve | None, windows_s: Windows) -> Belief:
-    placed = [(anchors, grid) for grid in grids if (anchors := on_grid(near, grid)) is not None]
-    hypotheses = [(anchors, grid.weight) for anchors, grid in placed] or [(without_grid(near), 1.0)]
-    ends_s = np.ravel(windows_s)
-    if shape is not None:
-        return bridge(hypotheses, shape, ends_s)
-    anchors = evenest(placed)[0] if placed else hypotheses[0][0]
-    return bridge([(anchors, 1.0)], _unshaped(anchors), ends_s, least_scale=1.0)
 
 
 def _unshaped(anchors: Anchors) -> Curve:
     pieces_j = np.diff(anchors.energy_j)
     return Curve.of_pieces(anchors.time_s, pieces_j, UNSHAPED_DOUBT * pieces_j)
-
-
-def _across(first: Belief, last: Belief) -> tuple[float, float]:
-    sigma_j = float(np.hypot(first.sigma_j(0), last.sigma_j(0)))
-    return float(last.mean_j()[0] - first.mean_j()[0]), sigma_j
