@@ -6,20 +6,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 
-WORKERS ?= $(shell nproc)
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
+CORES ?= $(shell nproc)
+PYTEST := $(BIN)/python -m pytest -q
 
 .PHONY: run check test lint bench clean
 
 run: $(STAMP)
 	$(BIN)/pybench run suites/tp_scaling.toml
 
+# Tests of the tier process wait more than they compute.
 check: $(STAMP) lint
-	$(PYTEST) -m pure --dist worksteal --cov --cov-report= --cov-fail-under=95
-	$(PYTEST) -m process --dist worksteal
+	$(PYTEST) -m pure -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
+	$(PYTEST) -m process -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 test: check
-	$(PYTEST) -m "torch or native or whole" --dist loadfile
+	$(PYTEST) -m "torch or native or whole" -n $(CORES) --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet .

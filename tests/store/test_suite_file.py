@@ -29,6 +29,14 @@ SCALING = EXPECT + 'scaling = "strong"\nalong = "tensor_parallel"\ntable = "t"\n
 AXIS = "[benchmark.axes]\ntensor_parallel = [1, 2]\n"
 
 
+@pytest.fixture(scope="module")
+def suite_validator() -> jsonschema.Draft202012Validator:
+    """Of suite files, by a schema that is one."""
+    schema = suite_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 def _read(folder: Path, text: str | bytes, profile: str | None = None, kind: str = "cpu") -> Suite:
     path = folder / "s.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -239,14 +247,14 @@ def test_profile_of_the_machine(tmp_path: Path) -> None:
     assert (benchmark.effort.attempts, benchmark.effort.max_attempts) == (9, 9)
 
 
-def test_all_gpus_in_an_axis_and_in_a_profile(tmp_path: Path) -> None:
+def test_all_gpus_in_an_axis_and_in_a_profile(suite_validator: jsonschema.Draft202012Validator, tmp_path: Path) -> None:
     """The word stays a word until the machine is known; the JSON Schema knows it, too."""
     text = MATMUL + '[benchmark.axes]\ngpus = [2, "all"]\n[profile.cpu.axes]\ngpus = ["all"]\n[profile.h200]\n'
     assert _read(tmp_path, text).benchmarks[0].axes == {"gpus": ("all",)}
     assert _read(tmp_path, text, profile="h200").benchmarks[0].axes == {"gpus": (2, "all")}
-    jsonschema.validate(tomllib.loads(text), suite_schema())
+    suite_validator.validate(tomllib.loads(text))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(tomllib.loads(text.replace('"all"', '"al"')), suite_schema())
+        suite_validator.validate(tomllib.loads(text.replace('"all"', '"al"')))
 
 
 def test_a_profile_may_leave_a_benchmark_out(tmp_path: Path) -> None:
@@ -284,10 +292,10 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(SUITES.glob("*.toml")), ids=lambda path: path.stem)
-def test_shipped_suites(path: Path) -> None:
+def test_shipped_suites(suite_validator: jsonschema.Draft202012Validator, path: Path) -> None:
     """Shipped suites read under each profile and match the JSON Schema."""
     document = tomllib.loads(path.read_text(encoding="utf-8"))
-    jsonschema.validate(document, suite_schema())
+    suite_validator.validate(document)
     for profile in document["profile"]:
         assert read_suite(path, profile=profile, machine_kind="cpu").profile == profile
 
