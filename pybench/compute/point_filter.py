@@ -36,8 +36,8 @@ class _Token:
 
 def _tokens(text: str) -> list[_Token]:
     """Split into words and parentheses, with an empty token at the end."""
-    tokens, position = [], 0
-    while text[position:].strip():
+    tokens, position, end = [], 0, len(text.rstrip())
+    while position < end:
         match = _TOKEN.match(text, position)
         if match is None:
             column = position + len(text[position:]) - len(text[position:].lstrip())
@@ -69,16 +69,16 @@ class _Parser:
         return UsageError(f"-k: column {token.column}: found {found}, expected {wanted}; {_VALID}")
 
     def either(self, depth: int) -> Filter:
-        left = self.both(depth)
+        parts = [self.both(depth)]
         while self._take("or"):
-            left = _or(left, self.both(depth))
-        return left
+            parts.append(self.both(depth))
+        return lambda point_id: any(part(point_id) for part in parts)
 
     def both(self, depth: int) -> Filter:
-        left = self.single(depth)
+        parts = [self.single(depth)]
         while self._take("and"):
-            left = _and(left, self.single(depth))
-        return left
+            parts.append(self.single(depth))
+        return lambda point_id: all(part(point_id) for part in parts)
 
     def single(self, depth: int) -> Filter:
         if depth > _MAX_DEPTH:
@@ -101,14 +101,6 @@ class _Parser:
             return False
         self._next += 1
         return True
-
-
-def _or(left: Filter, right: Filter) -> Filter:
-    return lambda point_id: left(point_id) or right(point_id)
-
-
-def _and(left: Filter, right: Filter) -> Filter:
-    return lambda point_id: left(point_id) and right(point_id)
 
 
 def _not(inner: Filter) -> Filter:

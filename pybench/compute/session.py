@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from pybench.compute.schedule import Attempt, failed_warm, pending
+from pybench.compute.schedule import Attempt, pending
 from pybench.model.backend import BACKENDS
 from pybench.model.record import Record
 from pybench.model.suite import Point
@@ -14,8 +14,8 @@ from pybench.model.suite import Point
 def session_key(point: Point) -> str | None:
     """Text that is the same for points that one process can measure; ``None`` for one that needs its own.
 
-    It holds every setting that shapes what the process is and keeps, and what its engine's arguments are made from: an
-    engine is never given other arguments for being shared.
+    The key contains every setting that determines the process, what it caches, and its engine's arguments: an engine
+    gets the same arguments whether or not its process is shared.
     """
     settings = point.settings
     traits = BACKENDS[settings.backend]
@@ -32,11 +32,13 @@ def session_key(point: Point) -> str | None:
 
 def sessions(points: Sequence[Point]) -> Iterator[tuple[Attempt, ...]]:
     """What each worker process of a run makes, one after another, where nothing fails."""
+    keys = {point.id: session_key(point) for point in points}
     owed = pending(points, ())
-    while owed:
-        session = next_session(owed, ())
-        yield session
-        owed = owed[len(session) :]
+    start = 0
+    while start < len(owed):
+        end = _session_end(owed, start, lambda point: keys[point.id])
+        yield owed[start:end]
+        start = end
 
 
 def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[Attempt, ...]:
@@ -45,12 +47,19 @@ def next_session(owed: Sequence[Attempt], records: Sequence[Record]) -> tuple[At
     Each at another point, so that two attempts at one point are two processes. A point that failed in a warm process
     is measured in one of its own from then on.
     """
-    first, *others = owed
-    session, key = [first], session_key(first[0])
-    for attempt in others:
-        alone = any(failed_warm(point, records) for point, _ in (first, attempt))
-        seen = any(attempt[0].id == point.id for point, _ in session)
-        if alone or seen or key is None or key != session_key(attempt[0]):
+    failed = {record.point_id for record in records if record.warm_after and not record.ok}
+    end = _session_end(owed, 0, lambda point: None if point.id in failed else session_key(point))
+    return tuple(owed[:end])
+
+
+def _session_end(owed: Sequence[Attempt], start: int, key_of: Callable[[Point], str | None]) -> int:
+    """Index behind the attempts that one process makes from ``owed[start]`` on."""
+    first = owed[start][0]
+    key, seen, end = key_of(first), {first.id}, start + 1
+    while key is not None and end < len(owed):
+        point = owed[end][0]
+        if point.id in seen or key_of(point) != key:
             break
-        session.append(attempt)
-    return tuple(session)
+        seen.add(point.id)
+        end += 1
+    return end

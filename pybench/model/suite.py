@@ -112,6 +112,8 @@ class Point:
             "settings": self.settings.to_json(),
             "steps": self.effort.steps,
             "max_warmup_steps": self.effort.max_warmup_steps,
+            "dither_ms": self.effort.dither_ms,
+            "share_process": self.effort.share_process,
             "architecture": self.architecture,
         }
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()[:16]

@@ -13,6 +13,9 @@ from pybench.store.problem_text import did_you_mean
 from pybench.store.toml_lines import KeyPath, toml_lines
 
 MAX_FILE_BYTES = 2**20
+# Far above any file of ours. The parser keeps every prefix of a dotted key: one of 50,000 parts takes gigabytes.
+MAX_DOTS = 128
+MAX_LEVELS = 16
 
 
 def refuse(path: Path, message: str, line: int | None = None) -> FileError:
@@ -23,8 +26,11 @@ def refuse(path: Path, message: str, line: int | None = None) -> FileError:
 def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """The document and the line of each key. Raises ``FileError``, calling the file ``noun``, unless small and TOML."""
     text = _text(path, noun)
+    _refuse_dots(path, text, noun)
     try:
         document = tomllib.loads(text)
+        if _is_deep(document):
+            raise RecursionError
         return document, toml_lines(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
@@ -33,6 +39,22 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
         raise refuse(path, f"nested too deeply; {noun} needs no more than four levels") from error
     except ValueError as error:
         raise refuse(path, f"not valid TOML: {error}") from error
+
+
+def _refuse_dots(path: Path, text: str, noun: str) -> None:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (dots := line.count(".")) > MAX_DOTS:
+            message = f"{dots} dots in one line, at most {MAX_DOTS} are allowed; {noun} has keys of at most four parts"
+            raise refuse(path, message, number)
+
+
+def _is_deep(document: dict[str, Any]) -> bool:
+    """Whether tables and arrays are nested beyond ``MAX_LEVELS``, found level by level."""
+    level: list[Any] = [document]
+    for _ in range(MAX_LEVELS):
+        inner = [list(value.values()) if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def _text(path: Path, noun: str) -> str:

@@ -44,3 +44,11 @@ def test_refuses(text: str, message: str) -> None:
     """A slip is named with its column."""
     with pytest.raises(UsageError, match=message):
         parse_filter(text)
+
+
+def test_a_long_expression_is_no_deep_one() -> None:
+    """20,000 words in a row, by either conjunction."""
+    words = " or ".join(f"w{number}" for number in range(20_000))
+    assert parse_filter(words)("x-w19999")
+    assert not parse_filter(words)("x")
+    assert parse_filter(" and ".join(["x"] * 20_000))("x")

@@ -52,6 +52,8 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "duplicate_key": (HEAD + 'name = "t"\n', ":3: not valid TOML"),
     "duplicate_table": (GOOD + "[profile.a]\n[profile.a]\n", "not valid TOML"),
     "deep": ("a = " + "[" * 5000, "nested too deeply"),
+    "deep_table": (GOOD + "engine_args = " + "{a = " * 16 + "1" + "}" * 16, "nested too deeply"),
+    "long_key": ("a" + ".a" * 50_000 + " = 1", ":1: 50000 dots in one line, at most 128 are allowed"),
     "many_digits": ("a = " + "9" * 5000, "not valid TOML"),
     "lone_surrogate": ('name = "\\ud800"', "not valid TOML"),
     "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
@@ -27,9 +28,9 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 
 
 def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
-    """Percentiles of the steps' lengths, by nearest rank."""
-    ordered = sorted(step.length_s for step in steps)
-    return {f"step_p{percent}_s": ordered[math.ceil(percent / 100 * len(ordered)) - 1] for percent in _PERCENTILES}
+    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest."""
+    found_s = np.percentile([step.length_s for step in steps], _PERCENTILES)
+    return {f"step_p{percent}_s": float(value) for percent, value in zip(_PERCENTILES, found_s, strict=True)}
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:

@@ -6,7 +6,7 @@ description (a string): the suite file's checks, the JSON Schema and the tables 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
@@ -43,7 +43,7 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by field."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,8 +120,8 @@ _METRICS = {
     "mfu_fraction": more("", "model FLOPs utilisation: those operations over what the GPUs' tensor cores can do"),
     "hfu_fraction": more("", "hardware FLOPs utilisation: as MFU, recomputed layers counted too"),
     "step_p50_s": less("s", "median length of an attempt's steps"),
-    "step_p90_s": less("s", "length that nine of ten steps stay within"),
-    "step_p99_s": less("s", "length that 99 of 100 steps stay within"),
+    "step_p90_s": less("s", "90th percentile of an attempt's steps"),
+    "step_p99_s": less("s", "99th percentile of an attempt's steps"),
     "energy_j_per_token": less("J/token", "energy over trained tokens, all GPUs together"),
     "exposed_communication_fraction": less(
         "", "share of a step that steps without communication save: see control_steps", "max"

@@ -1,0 +1,48 @@
+"""Planning takes time in proportion to the points: 16,384 of them within 2 s.
+
+``python -m pytest -n0 tests/benchmarks/test_planning.py``
+"""
+
+from __future__ import annotations
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from pybench.compute.plan import expand
+from pybench.compute.session import sessions
+from pybench.model.effort import Effort
+from pybench.model.suite import Benchmark, Plan, Suite
+from pybench.store.model_shapes import load_models
+
+GENERATE = {"backend": "torch", "model": "llama-tiny"}
+AXES = {"batch_size": 16, "prompt_tokens": 16, "output_tokens": 16}
+LIMIT_S = 2.0
+
+
+def suite(benchmarks: int) -> Suite:
+    """Of 4,096 points each."""
+    axes = {name: tuple(range(2, 2 + count)) for name, count in AXES.items()}
+    return Suite(
+        name="s",
+        description="",
+        benchmarks=tuple(
+            Benchmark(name=f"b{number}", workload="generate", settings=dict(GENERATE), axes=dict(axes), effort=Effort())
+            for number in range(benchmarks)
+        ),
+    )
+
+
+def plan(benchmarks: int) -> tuple[Plan, int]:
+    """The plan, and how many processes it takes."""
+    made = expand(suite(benchmarks), load_models(), device="cpu", num_devices=1)
+    return made, sum(1 for _ in sessions(made.points))
+
+
+@pytest.mark.benchmark(group="planning")
+def test_planning_16384_points(benchmark: BenchmarkFixture) -> None:
+    """Points and the processes that they share: at most 2 s."""
+    made, processes = benchmark.pedantic(plan, args=(4,), rounds=3)
+    assert len(made.points) == 4 * 4096
+    assert processes >= 3  # attempts at one point are processes of their own
+    assert benchmark.stats is not None
+    assert benchmark.stats.stats.min <= LIMIT_S
