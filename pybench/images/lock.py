@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
@@ -90,19 +90,17 @@ def write_lock(lock: ImageLock) -> None:
 
 def lock_text(lock: ImageLock) -> str:
     """The file that :func:`read_lock` reads back to ``lock``."""
-    return _HEADER + "".join(f"\n[[image]]\n{''.join(_lines(image))}" for image in lock.images)
+    return f"{_HEADER}\n{tomli_w.dumps({'image': [_table(image) for image in lock.images]})}"
 
 
-def _lines(image: LockedImage) -> Iterator[str]:
-    for name in LockedImage.__dataclass_fields__:
-        value = getattr(image, name)
-        if name == "platforms":
-            for platform, digests in value.items():
-                given = {key: digest for key, digest in vars(digests).items() if digest is not None}
-                inside = ", ".join(f"{key} = {json.dumps(digest)}" for key, digest in given.items())
-                yield f"platforms.{json.dumps(platform)} = {{ {inside} }}\n"
-        elif value is not None and value != "":
-            yield f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}\n"
+def _table(image: LockedImage) -> dict[str, Any]:
+    """Keys that have a value; what is unknown is left out."""
+    values = {name: value for name, value in vars(image).items() if value is not None and value != ""}
+    platforms = {
+        platform: {key: digest for key, digest in vars(digests).items() if digest is not None}
+        for platform, digests in image.platforms.items()
+    }
+    return {**values, "platforms": platforms}
 
 
 def _image(values: dict[str, Any]) -> LockedImage:

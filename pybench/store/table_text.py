@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+
+import tomli_w
 
 from pybench.model.expected import ExpectedRow, ExpectedTable
-
-_DEFAULTS = {
-    field.name: field.default if field.default is not dataclasses.MISSING else {}
-    for field in dataclasses.fields(ExpectedRow)
-}
-_REQUIRED = {
-    field.name
-    for field in dataclasses.fields(ExpectedRow)
-    if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-}
 
 
 def table_text(table: ExpectedTable) -> str:
     """The whole file; keys that have their default are left out."""
-    head = f"schema = 1\nname = {_value(table.name)}\ndescription = {_value(table.description)}\n"
-    return head + "".join(f"\n[[row]]\n{_row(row)}" for row in table.rows)
+    rows = [_row(row) for row in table.rows]
+    return tomli_w.dumps({"schema": 1, "name": table.name, "description": table.description, "row": rows})
 
 
-def _row(row: ExpectedRow) -> str:
-    values = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-    told = {name: value for name, value in values.items() if name in _REQUIRED or value != _DEFAULTS[name]}
-    return "".join(f"{name} = {_value(value)}\n" for name, value in told.items())
+def _row(row: ExpectedRow) -> dict[str, object]:
+    values = {field: _rounded(getattr(row, field.name)) for field in dataclasses.fields(row)}
+    return {field.name: value for field, value in values.items() if value != _default(field)}
 
 
-def _value(value: object) -> str:
-    """TOML's strings, numbers and booleans are spelt as JSON's, but for DEL."""
+def _default(field: dataclasses.Field[object]) -> object:
+    """What a field is where it isn't written; ``MISSING`` for those that always are."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _rounded(value: object) -> object:
+    """Figures are written with six digits."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_value(item)}' for name, item in value.items())} }}"
-    if isinstance(value, float):
-        return repr(float(f"{value:.6g}"))
-    return json.dumps(value, ensure_ascii=True)
+        return {name: _rounded(item) for name, item in value.items()}
+    return float(f"{value:.6g}") if isinstance(value, float) else value

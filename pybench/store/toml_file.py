@@ -29,16 +29,17 @@ def read_toml(path: Path, noun: str) -> tuple[dict[str, Any], dict[KeyPath, int]
     _refuse_dots(path, text, noun)
     try:
         document = tomllib.loads(text)
-        if _is_deep(document):
-            raise RecursionError
-        return document, toml_lines(text)
+        lines = None if _is_deep(document) else toml_lines(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise refuse(path, f"not valid TOML: {error}", int(line[1]) if line else None) from error
-    except RecursionError as error:
-        raise refuse(path, f"nested too deeply; {noun} needs no more than four levels") from error
+    except RecursionError:
+        lines = None
     except ValueError as error:
         raise refuse(path, f"not valid TOML: {error}") from error
+    if lines is None:
+        raise refuse(path, f"nested too deeply; {noun} needs no more than four levels")
+    return document, lines
 
 
 def _refuse_dots(path: Path, text: str, noun: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
+from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.registry import SETTINGS_OF
 
 # How often a point is measured, and when it is ended, shapes no record that there is.
@@ -33,7 +34,7 @@ def test_every_setting_shapes_the_digest(kind: type[Any]) -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(Effort)])
 def test_effort_shapes_it_where_it_shapes_a_record(name: str) -> None:
     """Steps, warm-up, pauses and whether a process is shared do; the number of attempts does not."""
-    settings = SETTINGS_OF["matmul"](backend="torch")
-    changed = replace(Effort(), **{name: not Effort().share_process if name == "share_process" else 77})
-    same = _point(settings, Effort()).digest == _point(settings, changed).digest
+    settings = Matmul(backend="torch")
+    other: dict[str, Any] = {name: not Effort().share_process if name == "share_process" else 77}
+    same = _point(settings, Effort()).digest == _point(settings, replace(Effort(), **other)).digest
     assert same == (name in _OUTSIDE)
