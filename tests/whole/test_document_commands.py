@@ -1,0 +1,143 @@
+"""Every command, suite and program that a document shows runs, each once."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import pybench
+from tests.builders import NO_DRIVER
+from tests.documents import INCOMPLETE, ROOT, SHOWN, blocks, extras, is_a_target
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """By a shell, in a folder where only the suites are at hand."""
+    folder.mkdir()
+    (folder / "suites").symlink_to(ROOT / "suites")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, **dict([NO_DRIVER])}
+    return subprocess.run(command, shell=True, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+def succeeds(command: str, folder: Path) -> None:
+    """Exit 0 and something to read."""
+    done = run(command, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def writes(command: str, folder: Path) -> None:
+    """What is redirected is there."""
+    assert run(command, folder).returncode == 0
+    assert (folder / command.rpartition("> ")[2]).stat().st_size > 0
+
+
+def measures(command: str, folder: Path) -> None:
+    """Every point is measured; the verdict depends on this machine."""
+    done = run(command, folder)
+    assert done.returncode in {0, 1, 4}, done.stderr
+    assert "verdict: " in done.stdout
+    (results,) = folder.glob("runs/*/results.json")
+    assert '"status": "ok"' in results.read_text()
+    assert '"status": "failed"' not in results.read_text()
+
+
+def would_measure(command: str, folder: Path) -> None:
+    """The same suite and options have a plan of some points; another command measures the whole suite."""
+    succeeds(command.replace("pybench run", "pybench plan"), folder)
+
+
+def examines(command: str, folder: Path) -> None:
+    """The doctor may find something missing."""
+    done = run(command, folder)
+    assert done.returncode in {0, 3}, done.stderr
+    assert "NVIDIA driver" in done.stdout
+
+
+def asks_registries(command: str, folder: Path) -> None:
+    """The registry agrees, disagrees, or does not answer: each with its message."""
+    done = run(command, folder)
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert done.stdout or done.stderr.startswith("pybench: ")
+    assert "Traceback" not in done.stderr
+
+
+def installs(command: str, folder: Path) -> None:
+    """The extra is there; tests/whole/test_install.py builds and installs a wheel."""
+    (extra,) = re.findall(r"\[(\w+)\]", command)
+    assert extra in extras()
+
+
+def rewrites_tables(command: str, folder: Path) -> None:
+    """Nothing is left to rewrite."""
+    done = subprocess.run([sys.executable, *shlex.split(command)[1:], "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+Check = Callable[[str, Path], None]
+CHECKS: dict[str, Check] = {
+    "make run": is_a_target,
+    "make check": is_a_target,
+    "make test": is_a_target,
+    "make bench": is_a_target,
+    "pip install '.[torch]'": installs,
+    "python docs/tables.py": rewrites_tables,
+    "pybench doctor": examines,
+    "pybench plan suites/tp_scaling.toml": succeeds,
+    "pybench images list": succeeds,
+    "pybench images verify": asks_registries,
+    "pybench run suites/tp_scaling.toml": measures,
+    "pybench run suites/node_check.toml": measures,
+    "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
+    "pybench run tp_scaling --max-gpus 4": would_measure,
+    "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
+    "pybench schema > suite.schema.json": writes,
+}
+"""Each command once, whatever the number of documents that show it."""
+
+
+def test_no_command_goes_unchecked() -> None:
+    """And no check outlives its command. One with a placeholder can't run; tests/test_documents.py reads its words."""
+    assert set(CHECKS) == SHOWN - INCOMPLETE
+
+
+@pytest.mark.timeout(1200)  # a run takes one minute on two idle cores
+@pytest.mark.parametrize("command", CHECKS)
+def test_command(command: str, tmp_path: Path) -> None:
+    """Run from a folder with the suites, as a reader would."""
+    CHECKS[command](command, tmp_path / "here")
+
+
+def test_suites_that_are_shown_have_a_plan(tmp_path: Path) -> None:
+    """A whole suite file in a document is one that pybench accepts."""
+    shown = [text for _, text in blocks("toml") if text.startswith("schema = 1")]
+    assert shown
+    for text in shown:
+        (tmp_path / "mine.toml").write_text(text)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("pybench"), "plan", str(tmp_path / "mine.toml")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_programs_that_are_shown_run(fake_nvml: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """Python in a document, with a driver that is a stand-in and something to train."""
+    fake_nvml(load="constant:400", devices=1)
+    shown = blocks("python")
+    assert shown
+    for _, text in shown:
+        torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
+        exec(compile(text, "document", "exec"), {"pybench": pybench, "torch": torch, "train": lambda: time.sleep(0.5)})
+        assert float(capsys.readouterr().out) > 0
