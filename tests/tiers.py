@@ -17,7 +17,7 @@ TIERS = {
     "process": (".", "cli", "engines", "images", "machine", "runner", "worker"),
     "torch": ("worker/torch",),
     "native": ("native",),
-    "whole": ("benchmarks", "containers", "whole"),
+    "whole": ("benchmarks", "containers", "report/browser", "whole"),
 }
 """Folders below ``tests``; one that is not named here has its parent's tier."""
 

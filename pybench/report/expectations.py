@@ -1,12 +1,51 @@
-"""Everything that a suite expects of single points, as one sequence."""
+"""Everything that a suite expects of points, by point."""
 
 from __future__ import annotations
 
-from pybench.model.results import CheckResult, OrderResult, Results, ScalingResult
+from dataclasses import dataclass
+
+from pybench.model.results import CheckResult, OrderResult, PointResult, Results, ScalingResult
+from pybench.report.headline import headline_name
 
 Judged = ScalingResult | CheckResult | OrderResult
+NONE = "-"
+_WORST = ("fail", "error", "missing", "inconclusive", "pass")
 
 
 def expectations(results: Results) -> tuple[Judged, ...]:
     """Ratios to a baseline, limits, comparisons with other points."""
     return (*results.scaling, *results.checks, *results.orders)
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of each point, found by its id."""
+
+    by_point: dict[str, tuple[Judged, ...]]
+    baselines: frozenset[str]
+
+    @classmethod
+    def of(cls, results: Results) -> Expectations:
+        """Sort the rows of ``results`` by point."""
+        found: dict[str, list[Judged]] = {}
+        for row in expectations(results):
+            found.setdefault(row.point_id, []).append(row)
+        baselines = frozenset(row.baseline_id for row in results.scaling)
+        return cls({point_id: tuple(rows) for point_id, rows in found.items()}, baselines)
+
+    def verdict(self, point: PointResult) -> str:
+        """The worst verdict of everything expected of the point; its status where it was not measured, else a dash."""
+        if point.status != "ok":
+            return point.status
+        found = {row.verdict for row in self.by_point.get(point.id, ())}
+        return next((verdict for verdict in _WORST if verdict in found), NONE)
+
+    def ratio(self, point: PointResult) -> ScalingResult | None:
+        """The ratio of the headline figure, else the first."""
+        own = [row for row in self.by_point.get(point.id, ()) if isinstance(row, ScalingResult)]
+        return next((row for row in own if row.metric == headline_name(point)), own[0] if own else None)
+
+    def check(self, point: PointResult, metric: str | None) -> CheckResult | None:
+        """The limits on one metric of the point."""
+        own = (row for row in self.by_point.get(point.id, ()) if isinstance(row, CheckResult))
+        return next((row for row in own if row.metric == metric), None)

@@ -34,6 +34,7 @@ _LIST = (
     Format(name="json", module="machine", file="results.json"),
     Format(name="junit", module="junit", file="junit.xml"),
     Format(name="markdown", module="markdown", file="summary.md"),
+    Format(name="html", module="page.render", file="report.html"),
     Format(name="tensorboard", module="tensorboard", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}

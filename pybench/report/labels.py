@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pybench.compute.plan import point_id
@@ -21,7 +22,8 @@ _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 def labels(points: Sequence[PointResult]) -> dict[str, str]:
     """Label of each point by its id: the benchmark and the axes that vary, e.g. ``decode[tensor_parallel=2]``."""
-    return {point.id: point_id(point.benchmark, _without(point.axes, _common(points, point))) for point in points}
+    common = _common(points)
+    return {point.id: point_id(point.benchmark, _without(point.axes, common[point.benchmark])) for point in points}
 
 
 def short_labels(points: Sequence[PointResult], *, with_benchmark: bool) -> dict[str, str]:
@@ -29,15 +31,15 @@ def short_labels(points: Sequence[PointResult], *, with_benchmark: bool) -> dict
 
     What varies is found within each benchmark, whose name stands in front ``with_benchmark``.
     """
-    found = {point.id: _short(point, points, with_benchmark=with_benchmark) for point in points}
-    counts = list(found.values())
-    return {name: label if counts.count(label) == 1 else name for name, label in found.items()}
+    common = _common(points)
+    found = {point.id: _short(point, common[point.benchmark], with_benchmark=with_benchmark) for point in points}
+    counts = Counter(found.values())
+    return {name: label if counts[label] == 1 else name for name, label in found.items()}
 
 
 def common_axes(points: Sequence[PointResult]) -> tuple[str, ...]:
     """What :func:`labels` leaves out, once for each benchmark, e.g. ``decode[backend=torch]``."""
-    named = (point_id(point.benchmark, common) for point in points if (common := _common(points, point)))
-    return tuple(dict.fromkeys(named))
+    return tuple(point_id(benchmark, axes) for benchmark, axes in _common(points).items() if axes)
 
 
 def shared_axes(points: Sequence[PointResult]) -> dict[str, AxisValue]:
@@ -59,8 +61,8 @@ def axis_text(name: str, value: AxisValue) -> str:
     return f"{_DEGREES.get(name, name)} {value}"
 
 
-def _short(point: PointResult, points: Sequence[PointResult], *, with_benchmark: bool) -> str:
-    words = ", ".join(axis_text(*axis) for axis in _without(point.axes, _common(points, point)).items())
+def _short(point: PointResult, common: dict[str, AxisValue], *, with_benchmark: bool) -> str:
+    words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common).items())
     if not with_benchmark:
         return words or point.benchmark
     return f"{point.benchmark} {words}".strip()
@@ -73,9 +75,12 @@ def _size(value: float) -> str:
     return f"{value:g} B"
 
 
-def _common(points: Sequence[PointResult], point: PointResult) -> dict[str, AxisValue]:
-    siblings = [other.axes for other in points if other.benchmark == point.benchmark]
-    return {name: value for name, value in point.axes.items() if all(axes.get(name) == value for axes in siblings)}
+def _common(points: Sequence[PointResult]) -> dict[str, dict[str, AxisValue]]:
+    """Axes that all points of a benchmark share, by benchmark."""
+    siblings: dict[str, list[PointResult]] = {}
+    for point in points:
+        siblings.setdefault(point.benchmark, []).append(point)
+    return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}
 
 
 def _without(axes: dict[str, AxisValue], common: dict[str, AxisValue]) -> dict[str, AxisValue]:

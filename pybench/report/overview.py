@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pybench.model.results import CheckResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
-from pybench.report.expectations import expectations
+from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
 from pybench.report.headline import energy, headline, headline_name
 from pybench.report.labels import axis_text, shared_axes, short_labels
 from pybench.report.numbers import Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.report.rows import Table
-
-NONE = "-"
-_WORST = ("failed", "fail", "error", "missing", "inconclusive", "pass")
 
 
 class Density(IntEnum):
@@ -91,15 +88,16 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         "flags",
     )
     letters = flag_letters(group.points)
+    wanted = Expectations.of(results)
     rows = [
         (
             group.labels[point.id],
             with_spread(headline(point), scale),
-            *_ratio_cells(results, point, density),
-            _allowed(results, point, scale),
-            *(_also(results, point, metric) for metric in more),
+            *_ratio_cells(wanted, point, density),
+            _allowed(wanted, point, scale),
+            *(_also(wanted, point, metric) for metric in more),
             with_spread(energy(point), energy_scale),
-            point_verdict(results, point),
+            wanted.verdict(point),
             " ".join(letters[flag] for flag in relevant(point)),
         )
         for point in group.points
@@ -113,38 +111,21 @@ def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
     return {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(flags)}  # noqa: PLR2004
 
 
-def point_verdict(results: Results, point: PointResult) -> str:
-    """The worst verdict of everything that is expected of the point; a dash where nothing was judged."""
-    if point.status != "ok":
-        return point.status
-    found = {row.verdict for row in expectations(results) if row.point_id == point.id}
-    return next((verdict for verdict in _WORST if verdict in found), NONE)
-
-
 def _title(group: Group) -> str:
     return group.benchmarks[0] if len(group.benchmarks) == 1 else "points"
 
 
-def _ratio_cells(results: Results, point: PointResult, density: Density) -> tuple[str, str]:
-    row = _ratio(results, point)
+def _ratio_cells(wanted: Expectations, point: PointResult, density: Density) -> tuple[str, str]:
+    row = wanted.ratio(point)
     if row is None:
-        baseline = any(other.baseline_id == point.id for other in results.scaling)
-        return ("1 (baseline)" if baseline else NONE), NONE
+        return ("1 (baseline)" if point.id in wanted.baselines else NONE), NONE
     lower = METRICS[row.metric].higher_is_better if row.metric in METRICS else True
     expected = row.expected
     if expected is None:
-        wanted = NONE
-    elif density >= Density.GATES:
-        wanted = gate(expected.minimum, expected.maximum, lower=lower)
-    else:
-        wanted = limits(expected.minimum, expected.maximum)
-    return _ratio_text(row, density), wanted
-
-
-def _ratio(results: Results, point: PointResult) -> ScalingResult | None:
-    """The row about the headline figure, else the first."""
-    own = [row for row in results.scaling if row.point_id == point.id]
-    return next((row for row in own if row.metric == headline_name(point)), own[0] if own else None)
+        return _ratio_text(row, density), NONE
+    if density >= Density.GATES:
+        return _ratio_text(row, density), gate(expected.minimum, expected.maximum, lower=lower)
+    return _ratio_text(row, density), limits(expected.minimum, expected.maximum)
 
 
 def _ratio_text(row: ScalingResult, density: Density) -> str:
@@ -156,8 +137,8 @@ def _ratio_text(row: ScalingResult, density: Density) -> str:
     return with_spread(value, Scale(1.0, ""))
 
 
-def _allowed(results: Results, point: PointResult, scale: Scale | None) -> str:
-    check = _check(results, point, headline_name(point))
+def _allowed(wanted: Expectations, point: PointResult, scale: Scale | None) -> str:
+    check = wanted.check(point, headline_name(point))
     if check is None or (check.minimum is None and check.maximum is None):
         return NONE
     lower = check.minimum is not None
@@ -178,8 +159,8 @@ def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
     return tuple(dict.fromkeys(checked))
 
 
-def _also(results: Results, point: PointResult, metric: str) -> str:
-    check = _check(results, point, metric)
+def _also(wanted: Expectations, point: PointResult, metric: str) -> str:
+    check = wanted.check(point, metric)
     if check is None:
         return NONE
     found = quantity(check.value)
@@ -187,10 +168,6 @@ def _also(results: Results, point: PointResult, metric: str) -> str:
         return found
     scale = shared_scale([check.value]) if check.value else None
     return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
-
-
-def _check(results: Results, point: PointResult, metric: str | None) -> CheckResult | None:
-    return next((check for check in results.checks if check.point_id == point.id and check.metric == metric), None)
 
 
 def _without_empty_columns(table: Table) -> Table:

@@ -1,0 +1,260 @@
+"use strict";
+// The page is complete without this: scripts sort and filter the table of points and draw power over time.
+
+(function table() {
+  const table = document.getElementById("point-table");
+  const body = table.tBodies[0];
+  const rows = Array.from(body.rows);
+  const heads = Array.from(table.tHead.rows[0].cells);
+  const filter = document.getElementById("filter");
+  const verdict = document.getElementById("verdict");
+  const shown = document.getElementById("shown");
+
+  function order(row, column) {
+    const text = row.cells[column].dataset.order;
+    return text === undefined || text === "None" ? null : Number(text);
+  }
+  function compare(a, b, column, sign) {
+    const x = order(a, column), y = order(b, column);
+    if (x !== null && y !== null) return sign * (x - y);
+    if (x !== null || y !== null) return x !== null ? -1 : 1;  // What is unknown stands last either way.
+    return sign * a.cells[column].textContent.localeCompare(b.cells[column].textContent);
+  }
+  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    heads.forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+    body.append(...rows.slice().sort((a, b) => compare(a, b, column, sign)));
+  }));
+  function apply() {
+    const wanted = filter.value.trim().toLowerCase();
+    let count = 0;
+    for (const row of rows) {
+      const fits = row.textContent.toLowerCase().includes(wanted) && (!verdict.value || row.dataset.verdict === verdict.value);
+      row.hidden = !fits;
+      count += fits ? 1 : 0;
+    }
+    shown.textContent = `${count} of ${rows.length} points`;
+  }
+  filter.addEventListener("input", apply);
+  verdict.addEventListener("change", apply);
+  apply();
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open; one.open = true; }));
+  addEventListener("afterprint", () => document.querySelectorAll("details").forEach((one) => { one.open = one.dataset.was === "true"; }));
+})();
+
+(async function power() {
+  const source = document.getElementById("power-data");
+  if (!source) { document.body.dataset.ready = "yes"; return; }
+  const TICK_S = 1e-4, W = 1e-3, BLOCK = 1024;
+  const attempts = JSON.parse(source.textContent);
+  const plot = document.getElementById("plot");
+  const status = document.getElementById("power-status");
+  const legend = document.getElementById("power-legend");
+  const view = document.getElementById("power-view");
+  let current = null, chart = null;
+
+  async function unpack(text) {
+    const raw = atob(text), packed = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) packed[i] = raw.charCodeAt(i);
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const n = bytes.length / 4, values = new Float64Array(n);
+    let sum = 0;
+    for (let i = 0; i < n; i++) {
+      sum += bytes[i] | (bytes[n + i] << 8) | (bytes[2 * n + i] << 16) | (bytes[3 * n + i] << 24);
+      values[i] = sum;
+    }
+    return values;
+  }
+  async function unpackLevels(packed) {
+    const levels = await unpack(packed.levels), values = await unpack(packed.ranks);
+    for (let i = 0; i < values.length; i++) values[i] = levels[values[i]];
+    return values;
+  }
+  // Least and greatest value of each block of samples, so that a wide view reads few of them.
+  function blocks(values) {
+    const n = Math.ceil(values.length / BLOCK), low = new Float64Array(n).fill(Infinity), high = new Float64Array(n).fill(-Infinity);
+    for (let i = 0; i < values.length; i++) {
+      const b = i / BLOCK | 0, v = values[i];
+      if (v < low[b]) low[b] = v;
+      if (v > high[b]) high[b] = v;
+    }
+    return { low, high };
+  }
+  function series(t, mw) { return { t, mw, ...blocks(mw) }; }
+  function lower(values, wanted) {
+    let a = 0, b = values.length;
+    while (a < b) { const m = (a + b) >> 1; if (values[m] < wanted) a = m + 1; else b = m; }
+    return a;
+  }
+  function extremes(one, a, b) {
+    let low = Infinity, high = -Infinity, i = a;
+    while (i < b) {
+      if (i % BLOCK === 0 && i + BLOCK <= b) {
+        const k = i / BLOCK;
+        if (one.low[k] < low) low = one.low[k];
+        if (one.high[k] > high) high = one.high[k];
+        i += BLOCK;
+      } else {
+        const v = one.mw[i++];
+        if (v < low) low = v;
+        if (v > high) high = v;
+      }
+    }
+    return [low, high];
+  }
+  // Two places a pixel, its least and its greatest value: exact, whatever the zoom.
+  function columns(from, to, width) {
+    const n = Math.max(Math.round(width), 50), xs = new Float64Array(2 * n), step = (to - from) / n;
+    for (let i = 0; i < n; i++) { xs[2 * i] = from + (i + 0.25) * step; xs[2 * i + 1] = from + (i + 0.75) * step; }
+    const found = [xs];
+    for (const one of current.series) {
+      const ys = new Array(2 * n).fill(null);
+      let at = lower(one.t, from / TICK_S);
+      for (let i = 0; i < n; i++) {
+        const end = i === n - 1 ? lower(one.t, to / TICK_S + 1e-9) : lower(one.t, (from + (i + 1) * step) / TICK_S);
+        if (end > at) {
+          const [low, high] = extremes(one, at, end);
+          const rising = one.mw[end - 1] >= one.mw[at];
+          ys[2 * i] = (rising ? low : high) * W;
+          ys[2 * i + 1] = (rising ? high : low) * W;
+          at = end;
+        }
+      }
+      edge(ys, one, from, to, n);
+      found.push(ys);
+    }
+    return found;
+  }
+  // Where a pixel at an edge holds no sample, the line goes on to the neighbour outside.
+  function edge(ys, one, from, to, n) {
+    const before = lower(one.t, from / TICK_S) - 1, after = lower(one.t, to / TICK_S);
+    const mix = (i, x) => {
+      if (i < 0 || i + 1 >= one.t.length) return null;
+      const share = (x / TICK_S - one.t[i]) / (one.t[i + 1] - one.t[i]);
+      return (one.mw[i] + share * (one.mw[i + 1] - one.mw[i])) * W;
+    };
+    if (ys[0] === null) ys[0] = mix(before, from);
+    if (ys[2 * n - 1] === null) ys[2 * n - 1] = mix(after - 1, to);
+  }
+  function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+  function lanes(u) {
+    const c = u.ctx, left = u.bbox.left, right = left + u.bbox.width, top = u.bbox.top, p = devicePixelRatio;
+    const place = (ticks) => u.valToPos(ticks * TICK_S, "x", true);
+    const inside = (a, b) => b > left && a < right;
+    c.save();
+    c.beginPath(); c.rect(left, top, u.bbox.width, u.bbox.height); c.clip();
+    c.fillStyle = ink("--grid");
+    for (const [a, b] of current.attempt.steps) {
+      const x = place(a), y = place(b);
+      if (inside(x, y)) c.fillRect(x, top, Math.max(y - x - p, p), u.bbox.height);
+    }
+    const bar = (color, a, b, lane) => { c.fillStyle = color; const x = place(a), y = place(b); if (inside(x, y)) c.fillRect(x, top + lane * 8 * p, Math.max(y - x, p), 6 * p); };
+    for (const [name, a, b] of current.attempt.phases) bar(ink(name === "prefill" ? "--s4" : "--s5"), a, b, 0);
+    for (const gpu of current.attempt.gpus) for (const [a, b] of gpu.limits) bar(ink("--fail"), a, b, 1);
+    c.fillStyle = ink("--quiet");
+    for (const times of current.anchors) for (const at of times) {
+      const x = place(at);
+      if (inside(x, x)) c.fillRect(x, top + 17 * p, p, 5 * p);
+    }
+    c.restore();
+  }
+  function keys() {
+    legend.textContent = "";
+    const add = (name, text) => {
+      const key = document.createElement("span"), swatch = document.createElement("span");
+      key.className = "key"; swatch.className = `swatch ${name}`; swatch.setAttribute("aria-hidden", "true");
+      key.append(swatch, text); legend.append(key);
+    };
+    current.attempt.gpus.forEach((gpu, i) => add(`series${i % 8}`, gpu.name));
+    if (current.attempt.steps.length) add("phase-step", "measured step");
+    if (current.attempt.phases.length) { add("phase-prefill", "prefill"); add("phase-decode", "decode"); }
+    const limits = new Set(current.attempt.gpus.flatMap((gpu) => gpu.limits.map((one) => one[2])));
+    if (limits.size) add("phase-limit", `clock held by ${[...limits].join(", ")}`);
+    if (current.anchors.some((times) => times.length)) add("phase-anchor", "new value of the energy counter");
+  }
+  // What is in view, in words: for people who do not see the chart, and to read a peak's value.
+  function describe(min, max, drawn) {
+    const spans = current.attempt.gpus.map((gpu, i) => {
+      const known = drawn[i + 1].filter((v) => v !== null);
+      return known.length ? `${gpu.name} ${Math.min(...known).toFixed(1)} to ${Math.max(...known).toFixed(1)} W` : `${gpu.name} no sample`;
+    });
+    view.textContent = `${min.toFixed(3)} to ${max.toFixed(3)} s: ${spans.join(", ")}`;
+  }
+  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+  function draw() {
+    if (chart) chart.destroy();
+    const top = 1.18 * Math.max(1, ...current.series.map((one) => one.high.reduce((a, b) => Math.max(a, b), 0) * W));
+    const width = Math.max(plot.clientWidth, 260), whole = [0, current.attempt.end * TICK_S];
+    const axis = { stroke: ink("--quiet"), grid: { stroke: ink("--grid"), width: 1 }, ticks: { stroke: ink("--line"), width: 1 } };
+    let busy = false;
+    chart = new uPlot({
+      width, height: 320, legend: { show: false }, cursor: { drag: { x: true, y: false } },
+      scales: { x: { time: false, range: (u, a, b) => [Math.max(a, whole[0]), Math.min(b, whole[1])] }, y: { range: () => [0, top] } },
+      axes: [{ ...axis, values: (u, all) => all.map((v) => `${+v.toFixed(4)} s`) }, { ...axis, size: 64, values: (u, all) => all.map((v) => `${v} W`) }],
+      series: [{}, ...current.series.map((_, i) => ({ stroke: ink(`--s${i % 8}`), width: 1.4, dash: DASHES[(i / 4 | 0) % 4], spanGaps: true, points: { show: false } }))],
+      hooks: {
+        drawClear: [lanes],
+        setScale: [(u, key) => {
+          if (key !== "x" || busy) return;
+          busy = true;
+          const { min, max } = u.scales.x;
+          const drawn = columns(min, max, u.bbox.width / devicePixelRatio);
+          u.setData(drawn, false);
+          describe(min, max, drawn);
+          busy = false;
+          if (!current.complete && max - min < 0.999 * (whole[1] - whole[0])) complete();
+        }],
+      },
+    }, columns(whole[0], whole[1], width - 80), plot);
+    chart.setScale("x", { min: whole[0], max: whole[1] });
+    plot.querySelectorAll("canvas").forEach((one) => one.setAttribute("aria-hidden", "true"));
+  }
+  async function choose(number) {
+    const attempt = attempts[number];
+    current = { attempt, series: [], anchors: [], complete: attempt.gpus.every((gpu) => !gpu.coarse_t) };
+    for (const gpu of attempt.gpus) {
+      current.series.push(series(await unpack(gpu.coarse_t || gpu.t), await unpackLevels(gpu.coarse_mw || gpu.mw)));
+      current.anchors.push(gpu.coarse_t ? [] : await unpack(gpu.anchors));
+    }
+    keys();
+    draw();
+    document.body.dataset.ready = "yes";
+  }
+  async function complete() {
+    const own = current;
+    own.complete = true;
+    status.textContent = "reading every sample …";
+    for (let i = 0; i < own.attempt.gpus.length; i++) {
+      const gpu = own.attempt.gpus[i];
+      if (gpu.coarse_t) { own.series[i] = series(await unpack(gpu.t), await unpackLevels(gpu.mw)); own.anchors[i] = await unpack(gpu.anchors); }
+      if (own !== current) return;
+    }
+    status.textContent = "";
+    keys();
+    const { min, max } = chart.scales.x;
+    chart.setScale("x", { min, max });
+    document.body.dataset.complete = "yes";
+  }
+  function zoom(how) {
+    const { min, max } = chart.scales.x, span = max - min, end = current.attempt.end * TICK_S;
+    const to = { in: [min + span / 4, max - span / 4], out: [min - span / 2, max + span / 2], left: [min - span / 3, max - span / 3], right: [min + span / 3, max + span / 3], all: [0, end] }[how];
+    const length = Math.min(to[1] - to[0], end), from = Math.min(Math.max(to[0], 0), end - length);
+    chart.setScale("x", { min: from, max: from + length });
+  }
+  document.querySelectorAll("[data-zoom]").forEach((one) => one.addEventListener("click", () => zoom(one.dataset.zoom)));
+  plot.addEventListener("keydown", (event) => {
+    const how = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "all" }[event.key];
+    if (how) { event.preventDefault(); zoom(how); }
+  });
+  document.getElementById("attempt").addEventListener("change", (event) => choose(Number(event.target.value)));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart && draw());
+  let resizing = 0;
+  new ResizeObserver(() => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(() => { if (chart && Math.abs(chart.width - plot.clientWidth) > 1) chart.setSize({ width: Math.max(plot.clientWidth, 260), height: 320 }); });
+  }).observe(plot);
+  await choose(0);
+})();

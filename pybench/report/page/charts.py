@@ -1,0 +1,231 @@
+"""Charts of the page as inline SVG: ratios over GPUs, joules over throughput, step times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from markupsafe import Markup
+
+from pybench.model.results import Results, ScalingResult
+from pybench.model.workloads.registry import METRICS
+from pybench.report.headline import energy, headline
+from pybench.report.labels import axis_text, short_labels
+from pybench.report.numbers import interval, limits, plain, quantity_with_interval, shared_scale
+from pybench.report.page import svg
+from pybench.report.page.svg import Axes
+from pybench.report.run_view import RunView
+
+_MOST_STRIPS = 60
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, its title, what its series and lines are called, and the figures behind it as a table."""
+
+    title: str
+    drawing: Markup
+    series: tuple[str, ...]
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[str, ...] = ()
+
+
+def scaling_charts(results: Results) -> tuple[Chart, ...]:
+    """One for each benchmark and metric with measured ratios."""
+    measured = [row for row in results.scaling if row.speedup is not None]
+    kinds = dict.fromkeys((row.benchmark, row.metric) for row in measured)
+    return tuple(_scaling(*kind, [row for row in measured if (row.benchmark, row.metric) == kind]) for kind in kinds)
+
+
+def _scaling(benchmark: str, metric: str, rows: Sequence[ScalingResult]) -> Chart:
+    more = METRICS[metric].higher_is_better if metric in METRICS else True
+    groups = list(dict.fromkeys(_group(row) for row in rows))
+    counts = sorted({row.count for row in rows} | {row.baseline_count for row in rows})
+    tops = [
+        value
+        for row in rows
+        for value in (row.speedup, row.speedup_high, row.expected.maximum if row.expected else None)
+    ]
+    linear = max(row.count / row.baseline_count for row in rows) if more else 1.0
+    axes = Axes(counts[-1] * 1.08, 1.08 * max([linear, *(value for value in tops if value is not None)]))
+    name = "speedup" if more else "ratio to the baseline"
+    parts = [svg.grid(axes, [float(count) for count in counts], "GPUs", name, lambda value: f"{value:g}")]
+    parts += [_band(axes, [row for row in rows if _group(row) == group], more=more) for group in groups]
+    if more:
+        baseline = min(row.baseline_count for row in rows)
+        ends = ((axes.x(baseline), axes.y(1)), (axes.x(counts[-1]), axes.y(counts[-1] / baseline)))
+        parts.append(svg.line(*ends, "linear"))
+    for number, group in enumerate(groups):
+        parts.append(_series(axes, [row for row in rows if _group(row) == group], number))
+    described = "; ".join(f"{_group(row)} {row.count} GPUs {row.speedup:.3g}" for row in rows)
+    title = f"{benchmark}: {metric}"
+    return Chart(
+        title=title,
+        drawing=svg.figure(title, described, parts),
+        series=tuple(groups) if len(groups) > 1 or groups[0] else ("measured",),
+        heads=("series", "GPUs", name, "95 % interval", "expected", "verdict"),
+        rows=tuple(_row(row) for row in rows),
+        lines=("expected", *(("linear",) if more else ())),
+    )
+
+
+def _row(row: ScalingResult) -> tuple[str, ...]:
+    return (
+        _group(row) or "measured",
+        str(row.count),
+        f"{row.speedup:.3f}",
+        interval(row.speedup_low, row.speedup_high) or "-",
+        limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
+        row.verdict.replace("_", " "),
+    )
+
+
+def _group(row: ScalingResult) -> str:
+    return ", ".join(axis_text(*axis) for axis in row.group.items())
+
+
+def _band(axes: Axes, rows: Sequence[ScalingResult], *, more: bool) -> Markup:
+    """From the baseline at 1 through the expected range of each count; open ranges reach the chart's edge."""
+    known = sorted((row for row in rows if row.expected is not None), key=lambda row: row.count)
+    if not known:
+        return Markup("")
+    corner = (axes.x(known[0].baseline_count), axes.y(1.0))
+    low, high = [corner], [corner]
+    for row in known:
+        if row.expected is not None:
+            least = row.expected.minimum if row.expected.minimum is not None else 0.0
+            most = row.expected.maximum if row.expected.maximum is not None else axes.y_max if more else least
+            low.append((axes.x(row.count), axes.y(least)))
+            high.append((axes.x(row.count), axes.y(most)))
+    return svg.polygon([*low, *reversed(high)], "band")
+
+
+def _series(axes: Axes, rows: Sequence[ScalingResult], number: int) -> Markup:
+    ordered = sorted(rows, key=lambda row: row.count)
+    first = ordered[0]
+    places = [(axes.x(first.baseline_count), axes.y(1.0))]
+    places += [(axes.x(row.count), axes.y(row.speedup)) for row in ordered if row.speedup is not None]
+    parts = [svg.polyline(places, f"curve series{number % 8}")]
+    parts.append(svg.marker(places[0], number, f"{first.baseline_count} GPUs: 1 (baseline)"))
+    for row, place in zip(ordered, places[1:], strict=True):
+        if row.speedup_low is not None and row.speedup_high is not None:
+            low, high = (place[0], axes.y(row.speedup_low)), (place[0], axes.y(row.speedup_high))
+            parts.append(svg.line(low, high, f"error series{number % 8}"))
+        tip = f"{_group(row)} {row.count} GPUs: {row.speedup:.3f} {interval(row.speedup_low, row.speedup_high)}"
+        parts.append(svg.marker(place, number, f"{tip}, {row.verdict}".strip()))
+    return Markup("").join(parts)
+
+
+def energy_chart(results: Results) -> Chart | None:
+    """Joules for each token or sample over throughput: a mark a point. ``None`` where no energy is known."""
+    shown = [(p, h, e) for p in results.points if (h := headline(p)) and (e := energy(p))]
+    speeds, joules = shared_scale([h for _, h, _ in shown]), shared_scale([e for _, _, e in shown])
+    if not shown or speeds is None or joules is None:
+        return None
+    names = short_labels([point for point, _, _ in shown], with_benchmark=True)
+    benchmarks = list(dict.fromkeys(point.benchmark for point, _, _ in shown))
+    axes = Axes(
+        1.12 * max(h.value for _, h, _ in shown) / speeds.factor,
+        1.2 * max(e.value for _, _, e in shown) / joules.factor,
+    )
+    parts = [svg.grid(axes, svg.ticks(axes.x_max, 5), speeds.unit, joules.unit, plain)]
+    for point, found, spent in shown:
+        x, y = axes.x(found.value / speeds.factor), axes.y(spent.value / joules.factor)
+        if spent.low is not None and spent.high is not None:
+            ends = ((x, axes.y(spent.low / joules.factor)), (x, axes.y(spent.high / joules.factor)))
+            parts.append(svg.line(*ends, "error"))
+        tip = f"{names[point.id]}: {quantity_with_interval(found)}, {quantity_with_interval(spent)}"
+        parts.append(svg.marker((x, y), benchmarks.index(point.benchmark), tip))
+        if len(shown) <= 8:  # noqa: PLR2004 - more names would overlap
+            parts.append(svg.text(x, y - 10, names[point.id].removeprefix(f"{point.benchmark} "), "middle"))
+    rows = tuple((names[p.id], quantity_with_interval(h), quantity_with_interval(e)) for p, h, e in shown)
+    described = "; ".join(", ".join(row) for row in rows)
+    title = "Energy against throughput"
+    heads = ("point", "throughput", "energy")
+    return Chart(title, svg.figure(title, described, parts), tuple(benchmarks), heads, rows)
+
+
+def step_chart(view: RunView) -> Chart | None:
+    """Every measured step of every attempt over the median of its point; ``None`` without records."""
+    steps = _step_times(view)
+    names = short_labels(view.results.points, with_benchmark=True)
+    widest = sorted(steps, key=lambda point_id: -_reach(steps[point_id]))[:_MOST_STRIPS]
+    shown = [point for point in view.results.points if point.id in widest]
+    if not shown:
+        return None
+    height = svg.TOP + svg.BOTTOM + 26 * len(shown)
+    parts = _strip_grid(len(shown), height)
+    rows = []
+    for place, point in enumerate(shown):
+        attempts = steps[point.id]
+        middle = median(time_s for attempt in attempts for time_s in attempt)
+        parts.append(_strip(place, names[point.id], attempts, middle))
+        rows.append((names[point.id], *_spread_cells(attempts, middle)))
+    heads = ("point", "attempts", "steps", "median", "shortest", "longest", "longest over median")
+    title = "Step times"
+    described = f"{len(shown)} points, each step over its point's median"
+    return Chart(title, svg.figure(title, described, parts, 760, height), (), heads, tuple(rows))
+
+
+def _step_times(view: RunView) -> dict[str, list[list[float]]]:
+    """Lengths in s of each attempt's steps, earliest start to latest end over the ranks, by point."""
+    found: dict[str, list[list[float]]] = {}
+    for record in view.good_records:
+        together = zip(*(rank.steps for rank in record.ranks), strict=True)
+        spans = [(max(s.end_ns for s in ranks) - min(s.start_ns for s in ranks)) / 1e9 for ranks in together]
+        if spans:
+            found.setdefault(record.point_id, []).append(spans)
+    return found
+
+
+def _reach(attempts: Sequence[Sequence[float]]) -> float:
+    times = [time_s for attempt in attempts for time_s in attempt]
+    return max(times) / median(times) if median(times) > 0 else 0.0
+
+
+_STRIP_LEFT, _STRIP_RIGHT, _STRIP_LEAST, _STRIP_MOST = 230, 744, 0.5, 1.5
+
+
+def _strip_x(relative: float) -> float:
+    inside = min(max(relative, _STRIP_LEAST), _STRIP_MOST)
+    return _STRIP_LEFT + (inside - _STRIP_LEAST) / (_STRIP_MOST - _STRIP_LEAST) * (_STRIP_RIGHT - _STRIP_LEFT)
+
+
+def _strip_grid(count: int, height: int) -> list[Markup]:
+    parts = []
+    for relative in (0.5, 0.75, 1.0, 1.25, 1.5):
+        at = _strip_x(relative)
+        parts.append(svg.line((at, svg.TOP), (at, svg.TOP + 26 * count), "axis" if relative == 1.0 else "grid"))
+        parts.append(svg.text(at, svg.TOP + 26 * count + 18, f"{relative:g}", "middle"))
+    parts.append(svg.text((_STRIP_LEFT + _STRIP_RIGHT) / 2, height - 6, "step over median", "middle", "name"))
+    return parts
+
+
+def _strip(place: int, name: str, attempts: Sequence[Sequence[float]], middle: float) -> Markup:
+    """Dots of one point, a lane for each attempt; a step beyond the scale is a ring at its edge."""
+    top = svg.TOP + 26 * place
+    parts = [svg.text(_STRIP_LEFT - 10, top + 17, name if len(name) < 36 else f"{name[:35]}…", "end")]  # noqa: PLR2004
+    for number, attempt in enumerate(attempts):
+        y = top + 4 + 18 * (number + 0.5) / len(attempts)
+        relative = [time_s / middle if middle else 1.0 for time_s in attempt]
+        dots = "".join(f"M{_strip_x(r):.1f} {y:.1f}h0" for r in relative if _STRIP_LEAST <= r <= _STRIP_MOST)
+        rings = [r for r in relative if not _STRIP_LEAST <= r <= _STRIP_MOST]
+        parts.append(Markup('<path class="dots series{}" d="{}"/>').format(number % 8, dots))
+        for r in rings:
+            tip = f"{name}, attempt {number + 1}: {r:.2f} times the median"
+            ring = Markup('<circle class="outlier" cx="{:.1f}" cy="{:.1f}" r="5"><title>{}</title></circle>')
+            parts.append(ring.format(_strip_x(r), y, tip))
+    return Markup("").join(parts)
+
+
+def _spread_cells(attempts: Sequence[Sequence[float]], middle: float) -> tuple[str, ...]:
+    times = [time_s for attempt in attempts for time_s in attempt]
+    over = f"{max(times) / middle:.2f}" if middle else "-"
+    return (
+        str(len(attempts)),
+        str(len(times)),
+        *(f"{plain(value)} s" for value in (middle, min(times), max(times))),
+        over,
+    )

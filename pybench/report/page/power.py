@@ -1,0 +1,141 @@
+"""Power over time for the page: every attempt's trace with its steps, phases, clock limits and counter readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pybench.compute.clock_events import event_words
+from pybench.compute.energy.times import series_times_ns
+from pybench.model.errors import PybenchError
+from pybench.model.record import Record
+from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+from pybench.model.wire import Step
+from pybench.report.labels import short_labels
+from pybench.report.page.codec import Integers, extremes, pack, pack_levels
+from pybench.report.run_view import RunView
+
+TICK_NS = 100_000
+"""Times of the page are counted in tenths of a millisecond."""
+MOST_SAMPLES = 10_000_000
+"""A page holds traces up to so many samples; the others are named."""
+_COARSE_FROM = 100_000
+_COARSE_BUCKETS = 2000
+
+
+@dataclass(frozen=True)
+class PowerPayload:
+    """``attempts`` for the script, and a sentence for each attempt whose trace is not in the page."""
+
+    attempts: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+
+
+def power_payload(view: RunView) -> PowerPayload:
+    """The traces of all good attempts, in the order they were recorded, as far as the page has room."""
+    names = short_labels(view.results.points, with_benchmark=True)
+    attempts: list[dict[str, Any]] = []
+    notes: list[str] = []
+    room = MOST_SAMPLES
+    for record in view.good_records:
+        label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
+        try:
+            trace = view.trace(record)
+        except PybenchError as error:
+            notes.append(f"{label}: {error}")
+            continue
+        if trace is None or not any(len(_power(gpu, trace)[0]) for gpu in trace.gpus):
+            continue
+        size = sum(len(_power(gpu, trace)[0]) for gpu in trace.gpus)
+        if size > room:
+            notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
+            continue
+        room -= size
+        attempts.append(_attempt(label, record, trace))
+    return PowerPayload(tuple(attempts), tuple(notes))
+
+
+def _attempt(label: str, record: Record, trace: PowerTrace) -> dict[str, Any]:
+    origin_ns = trace.start_ns
+    steps = _joint(record)
+    return {
+        "label": label,
+        "end": _ticks(trace.end_ns, origin_ns),
+        "gpus": [_gpu(gpu, trace, origin_ns) for gpu in trace.gpus],
+        "steps": [[_ticks(start, origin_ns), _ticks(end, origin_ns)] for start, _, end in steps],
+        "phases": [
+            [name, _ticks(a, origin_ns), _ticks(b, origin_ns)]
+            for start, cut, end in steps
+            if start < cut < end
+            for name, a, b in (("prefill", start, cut), ("decode", cut, end))
+        ],
+    }
+
+
+def _gpu(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> dict[str, Any]:
+    times_ns, power_mw = _power(gpu, trace)
+    ticks = (times_ns - origin_ns) // TICK_NS
+    found: dict[str, Any] = {
+        "name": gpu.uuid if gpu.index is None else f"GPU {gpu.index}",
+        "t": pack(ticks),
+        "mw": pack_levels(power_mw),
+        "limits": [[_ticks(a, origin_ns), _ticks(b, origin_ns), word] for a, b, word in _limits(gpu, trace)],
+        "anchors": pack((_anchors_ns(gpu) - origin_ns) // TICK_NS),
+    }
+    if len(ticks) > _COARSE_FROM:
+        coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
+        found |= {"coarse_t": pack(coarse_ticks), "coarse_mw": pack_levels(coarse_mw)}
+    return found
+
+
+def _power(gpu: GpuTrace, trace: PowerTrace) -> tuple[Integers, Integers]:
+    """The driver's series, or polled power where there is none, in order of time."""
+    if len(gpu.series.power_mw):
+        times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
+    else:
+        times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), np.asarray(gpu.polled.instant_mw, np.int64)
+    known = power_mw != MISSING
+    order = np.argsort(times_ns[known], kind="stable")
+    return times_ns[known][order], power_mw[known][order]
+
+
+def _anchors_ns(gpu: GpuTrace) -> Integers:
+    """When the energy counter showed a new value."""
+    energy_mj = np.asarray(gpu.counter.energy_mj, dtype=np.uint64)
+    after_ns = np.asarray(gpu.counter.after_ns, dtype=np.int64)
+    if not len(energy_mj):
+        return after_ns
+    changed: Integers = after_ns[np.append(True, energy_mj[1:] != energy_mj[:-1])]
+    return changed
+
+
+def _limits(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int, str]]:
+    """Spans in which something held the GPU's clock down, from one reading to the next."""
+    times_ns = [*(int(t) for t in gpu.slow.t_ns), trace.end_ns]
+    spans: list[tuple[int, int, str]] = []
+    for place, reasons in enumerate(gpu.slow.clock_event_reasons):
+        words = ", ".join(event_words(int(reasons))) if int(reasons) != MISSING else ""
+        if words and spans and spans[-1][1:] == (times_ns[place], words):
+            spans[-1] = (spans[-1][0], times_ns[place + 1], words)
+        elif words:
+            spans.append((times_ns[place], times_ns[place + 1], words))
+    yield from spans
+
+
+def _joint(record: Record) -> list[tuple[int, int, int]]:
+    """Start, end of prefill and end of every measured step over all ranks; without rounds prefill ends at the start."""
+    together = zip(*(rank.steps for rank in record.ranks), strict=True)
+    return [_span(ranks) for ranks in together]
+
+
+def _span(ranks: Sequence[Step]) -> tuple[int, int, int]:
+    start_ns = min(step.start_ns for step in ranks)
+    first_ns = max((step.token_end_ns[0] for step in ranks if step.token_end_ns), default=start_ns)
+    return start_ns, first_ns, max(step.end_ns for step in ranks)
+
+
+def _ticks(time_ns: int, origin_ns: int) -> int:
+    return (time_ns - origin_ns) // TICK_NS

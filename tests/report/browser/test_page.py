@@ -1,0 +1,195 @@
+"""The HTML page in a real browser: Debian's Chromium, driven by Playwright.
+
+Skipped where Chromium is absent, unless ``PYBENCH_REQUIRE_BROWSER`` is set.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+from pypdf import PdfReader
+
+from pybench.model.results import Results
+from pybench.report.page.render import render
+from pybench.report.run_view import RunView
+from pybench.store.shipped import shipped_suites
+from tests.report.page_run import traced_run
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("PYBENCH_REQUIRE_BROWSER"),
+    reason="needs Chromium: apt-get install chromium",
+)
+MEASURED = shipped_suites() / "measured"
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens a run's page from its file; at the end nothing was loaded, logged or raised."""
+    troubles: list[str] = []
+    contexts = []
+
+    def opened(view: RunView, **options: object) -> Page:
+        file = tmp_path / "report.html"
+        file.write_text(render(view), encoding="utf-8")
+        context = browser.new_context(**options)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: troubles.append(request.url) if request.url != file.as_uri() else None)
+        page.goto(file.as_uri())
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def traced(results: Results, tmp_path: Path) -> RunView:
+    """Two attempts with power traces of four GPUs."""
+    return traced_run(tmp_path, results)
+
+
+@pytest.mark.parametrize("fixture", ["results", "empty", "all_skipped", "hostile"])
+def test_opens_without_a_request_or_an_error(open_page: Open, fixture: str, request: pytest.FixtureRequest) -> None:
+    """From its file, whatever the run shows."""
+    results = request.getfixturevalue(fixture)
+    page = open_page(RunView(results=results))
+    assert page.locator("#point-table tbody tr").count() == len(results.points)
+
+
+def test_hostile_text_makes_no_element(open_page: Open, hostile: Results) -> None:
+    """Markup in names, reasons and packages is shown, not obeyed."""
+    page = open_page(RunView(results=hostile))
+    assert page.locator("script").count() == 1
+    assert page.locator("a, b, img, iframe").count() == 0
+    assert '<script>&amp; ]]> "q"' in page.inner_text("h1")
+
+
+def test_a_head_sorts_and_sorts_back(open_page: Open) -> None:
+    """By number, not by text; the head says which way."""
+    page = open_page(RunView.of_file(MEASURED / "tp_scaling-h200x4-20261121.json"))
+    head = page.locator("#point-table thead th", has_text="throughput")
+    shown = []
+    for _ in range(2):
+        head.locator("button").click()
+        names = page.locator("#point-table tbody th").all_inner_texts()
+        shown.append((head.get_attribute("aria-sort"), names))
+    order = ["decode TP 1", "decode TP 2", "decode TP 4"]
+    assert shown == [("ascending", [*order, "decode TP 8"]), ("descending", [*order[::-1], "decode TP 8"])]
+
+
+def test_the_filter_and_the_verdict_hide_rows(open_page: Open) -> None:
+    """The count of what is shown is announced."""
+    page = open_page(RunView.of_file(MEASURED / "node_check-h200x4-20261121.json"))
+    page.fill("#filter", "ALL_REDUCE")
+    assert page.inner_text("#shown") == "6 of 22 points"
+    assert page.locator("#point-table tbody tr:visible").count() == 6
+    page.fill("#filter", "")
+    page.select_option("#verdict", "inconclusive")
+    assert page.locator("#point-table tbody tr:visible").all_inner_texts()[0].startswith("matmul_narrow")
+
+
+def _view(page: Page) -> tuple[float, float, str]:
+    text = page.inner_text("#power-view")
+    matched = re.match(r"([\d.]+) to ([\d.]+) s: (.*)", text)
+    assert matched, text
+    return float(matched[1]), float(matched[2]), matched[3]
+
+
+def test_power_zooms_by_key_button_and_drag(open_page: Open, traced: RunView) -> None:
+    """The whole attempt lasts 14 s; its peaks are 700.000 W and a mW more for each GPU."""
+    page = open_page(traced)
+    start_s, end_s, peaks = _view(page)
+    assert start_s == 0.0
+    assert 13.9 < end_s < 14.1
+    assert re.findall(r"to (\d+\.\d) W", peaks) == ["700.0"] * 4
+    page.focus("#plot")
+    page.keyboard.press("+")
+    by_key = _view(page)
+    assert by_key[1] - by_key[0] == pytest.approx((end_s - start_s) / 2, abs=0.01)
+    page.click("[data-zoom=all]")
+    assert _view(page)[:2] == (start_s, end_s)
+    box = page.locator("#plot .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 100, steps=4)
+    page.mouse.up()
+    by_drag = _view(page)
+    assert by_drag[0] == pytest.approx(end_s * 0.5, abs=0.1)
+    assert by_drag[1] == pytest.approx(end_s * 0.75, abs=0.1)
+    assert "700.0" not in by_drag[2]
+
+
+def test_every_attempt_can_be_chosen(open_page: Open, traced: RunView) -> None:
+    """And the legend names what is drawn."""
+    page = open_page(traced)
+    assert page.locator("#attempt option").all_inner_texts() == ["decode TP 1, attempt 1", "decode TP 1, attempt 2"]
+    page.select_option("#attempt", "1")
+    legend = page.inner_text("#power-legend")
+    for name in ("GPU 0", "GPU 3", "prefill", "decode", "clock held by power limit", "energy counter"):
+        assert name in legend
+
+
+def test_a_long_trace_is_drawn_coarse_and_then_whole(open_page: Open, results: Results, tmp_path: Path) -> None:
+    """150,000 samples: the peak is in the first view; zooming reads every sample."""
+    page = open_page(traced_run(tmp_path, results, num_samples=150_000, num_gpus=1, attempts=1))
+    assert "700.0 W" in _view(page)[2]
+    page.click("[data-zoom=in]")
+    page.wait_for_selector("body[data-complete]")
+    page.click("[data-zoom=all]")
+    assert "700.0 W" in _view(page)[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: Open, traced: RunView, scheme: str) -> None:
+    """Contrast, names, roles, tables. The policy is lifted for the checker's own script alone."""
+    page = open_page(traced, bypass_csp=True, color_scheme=scheme)
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in {"serious", "critical"}] == []
+
+
+def test_dark_and_light_differ_and_a_phone_does_not_scroll_sideways(open_page: Open, traced: RunView) -> None:
+    """Colours follow the reader's choice; 390 pixels are enough."""
+    colours = {
+        scheme: open_page(traced, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    }
+    assert colours["light"] != colours["dark"]
+    phone = open_page(traced, viewport={"width": 390, "height": 800})
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> None:
+    """Also those that the screen folds away, and the caption of each."""
+    page = open_page(traced)
+    captions = page.locator("caption").all_text_contents()
+    printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    text = " ".join(" ".join(sheet.extract_text() for sheet in printed.pages).split())
+    assert len(captions) > 10
+    assert [caption for caption in captions if " ".join(caption.split()) not in text] == []
+    assert len(printed.pages) < 15

@@ -1,0 +1,100 @@
+"""A run's folder with power traces, made by hand: good attempts of one point on 4 GPUs, and one that failed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pybench.machine.trace_file import write_trace
+from pybench.model.record import Energy, GpuEnergy
+from pybench.model.results import Results
+from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
+from pybench.model.wire import Work
+from pybench.report.run_view import RunView
+from tests.judge.conftest import Build
+
+SECOND = 1_000_000_000
+
+
+def power_trace(num_gpus: int, num_samples: int, *, period_ns: int = 20_000_000) -> PowerTrace:
+    """``num_samples`` of each GPU from 1 s on: a square wave of 2 s between 200 and 600 W with noise, one peak each."""
+    random = np.random.default_rng(7)
+    times_ns = SECOND + np.arange(num_samples) * period_ns + random.integers(0, 2_000_000, num_samples)
+    end_ns = int(times_ns[-1]) + SECOND
+    gpus = []
+    for index in range(num_gpus):
+        high = (times_ns // SECOND) % 2 == 1
+        power_mw = np.where(high, 600_000, 200_000) + random.integers(-15_000, 15_000, num_samples)
+        power_mw[num_samples // 3 + index] = 700_000 + index
+        slow_ns = np.arange(SECOND, end_ns, SECOND)
+        counter_ns = np.arange(SECOND, end_ns, SECOND // 10)
+        gpus.append(
+            GpuTrace(
+                uuid=f"GPU-{index}",
+                index=index,
+                name="NVIDIA H200",
+                series=SeriesColumns(realtime_ns=times_ns, power_mw=power_mw),  # type: ignore[arg-type]
+                slow=SlowColumns(
+                    t_ns=slow_ns,  # type: ignore[arg-type]
+                    temperature_c=np.full(len(slow_ns), 61),  # type: ignore[arg-type]
+                    sm_clock_mhz=np.full(len(slow_ns), 1755),  # type: ignore[arg-type]
+                    clock_event_reasons=np.where(np.arange(len(slow_ns)) % 3 == 1, 4, 0),  # type: ignore[arg-type]
+                ),
+                counter=CounterColumns(
+                    before_ns=counter_ns,  # type: ignore[arg-type]
+                    after_ns=counter_ns + 1000,  # type: ignore[arg-type]
+                    energy_mj=np.arange(len(counter_ns)) // 2 * 40_000,  # type: ignore[arg-type]
+                ),
+            )
+        )
+    return PowerTrace(
+        start_ns=0, end_ns=end_ns, gpus=tuple(gpus), offsets=OffsetColumns(t_ns=(0,), realtime_offset_ns=(0,))
+    )
+
+
+def traced_run(
+    path: Path, results: Results, *, num_samples: int = 600, num_gpus: int = 4, attempts: int = 2
+) -> RunView:
+    """The hand-made results with records and traces below ``path``: one good point, one failed attempt."""
+    build = Build()
+    point = dataclasses.replace(build.generate(1), id="decode[backend=torch,tensor_parallel=1]")
+    steps = build.steps([2.0, 2.0, 3.6, 2.0], Work(prompt_tokens=100, output_tokens=40), start_s=2.0, rounds=10)
+    trace = power_trace(num_gpus, num_samples)
+    records = []
+    for attempt in range(1, attempts + 1):
+        write_trace(trace, path / f"trace.{attempt}.npz")
+        energy = Energy(
+            start_ns=2 * SECOND,
+            end_ns=11 * SECOND,
+            gpus=tuple(
+                GpuEnergy(
+                    uuid=f"GPU-{i}",
+                    index=i,
+                    energy_j=3600.0 + i,
+                    energy_low_j=3550.0,
+                    energy_high_j=3660.0,
+                    mean_power_w=400.0,
+                    max_power_w=700.0,
+                    method="series",
+                )
+                for i in range(num_gpus)
+            ),
+        )
+        record = build.record(point, (build.rank(steps),), attempt, energy=energy)
+        records.append(dataclasses.replace(record, trace=f"trace.{attempt}.npz", point_digest=point.digest))
+    failed = dataclasses.replace(build.failed(point, attempts + 1), point_digest=point.digest)
+    manifest: Any = _Manifest((point,))
+    return RunView(results=results, manifest=manifest, records=(*records, failed), path=path)
+
+
+class _Manifest:
+    """A manifest as far as a report reads it."""
+
+    power_reason = None
+
+    def __init__(self, points: tuple[Any, ...]) -> None:
+        self.plan = self
+        self.points = points

@@ -1,0 +1,128 @@
+"""The HTML page as text: what it holds, and that nothing of a run can change what it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pybench.model.results import Results
+from pybench.report.page.codec import extremes, pack, pack_levels, unpack
+from pybench.report.page.render import render
+from pybench.report.run_view import RunView
+from pybench.store.shipped import shipped_suites
+from tests.report.page_run import traced_run
+
+KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
+
+
+class _Reader(HTMLParser):
+    """Tags with their attributes, and the text of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in {"script", "style"}:
+            self.inline.append((self.tags[-1][0], data))
+
+
+def test_the_policy_permits_the_pages_own_scripts_and_styles_alone(results: Results, tmp_path: Path) -> None:
+    """``default-src 'none'``, and one hash for each inline element, that of its text."""
+    page = _Reader(render(traced_run(tmp_path, results)))
+    (policy,) = [a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    acting = [text for kind, text in page.inline if text.strip() and not text.startswith("[{")]
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in acting]
+    assert re.findall(r"'sha256-([^']+)'", policy) == [*hashes[2:], *hashes[:2]]
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_kept_runs_need_less_than_150_kib(path: Path) -> None:
+    """Without traces, and without anything to load."""
+    text = render(RunView.of_file(path))
+    assert len(text.encode()) < 150 * 1024
+    page = _Reader(text)
+    assert not any(name in a for _, a in page.tags for name in ("src", "href", "srcset", "action", "onload", "style"))
+
+
+def test_hostile_text_stays_text(hostile: Results, results: Results) -> None:
+    """The page of a run whose every text is an attack has the same kinds of elements as any other."""
+    known = {tag for tag, _ in _Reader(render(RunView(results=results))).tags}
+    text = render(RunView(results=hostile))
+    assert {tag for tag, _ in _Reader(text).tags} <= known
+    assert "<script>&amp;" not in text
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_everything_that_did_not_pass_is_there_with_a_next_step(results: Results) -> None:
+    """Reasons, skipped points, the flags' meaning and where the figures come from."""
+    text = render(RunView(results=results))
+    for words in (
+        "out_of_memory: tried 2 GiB",
+        "Next: use a smaller batch or model",
+        "needs 8 GPUs, found 4",
+        "one attempt was measured, so the spread between runs is unknown",
+        "vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7",
+        "0123456789abcdef",
+    ):
+        assert words in text
+
+
+def test_traces_of_attempts_are_in_the_page(results: Results, tmp_path: Path) -> None:
+    """Both good attempts, not the failed one; a damaged trace is a sentence, not an error."""
+    view = traced_run(tmp_path, results)
+    (tmp_path / "trace.2.npz").write_bytes(b"no trace")
+    text = render(view)
+    assert "decode TP 1, attempt 1" in text
+    assert re.search(r"decode TP 1, attempt 2: [^<]*trace\.2\.npz: cannot read the power trace", text)
+
+
+def test_a_bad_gpu_is_named(results: Results) -> None:
+    """The GPU that a failed check names carries its reason."""
+    text = render(RunView(results=results))
+    card = text[text.index('class="gpu fail"') :]
+    assert card.index("GPU-66666666-7777") < card.index("</li>")
+    assert "slowest: because fail" in card[: card.index("</li>")]
+
+
+@pytest.mark.parametrize("values", [[], [5], [0, 2**31 - 1, 0, -7], list(range(1000, 0, -1))])
+def test_packed_columns_come_back(values: list[int]) -> None:
+    """Whatever their order."""
+    packed = pack(np.array(values, dtype=np.int64))
+    assert unpack(packed).tolist() == values
+
+
+def test_a_difference_too_large_is_refused() -> None:
+    """Rather than wrapped around."""
+    with pytest.raises(ValueError, match="32 bits"):
+        pack(np.array([0, 2**31], dtype=np.int64))
+
+
+def test_the_coarse_view_keeps_every_extreme() -> None:
+    """10 values in 2 buckets: each bucket's least and greatest, at their own times."""
+    times = np.arange(10, dtype=np.int64)
+    values = np.array([5, 1, 5, 9, 5, 4, 4, 8, 2, 4], dtype=np.int64)
+    kept_times, kept = extremes(times, values, 2)
+    assert (kept_times.tolist(), kept.tolist()) == ([1, 3, 7, 8], [1, 9, 8, 2])
+
+
+def test_a_million_samples_need_less_than_3_mb() -> None:
+    """Times that jitter by 2 ms and power that jitters by 30 W, in steps of the sensor's 323 mW."""
+    random = np.random.default_rng(1)
+    ticks = np.arange(1_000_000) * 200 + random.integers(0, 20, 1_000_000)
+    power_mw = 323 * random.integers(1200, 1300, 1_000_000)
+    assert len(pack(ticks)) + sum(map(len, pack_levels(power_mw).values())) < 3_000_000
