@@ -1,9 +1,12 @@
-"""What host and worker say to each other: work orders in, events out, each one JSON object.
+"""The worker's contract: work orders in, events out, each one line of JSON; the names of their files.
 
 All times are integer nanoseconds on CLOCK_MONOTONIC, which host and container share. Every rank writes its own event
 stream, so an event needs no rank; the header opens it and carries one. A worker process works through a *session*: its
 orders one after another, a line each in ``ORDERS_FILE``. A point's part of the stream begins with the header and ends
-with the result; then every rank waits for the host's word, a file named :func:`go_file`, and goes on with the next one.
+with the result; then every rank waits until the host makes the file :func:`go_file`, and goes on with the next one.
+
+A worker is untrusted: the host checks every event (``pybench.runner.event_line`` its form, ``pybench.runner.contract``
+its content). Anything else than this module describes fails the attempt with the cause ``protocol``.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from typing import Any, Literal
 
 from pybench.model.workloads.registry import AnySettings, settings_from_json
 
-# 1: first form.
-PROTOCOL_VERSION = 1
+# 1: first form. 2: an event's line is an object of one key, the event's kind.
+PROTOCOL_VERSION = 2
 
 ORDERS_FILE = "orders.jsonl"
 
@@ -39,7 +42,7 @@ FailureCause = Literal[
     "exit_code",  # the worker ended without a result
     "signal",  # something killed the worker
     "time_limit",  # the host ended it
-    "protocol",  # events the host can't read or trust
+    "protocol",  # events that break the worker's contract
     "launch",  # the worker never started
     "identity",  # another image ran than the one that was asked for
 ]
@@ -184,7 +187,7 @@ class Failure:
 
 
 Event = Header | Phase | Step | Metric | Result | Failure
-_EVENTS: dict[str, type[Event]] = {
+EVENT_KINDS: dict[str, type[Event]] = {
     "header": Header,
     "phase": Phase,
     "step": Step,
@@ -192,25 +195,9 @@ _EVENTS: dict[str, type[Event]] = {
     "result": Result,
     "error": Failure,
 }
-_NAMES = {kind: name for name, kind in _EVENTS.items()}
+_NAMES = {kind: name for name, kind in EVENT_KINDS.items()}
 
 
 def encode_event(event: Event) -> str:
     """One line of an event stream, without its newline."""
-    return json.dumps({"event": _NAMES[type(event)], **asdict(event)})
-
-
-def decode_event(line: str) -> Event:
-    """Read one line of an event stream. Raises ``ValueError`` when it is no event of this protocol."""
-    try:
-        values = json.loads(line)
-        kind = _EVENTS[values.pop("event")]
-        if kind is Step:
-            values["work"] = Work(**values["work"])
-            values["token_end_ns"] = tuple(values["token_end_ns"])
-            values["requests"] = tuple(RequestTimes(**times) for times in values.get("requests", ()))
-        if kind is Header:
-            values["device_uuids"] = tuple(values.get("device_uuids", ()))
-        return kind(**values)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"not an event of protocol {PROTOCOL_VERSION}: {line[:200]!r} ({error})") from error
+    return json.dumps({_NAMES[type(event)]: asdict(event)})

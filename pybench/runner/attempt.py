@@ -13,13 +13,13 @@ from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure
+from pybench.runner.contract import Contract
 from pybench.runner.events import EventReader, RankLog
 from pybench.runner.follow import follow
 from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.measured_window import window_conditions, window_energy
 from pybench.runner.session import Session
 from pybench.runner.session_worker import SessionWorker
-from pybench.runner.trust import distrust
 
 
 def run_session(session: Session, progress: Progress) -> Generator[Record]:
@@ -51,6 +51,14 @@ def _attempt(
     folder, ranks = session.folders[place], reader.points[place]
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     start_ns = time.monotonic_ns()
+    contract = Contract(
+        order=session.orders[place],
+        num_processes=session.job.num_processes,
+        gpu_uuids=session.job.gpu_uuids,
+        clock=session.clock,
+        start_ns=start_ns,
+    )
+    reader.begin(place, contract.check)
     container = None
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
         try:
@@ -61,7 +69,7 @@ def _attempt(
             failure = follow(session, place, worker, reader, gpus, progress)
             container = worker.container()
             failure = session.launcher.verify(container, session.job, session.log) or failure
-    failure = failure or distrust(ranks, session.job, session.clock, point)
+    failure = failure or contract.verify(ranks)
     energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, gpus.trace, session)
     return Record(
         point_id=point.id,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.model.record import RankReport
-from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, decode_event, events_file
+from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, events_file
+from pybench.runner.event_file import EventFile
+from pybench.runner.event_line import decode_event
 
 
 @dataclass
 class RankLog:
-    """What one rank has said of one point so far."""
+    """What one rank has reported of one point so far. ``latest_ns`` is the latest time in it."""
 
     header: Header | None = None
     phase: Phase | None = None
@@ -23,6 +25,8 @@ class RankLog:
     metrics: list[Metric] = field(default_factory=list)
     result: Result | None = None
     failure: Failure | None = None
+    num_steps: int = 0
+    latest_ns: int = 0
 
     def add(self, event: Event) -> None:
         """Take one event."""
@@ -31,9 +35,12 @@ class RankLog:
                 self.header = event
             case Phase():
                 self.phase = event
+                self.latest_ns = event.start_ns
                 if event.name == "warmup":
                     self.first_warmup_ns = event.start_ns
             case Step():
+                self.num_steps += 1
+                self.latest_ns = event.end_ns
                 if event.loss is not None:
                     self.losses.append(event.loss)
                 if event.phase == "measure":
@@ -59,51 +66,49 @@ class RankLog:
         )
 
 
+Check = Callable[[int, RankLog, Event, int], None]
+"""Raises ``ValueError`` for an event of a rank, with what it reported before, that was read at a time in ns."""
+
+
+def _not_begun(rank: int, _log: RankLog, event: Event, _now_ns: int) -> None:
+    """A point that the host has not yet begun: a rank may fail on the way to it, and nothing else."""
+    if isinstance(event, Failure):
+        return
+    raise ValueError(f"rank {rank}: {type(event).__name__.lower()}: comes before the host let the rank go on")
+
+
 class EventReader:
     """Reads whole new lines of every rank's file at each :meth:`poll`.
 
-    ``points`` holds, for each point of the session in its order, what every rank said of it.
+    ``points`` holds, for each point of the session in its order, what every rank reported of it.
     """
 
     def __init__(self, exchange: Path, num_ranks: int, num_points: int) -> None:
-        self._paths = [exchange / events_file(rank) for rank in range(num_ranks)]
-        self._offsets = [0] * num_ranks
+        self._files = [EventFile(exchange / events_file(rank)) for rank in range(num_ranks)]
         self._places = [0] * num_ranks
+        self._checks: list[Check] = [_not_begun] * num_points
         self.points = [[RankLog() for _ in range(num_ranks)] for _ in range(num_points)]
 
+    def begin(self, place: int, check: Check) -> None:
+        """Take events of the point ``place`` from now on, if they pass ``check``."""
+        self._checks[place] = check
+
     def poll(self) -> list[tuple[int, Event]]:
-        """Events since the last call, as (rank, event). Raises ``ValueError`` on a line that is no event."""
+        """Events since the last call, as (rank, event). Raises ``ValueError`` on the first that can't be taken."""
         news: list[tuple[int, Event]] = []
-        for rank, path in enumerate(self._paths):
-            for line in self._new_lines(rank, path):
+        for rank, file in enumerate(self._files):
+            for line in file.new_lines():
                 event = decode_event(line)
-                self._log(rank).add(event)
+                place = self._place(rank)
+                log = self.points[place][rank]
+                self._checks[place](rank, log, event, time.monotonic_ns())
+                log.add(event)
                 news.append((rank, event))
         return news
 
-    def _log(self, rank: int) -> RankLog:
+    def _place(self, rank: int) -> int:
         """Of the point that the rank is at: a result is the last word on a point that another one follows."""
         here = self.points[self._places[rank]][rank]
         if here.result is not None and self._places[rank] + 1 < len(self.points):
             self._places[rank] += 1
-        return self.points[self._places[rank]][rank]
-
-    def _new_lines(self, rank: int, path: Path) -> list[str]:
-        try:
-            with open(path, "rb", opener=_warily) as stream:
-                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                    raise ValueError(f"{path.name} is no regular file")
-                stream.seek(self._offsets[rank])
-                data = stream.read()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise ValueError(f"{path.name} can't be read: {error.strerror}") from error
-        whole = data[: data.rfind(b"\n") + 1]  # the last line may still be in the writing
-        self._offsets[rank] += len(whole)
-        return whole.decode(errors="replace").splitlines()
-
-
-def _warily(path: str | os.PathLike[str], flags: int) -> int:
-    """Follow no link to another file and wait for no pipe: what runs in a container may be hostile."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return self._places[rank]

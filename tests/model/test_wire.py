@@ -17,11 +17,11 @@ from pybench.model.wire import (
     Step,
     Work,
     WorkOrder,
-    decode_event,
     encode_event,
 )
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
+from pybench.runner.event_line import decode_event
 
 STEP = Step(
     index=3,
@@ -63,27 +63,47 @@ def test_an_event_comes_back_as_it_went(event: Event) -> None:
     assert decode_event(line) == event
 
 
+GOOD_STEP = encode_event(STEP)
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "field"),
     [
-        "",
-        "{",
-        "7",
-        "null",
-        "[]",
-        "{}",
-        '{"event": "song"}',
-        '{"event": []}',
-        '{"event": "phase", "name": "warmup"}',
-        '{"event": "phase", "name": "warmup", "start_ns": 1, "more": 2}',
-        '{"event": "step", "work": 1}',
-        '{"event": "step", "work": {}, "token_end_ns": null}',
+        ("", "Invalid JSON"),
+        ("{", "Invalid JSON"),
+        ("7", "an object"),
+        ("null", "an object"),
+        ("[]", "an object"),
+        ("{}", "0 events"),
+        ('{"step": null}', "0 events"),
+        ('{"song": {}}', "song: "),
+        ("[" * 100_000, "Invalid JSON"),
+        ('{"phase": {"name": "warmup"}}', "phase.start_ns: "),
+        ('{"phase": {"name": "song", "start_ns": 1}}', "phase.name: "),
+        ('{"phase": {"name": "warmup", "start_ns": 1, "more": 2}}', "phase.more: "),
+        ('{"phase": {"name": "warmup", "start_ns": 1}, "result": {"warmup_steps": 1, "steady": true}}', "2 events"),
+        ('{"step": {"work": 1}}', "step.index: "),
+        (GOOD_STEP.replace('"index": 3', '"index": "3"'), "step.index: "),
+        (GOOD_STEP.replace('"index": 3', '"index": true'), "step.index: "),
+        (GOOD_STEP.replace('"index": 3', '"index": 3.0'), "step.index: "),
+        (GOOD_STEP.replace('"index": 3', '"index": 3' + 30 * "0"), "index: beyond 64 bits"),
+        (GOOD_STEP.replace('"index": 3', '"index": 3' + 5_000 * "0"), "Invalid JSON"),
+        (GOOD_STEP.replace('"output_tokens": 7', '"output_tokens": 1e30'), "step.work.output_tokens: "),
+        (GOOD_STEP.replace('"output_tokens": 7', '"output_tokens": 7, "joules": 1'), "step.work.joules: "),
+        (GOOD_STEP.replace("0.25", "NaN"), "step.loss: "),
+        (GOOD_STEP.replace("0.25", "-Infinity"), "step.loss: "),
+        (GOOD_STEP.replace("0.25", "1e999"), "step.loss: "),
+        (GOOD_STEP.replace("0.25", "1" + 400 * "0"), "step.loss: "),
+        (GOOD_STEP.replace("0.25", '"0.25"'), "step.loss: "),
+        (GOOD_STEP.replace('"values": {}', '"values": {"a": null}'), "step.values.a: "),
+        (GOOD_STEP.replace('"values": {}', '"values": {"\\ud800": 1}'), "Invalid JSON"),
     ],
 )
-def test_another_line_is_refused(line: str) -> None:
-    """With what it was."""
-    with pytest.raises(ValueError, match=f"not an event of protocol {PROTOCOL_VERSION}: "):
+def test_another_line_is_refused(line: str, field: str) -> None:
+    """Types, keys and finite numbers; with the field's name and what the line was."""
+    with pytest.raises(ValueError, match=f"not an event of protocol {PROTOCOL_VERSION}: ") as refused:
         decode_event(line)
+    assert field in str(refused.value)
 
 
 def test_a_long_line_is_told_in_part() -> None:
@@ -91,6 +111,13 @@ def test_a_long_line_is_told_in_part() -> None:
     with pytest.raises(ValueError, match="not an event") as refused:
         decode_event("x" * 10_000)
     assert len(str(refused.value)) < 400
+
+
+def test_a_long_failure_is_kept_in_part() -> None:
+    """The beginning of its message, and the end of its traceback."""
+    kept = decode_event(encode_event(Failure(cause="exception", message="a" * 10_000, detail="b" * 100_000 + "end")))
+    assert isinstance(kept, Failure)
+    assert (kept.message, len(kept.detail), kept.detail[-4:]) == ("a" * 2_000, 2**16, "bend")
 
 
 def test_a_steps_length() -> None:

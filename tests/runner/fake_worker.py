@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pybench.machine.clock import host_clock
 from pybench.model.wire import (
@@ -37,7 +38,8 @@ behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 asked = behaviours[min(attempt, len(behaviours)) - 1]
 UUIDS = [uuid for uuid in os.environ.get("FAKE_UUIDS", "").split(",") if uuid]
 VALUES = {"matmul_flops_per_s": 1e12} if orders[0].settings.workload == "matmul" else {}
-STEP_NS = 100_000_000
+STEP_NS = 10_000_000
+WARMUP_STEPS = 3
 
 
 def say(rank: int, event: Event) -> None:
@@ -63,9 +65,25 @@ def header(rank: int, behaviour: str) -> Header:
     )
 
 
-def measure(rank: int, num_steps: int, started_ns: int, step_ns: int) -> None:
-    """Report steps whose speed is exactly the number of ranks."""
-    work = Work(output_tokens=100)
+def work_of(order: WorkOrder) -> Work:
+    """As ordered: one sequence of one prompt token and two output tokens, or nothing but values."""
+    if VALUES:
+        return Work()
+    settings: Any = order.settings
+    return Work(prompt_tokens=settings.prompt_tokens, output_tokens=settings.output_tokens, samples=settings.batch_size)
+
+
+def warm_up(rank: int, order: WorkOrder) -> None:
+    """Report steps as short as the clock can tell."""
+    for index in range(WARMUP_STEPS):
+        begin = time.monotonic_ns()
+        end = max(time.monotonic_ns(), begin + 1)
+        say(rank, Step(index=index, phase="warmup", start_ns=begin, end_ns=end, work=work_of(order), values=VALUES))
+
+
+def measure(rank: int, order: WorkOrder, num_steps: int, started_ns: int, step_ns: int) -> None:
+    """Report steps whose speed is exactly the number of ranks. They lie in the past by then."""
+    say(rank, Phase(name="measure", start_ns=started_ns))
     for index in range(num_steps):
         begin = started_ns + index * step_ns
         end = begin + step_ns // ranks
@@ -73,15 +91,16 @@ def measure(rank: int, num_steps: int, started_ns: int, step_ns: int) -> None:
         say(
             rank,
             Step(
-                index=index,
+                index=WARMUP_STEPS + index,
                 phase="measure",
                 start_ns=begin,
                 end_ns=end,
-                work=work,
+                work=work_of(order),
                 token_end_ns=ends,
                 values=VALUES,
             ),
         )
+    say(rank, Phase(name="finish", start_ns=time.monotonic_ns()))
 
 
 def fill_disk(num_bytes_left: int = 0) -> None:
@@ -135,21 +154,24 @@ def work_on(order: WorkOrder, place: int) -> None:
     """One point from its header to its result."""
     behaviour = asked if os.environ.get("FAKE_POINT", "") in order.point_id else "ok"
     print(f"fake worker: {behaviour}", flush=True)
-    started_ns = time.monotonic_ns()
     if behaviour == "garbage":
         (exchange / "events.0.jsonl").write_text("not json\n")
     for number in range(ranks):
         say(number, header(number, behaviour))
         say(number, Phase(name="warmup", start_ns=time.monotonic_ns()))
+        warm_up(number, order)
+    begun_ns = time.monotonic_ns()
     misbehave(behaviour, place)
     while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
         time.sleep(0.01)
     # Steps that waited span the wait, and what sensors read in it.
-    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - started_ns) // order.steps) if wait else STEP_NS
+    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps) if wait else STEP_NS
+    while time.monotonic_ns() < begun_ns + order.steps * step_ns:
+        time.sleep(0.001)
     for number in range(ranks):
-        measure(number, order.steps - (behaviour == "short"), started_ns, step_ns)
+        measure(number, order, order.steps - (behaviour == "short"), begun_ns, step_ns)
         say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="bytes"))
-        say(number, Result(warmup_steps=3, steady=True))
+        say(number, Result(warmup_steps=WARMUP_STEPS, steady=True))
     match behaviour:
         case "fill":
             fill_disk()

@@ -33,8 +33,8 @@ def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: fl
     worker = SimpleNamespace(wait=lambda _limit_s: 0, end=lambda: None)
     gpus = SimpleNamespace(note=lambda _rank, _event: None, samples_power=False)
     progress = Mock(spec=Progress)
-    failed = follow(
-        cast("Any", session), 0, cast("Any", worker), EventReader(tmp_path, 2, 1), cast("Any", gpus), progress
-    )
+    reader = EventReader(tmp_path, 2, 1)
+    reader.begin(0, lambda *_any: None)
+    failed = follow(cast("Any", session), 0, cast("Any", worker), reader, cast("Any", gpus), progress)
     assert failed is None
     progress.step.assert_called_once_with(1, 1, "measure", rate, "tok/s")

@@ -86,7 +86,7 @@ def test_a_healthy_run_passes(tmp_path: Path) -> None:
         ("oom", "out_of_memory", "CUDA out of memory"),
         ("silent", "protocol", "exit code 0, but no result from rank 0"),
         ("garbage", "protocol", "not an event of protocol"),
-        ("short", "protocol", "measured 2 steps, asked for 3"),
+        ("short", "protocol", "measured 2 steps, 3 were ordered"),
         ("other-clock", "protocol", "runs on another clock"),
     ],
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybench.model.wire import RequestTimes, Work
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.request_lengths import drawn_lengths
 from pybench.worker.seeds import sample_seed
 
 
@@ -25,19 +25,17 @@ class Request:
 def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Request, ...]:
     """The share of copy ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
-    Tokens are evenly distributed; lengths too, within the settings' spread; arrivals are a Poisson process of the
-    settings' rate over all copies together (a share of one is one again), else all at 0.
+    Tokens are evenly distributed.
     """
-    numbers = random.Random(settings.seed)  # noqa: S311 - no secret
-    drawn = []
-    arrival_s = 0.0
-    for index in range(settings.batch_size):
-        if settings.request_rate_per_s is not None:
-            arrival_s += numbers.expovariate(settings.request_rate_per_s)
-        lengths = [_length(numbers, settings, tokens) for tokens in (settings.prompt_tokens, settings.output_tokens)]
-        if index % settings.data_parallel == replica:
-            drawn.append(Request(index, _tokens(settings.seed, index, vocab_size, lengths[0]), lengths[1], arrival_s))
-    return tuple(drawn)
+    return tuple(
+        Request(
+            drawn.index,
+            _tokens(settings.seed, drawn.index, vocab_size, drawn.prompt_tokens),
+            drawn.output_tokens,
+            drawn.arrival_s,
+        )
+        for drawn in drawn_lengths(settings, replica)
+    )
 
 
 def work_of(requests: Sequence[RequestTimes]) -> Work:
@@ -59,11 +57,6 @@ def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)
-
-
-def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:
-    least = max(1, math.ceil(tokens * (1 - settings.length_spread_fraction)))
-    return numbers.randint(least, settings.longest(tokens))
 
 
 def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:

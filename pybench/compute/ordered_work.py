@@ -1,0 +1,36 @@
+"""The work of one step that a work order asks of one copy of the model."""
+
+from __future__ import annotations
+
+from pybench.model.backend import BACKENDS
+from pybench.model.wire import Work
+from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.registry import AnySettings
+from pybench.model.workloads.request_lengths import drawn_lengths
+from pybench.model.workloads.train import Train
+
+
+def ordered_work(settings: AnySettings, replica: int) -> Work | None:
+    """What each rank of copy ``replica`` reports for a step; ``None`` before an ``auto`` batch size is found."""
+    if isinstance(settings, Generate):
+        return _generated(settings, replica)
+    if isinstance(settings, Train):
+        return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
+    return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
+
+
+def ordered_replica(settings: AnySettings, rank: int) -> int:
+    """The copy that ``rank`` is part of: generation alone has copies that share nothing."""
+    if not isinstance(settings, Generate):
+        return 0
+    return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)
+
+
+def _generated(settings: Generate, replica: int) -> Work:
+    requests = tuple(drawn_lengths(settings, replica))
+    return Work(
+        prompt_tokens=sum(request.prompt_tokens for request in requests),
+        output_tokens=sum(request.output_tokens for request in requests),
+        samples=len(requests),
+    )
