@@ -7,33 +7,58 @@ worker, nothing else.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pybench
 
 _STAGED = ("model", "worker")
+_MAX_FILE_BYTES = 2**24
 WORKER_SCRIPT = Path("pybench", "worker", "__main__.py")
 """Where the script that starts a worker is, below the stage."""
 
 
 def stage_worker(folder: Path) -> None:
     """Copy the worker below ``folder``. Raises ``OSError`` as copying does."""
-    source = Path(pybench.__file__).parent
-    package = folder / "pybench"
-    for file in (source / "__init__.py", *(path for room in _STAGED for path in (source / room).rglob("*.py"))):
-        copy = package / file.relative_to(source)
+    for name, file in _installed_files():
+        copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-    # Whatever this user's umask is: inside a container, user nobody reads it.
+    # Whatever this user's umask: inside a container, nobody reads it.
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def worker_digest(folder: Path) -> str:
-    """SHA-256 over the names and bytes of a staged worker: what exactly ran."""
+    """SHA-256 over the names and bytes of every file below ``folder``: all that a worker's Python could load.
+
+    Links, pipes and devices count by their kind: no staged worker has one, so any changes the digest. Raises
+    ``OSError`` when a file can't be read.
+    """
+    paths = (Path(parent, name) for parent, folders, files in os.walk(folder) for name in (*folders, *files))
+    kept = ((path.relative_to(folder).as_posix(), path) for path in paths if path.is_symlink() or not path.is_dir())
+    return _digest(kept)
+
+
+def installed_digest() -> str:
+    """What :func:`worker_digest` is for a worker staged from this installation."""
+    return _digest(_installed_files())
+
+
+def _installed_files() -> Iterator[tuple[str, Path]]:
+    """Names below the stage, and files of this installation."""
+    package = Path(pybench.__file__).parent
+    for file in (package / "__init__.py", *(path for room in _STAGED for path in (package / room).rglob("*.py"))):
+        yield f"pybench/{file.relative_to(package).as_posix()}", file
+
+
+def _digest(files: Iterable[tuple[str, Path]]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+    for name, path in sorted(files):
+        regular = stat.S_ISREG(path.lstat().st_mode)
+        content = path.read_bytes() if regular and path.lstat().st_size <= _MAX_FILE_BYTES else b"no source file"
+        digest.update(name.encode(errors="surrogateescape") + b"\0" + hashlib.sha256(content).digest())
     return digest.hexdigest()

@@ -9,8 +9,8 @@ from pybench.model.container import ContainerRun
 from pybench.model.health import GpuConditions, Health
 from pybench.model.wire import Failure, Header, Metric, Step
 
-# 1: first form.
-RECORD_VERSION = 1
+# 1: first form. 2: lines of the journal have a place and a checksum.
+RECORD_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)

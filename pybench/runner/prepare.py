@@ -16,7 +16,7 @@ from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
-from pybench.engines.stage import stage_worker, worker_digest
+from pybench.engines.stage import installed_digest, stage_worker, worker_digest
 from pybench.machine.disk import disk_full_error
 from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
@@ -102,20 +102,35 @@ def prepare_run(
 def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher]) -> Run:
     """Open a run that was interrupted. Raises ``RunFolderError`` or ``MachineError`` when it can't go on here."""
     folder = RunFolder.open(path)
+    folder.require_owner()
     manifest = folder.read_manifest()
     machine = snapshot()
     if fingerprint(machine) != manifest.fingerprint:
         before, now = fingerprint_fields(manifest.machine), fingerprint_fields(machine)
         changes = [f"{name}: {before.get(name)} -> {now.get(name)}" for name in now if before.get(name) != now[name]]
         raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
-    if worker_digest(folder.worker) != manifest.worker_sha256:
-        raise RunFolderError(f"{path}: the worker's source in it has changed since the run began; run afresh")
+    _check_worker(folder, manifest)
     needs = _requirements(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
         raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
     return Run(folder=folder, manifest=manifest, launcher=launcher)
+
+
+def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
+    """Only the worker of this very installation runs, and only one that half of the run was measured with."""
+    try:
+        staged = worker_digest(folder.worker)
+    except OSError as error:
+        raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {error.strerror}") from error
+    if staged != manifest.worker_sha256:
+        raise RunFolderError(f"{folder.path}: the worker's source in it has changed since the run began; run afresh")
+    if staged != installed_digest():
+        raise RunFolderError(
+            f"{folder.path}: began with the worker of pybench {manifest.pybench_version}, which is not that of this "
+            f"installation ({version('pybench')}); resume with the one it began with, or run afresh"
+        )
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -73,6 +72,8 @@ class Run:
                 self._decide(records, progress)
             finally:
                 progress.finished()
+            if records:
+                self.folder.require_complete()
             return self._judge(records)
 
     def _decide(self, records: list[Record], progress: Progress) -> None:
@@ -107,9 +108,7 @@ class Run:
                     return
 
     def _session(self, attempts: tuple[Attempt, ...], records: Sequence[Record]) -> Session:
-        folders = tuple(self.folder.attempt(point.id, number) for point, number in attempts)
-        for folder in folders:
-            _clear(folder)
+        folders = tuple(self.folder.fresh_attempt(point.id, number) for point, number in attempts)
         exchange = folders[0] / "exchange"
         exchange.mkdir()
         return Session(
@@ -145,15 +144,6 @@ class Run:
             max_warmup_steps=point.effort.max_warmup_steps,
             dither_ms=point.effort.dither_ms,
         )
-
-
-def _clear(folder: Path) -> None:
-    """Remove what an interrupted attempt left, so that its events are not read as new ones."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:

@@ -3,8 +3,8 @@
 ::
 
     runs/20261121T081500Z-tp_scaling/
-        manifest.json      what was asked, where; written once
-        journal.jsonl      one Record a line, fsync'd; survives SIGKILL
+        manifest.json      what was asked, where; written once, with a checksum
+        journal.jsonl      one Record a line with its place and checksum, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
         attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events
 """
@@ -16,9 +16,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,10 +25,29 @@ from pydantic import TypeAdapter, ValidationError
 
 from pybench.model.errors import RunFolderError, is_disk_full
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
-from pybench.model.record import RECORD_VERSION, Record
+from pybench.model.record import Record
+from pybench.store.journal_line import check_version, decode_line, encode_line, first_problem, is_whole, sequence_of
+from pybench.store.safe_folder import (
+    foreign_files,
+    fresh_folder,
+    opened_file,
+    opened_folder,
+    read_file,
+    write_all,
+    write_file,
+)
 
 _MANIFEST = TypeAdapter(Manifest)
-_RECORD = TypeAdapter(Record)
+_MANIFEST_FILE, _JOURNAL_FILE = "manifest.json", "journal.jsonl"
+# The first key of the manifest: a checksum of all that follows it.
+_MANIFEST_HEAD = b'{\n "checksum": "%s",'
+_MAX_MANIFEST_BYTES = 2**28
+_MAX_JOURNAL_BYTES = 2**31
+_BLOCK_BYTES = 2**16
+
+
+class _AbsentError(RunFolderError):
+    """A file of the run's folder is not there."""
 
 
 class RunFolder:
@@ -38,6 +56,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run_id = path.name
+        self._num_records: int | None = None  # in the journal, once this process has read or written it
 
     @classmethod
     def create(cls, root: Path, suite_name: str, now: datetime | None = None) -> RunFolder:
@@ -60,10 +79,18 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
         with _os_error_as_run_folder_error(path, "look for a run"):
-            found = (path / "manifest.json").is_file()
+            found = (path / _MANIFEST_FILE).is_file()
         if not found:
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
         return cls(path.resolve())
+
+    def require_owner(self) -> None:
+        """Refuse to write into a folder that another user prepared. Raises ``RunFolderError``."""
+        with _os_error_as_run_folder_error(self.path, "look for a run"):
+            names = (_MANIFEST_FILE, _JOURNAL_FILE, "lock", "worker", "attempts")
+            foreign = next(foreign_files(self.path, names), None)
+        if foreign is not None:
+            raise RunFolderError(f"{foreign}: belongs to another user; run the suite afresh instead")
 
     @property
     def mark(self) -> str:
@@ -78,78 +105,114 @@ class RunFolder:
         """Where the worker's source is staged."""
         return self.path / "worker"
 
-    def attempt(self, point_id: str, number: int) -> Path:
-        """Folder of one attempt, made if need be. Raises ``RunFolderError``."""
-        folder = self.path / "attempts" / attempt_name(point_id, number)
-        with _os_error_as_run_folder_error(folder, "create the attempt's folder"):
-            folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def fresh_attempt(self, point_id: str, number: int) -> Path:
+        """Make an empty folder for an attempt; what an interrupted one left is removed. Raises ``RunFolderError``."""
+        name = attempt_name(point_id, number)
+        path = self.path / "attempts" / name
+        with _os_error_as_run_folder_error(path, "create the attempt's folder"), opened_folder(self.path) as folder:
+            with suppress(FileExistsError):
+                os.mkdir("attempts", 0o755, dir_fd=folder)
+            with opened_folder("attempts", folder) as attempts:
+                fresh_folder(attempts, name)
+        return path
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
         with ExitStack() as opened:
             with _os_error_as_run_folder_error(self.path, "lock the run"):
-                stream = opened.enter_context((self.path / "lock").open("w"))
+                folder = opened.enter_context(opened_folder(self.path))
+                file = opened.enter_context(opened_file(folder, "lock", os.O_RDWR | os.O_CREAT))
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RunFolderError(f"{self.path}: another pybench is writing this run; wait for it to end") from None
             yield
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest whole or not at all. Raises ``RunFolderError``."""
-        scratch = self.path / "manifest.json.new"
-        with _os_error_as_run_folder_error(self.path, "write the manifest"):
-            with scratch.open("wb") as stream:
-                stream.write(_MANIFEST.dump_json(manifest, indent=1) + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            scratch.rename(self.path / "manifest.json")
+        body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
+        with _os_error_as_run_folder_error(self.path, "write the manifest"), opened_folder(self.path) as folder:
+            write_file(folder, _MANIFEST_FILE, _MANIFEST_HEAD % _digest(body) + body)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises ``RunFolderError`` when it is damaged or of another version."""
-        path = self.path / "manifest.json"
+        path = self.path / _MANIFEST_FILE
+        with _os_error_as_run_folder_error(path, "read the manifest"), opened_folder(self.path) as folder:
+            data = read_file(folder, _MANIFEST_FILE, _MAX_MANIFEST_BYTES)
         try:
-            values = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
+            values = json.loads(data)
+        except (ValueError, RecursionError) as error:
             raise RunFolderError(f"{path}: not readable as JSON: {error}") from error
-        _check_version(path, None, values, MANIFEST_VERSION)
+        check_version(f"{path}", values, MANIFEST_VERSION)
+        head = len(_MANIFEST_HEAD % _digest(b""))
+        if data[:head] != _MANIFEST_HEAD % _digest(data[head:]):
+            raise RunFolderError(f"{path}: its checksum does not fit; the file was edited or damaged")
         try:
             return _MANIFEST.validate_python(values)
         except ValidationError as error:
-            raise RunFolderError(f"{path}: {_first(error)}") from error
+            raise RunFolderError(f"{path}: {first_problem(error)}") from error
 
     def append(self, record: Record) -> None:
-        """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written."""
-        line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
+        """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written.
+
+        What is left of a line that a crash cut short is overwritten.
+        """
+        with _os_error_as_run_folder_error(self.path, "write the journal"), opened_folder(self.path) as folder:
+            with opened_file(folder, _JOURNAL_FILE, os.O_RDWR | os.O_CREAT) as file:
+                end, last = _last_line(file)
+                self._require_complete(last)
+                line = encode_line(record, sequence_of(last) + 1)
+                os.ftruncate(file, end)
+                os.lseek(file, end, os.SEEK_SET)
+                write_all(file, line)
+                os.fsync(file)
+            if not end:
+                os.fsync(folder)
+        self._num_records = sequence_of(line)
+
+    def require_complete(self) -> None:
+        """Refuse a journal that lost records while this process wrote it. Raises ``RunFolderError``."""
         with (
-            _os_error_as_run_folder_error(self.path, "write the journal"),
-            (self.path / "journal.jsonl").open("r+b" if self._journal_exists() else "w+b") as stream,
+            _os_error_as_run_folder_error(self.path / _JOURNAL_FILE, "read the journal"),
+            opened_folder(self.path) as folder,
+            opened_file(folder, _JOURNAL_FILE) as file,
         ):
-            stream.truncate(_whole_lines(stream.read()))
-            stream.seek(0, os.SEEK_END)
-            stream.write(line)
-            stream.flush()
-            os.fsync(stream.fileno())
+            self._require_complete(_last_line(file)[1])
 
     def records(self) -> tuple[Record, ...]:
         """Read every record. A last line cut short by a crash is left out; other damage raises ``RunFolderError``."""
-        if not self._journal_exists():
+        path = self.path / _JOURNAL_FILE
+        try:
+            with _os_error_as_run_folder_error(path, "read the journal"), opened_folder(self.path) as folder:
+                data = read_file(folder, _JOURNAL_FILE, _MAX_JOURNAL_BYTES)
+        except _AbsentError:
+            self._num_records = 0
             return ()
-        path = self.path / "journal.jsonl"
-        with _os_error_as_run_folder_error(path, "read the journal"):
-            data = path.read_bytes()
-        lines = data[: _whole_lines(data)].splitlines()
-        return tuple(_read_record(path, number, line) for number, line in enumerate(lines, start=1))
+        *lines, rest = data.split(b"\n")
+        if is_whole(rest[:-1]):
+            raise RunFolderError(f"{path}:{len(lines) + 1}: does not end its line; the journal was edited or damaged")
+        records = tuple(decode_line(path, number, line) for number, line in enumerate(lines, start=1))
+        _refuse_twins(path, records)
+        self._num_records = len(records)
+        return records
+
+    def _require_complete(self, last_line: bytes) -> None:
+        found = sequence_of(last_line)
+        if self._num_records is not None and found != self._num_records:
+            raise RunFolderError(
+                f"{self.path / _JOURNAL_FILE}: ends with record {found}, {self._num_records} were written; "
+                "something else changed it; run afresh"
+            )
 
     def write_report(self, file: str, text: str) -> None:
         """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
-        with _os_error_as_run_folder_error(self.path / file, "write the report", "; `pybench report` prints it again"):
-            (self.path / file).write_text(text, encoding="utf-8")
-
-    def _journal_exists(self) -> bool:
-        return (self.path / "journal.jsonl").exists()
+        remedy = "; `pybench report` prints it again"
+        with (
+            _os_error_as_run_folder_error(self.path / file, "write the report", remedy),
+            opened_folder(self.path) as folder,
+        ):
+            write_file(folder, file, text.encode())
 
 
 def attempt_name(point_id: str, number: int) -> str:
@@ -167,41 +230,36 @@ def _os_error_as_run_folder_error(path: Path, doing: str, remedy: str = "") -> I
     """
     try:
         yield
+    except FileNotFoundError as error:
+        raise _AbsentError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
     except OSError as error:
         if is_disk_full(error):
             raise
         raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 
-def _whole_lines(data: bytes) -> int:
-    """Length of ``data`` up to its last newline: what a crash in mid-write can't have touched."""
-    return data.rfind(b"\n") + 1
+def _last_line(file: int) -> tuple[int, bytes]:
+    """Where the last whole line of a file ends, and the line; what follows it was cut short by a crash."""
+    size = os.fstat(file).st_size
+    tail, start = b"", size
+    while start and tail.count(b"\n") < 2:  # noqa: PLR2004 - the newline before the line, and its own
+        length = min(_BLOCK_BYTES, start)
+        start -= length
+        tail = os.pread(file, length, start) + tail
+    end = start + tail.rfind(b"\n") + 1
+    return end, tail[: end - start].rpartition(b"\n")[0].rpartition(b"\n")[2]
 
 
-def _read_record(path: Path, number: int, line: bytes) -> Record:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path}:{number}: not JSON: {error}; the journal was edited or damaged") from error
-    _check_version(path, number, values, RECORD_VERSION)
-    try:
-        return _RECORD.validate_python(values)
-    except ValidationError as error:
-        raise RunFolderError(f"{path}:{number}: {_first(error)}") from error
+def _refuse_twins(path: Path, records: Sequence[Record]) -> None:
+    """An attempt is recorded once. Raises ``RunFolderError``."""
+    seen: dict[tuple[str, int], int] = {}
+    for number, record in enumerate(records, start=1):
+        first = seen.setdefault((record.point_id, record.attempt), number)
+        if first != number:
+            raise RunFolderError(
+                f"{path}:{number}: attempt {record.attempt} at {record.point_id} is on line {first} too"
+            )
 
 
-def _check_version(path: Path, number: int | None, values: object, newest: int) -> None:
-    where = f"{path}:{number}" if number else f"{path}"
-    version = values.get("version") if isinstance(values, dict) else None
-    if not isinstance(version, int):
-        raise RunFolderError(f"{where}: no version; not written by pybench")
-    if version > newest:
-        raise RunFolderError(f"{where}: from a newer pybench (version {version}, this one reads {newest}); update")
-    if version < newest:
-        raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    return f"{place}: {detail['msg']}; the file was edited or damaged"
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest()[:16].encode()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,8 @@ def fill(disk: Path, num_bytes_left: int = 0) -> None:
 
 
 def append_again_and_again(folder: RunFolder, record: Record) -> None:
-    for _ in range(DISK_BYTES):
-        folder.append(record)
+    for number in range(DISK_BYTES):
+        folder.append(replace(record, attempt=100 + number))
 
 
 def pybench(*arguments: str) -> Result:
@@ -107,7 +108,7 @@ def test_in_the_midst_of_a_line(disk: Path, drill: Drill) -> None:
     assert num_lines >= 4
     assert not (folder.path / "journal.jsonl").read_bytes().endswith(b"\n")
     (disk / "filler").unlink()
-    folder.append(record)
+    folder.append(replace(record, attempt=99))
     assert len(folder.records()) == num_lines + 1
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.store.journal import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 REPORT, RESUME = ("report",), ("run", "--resume")
@@ -42,12 +43,13 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         ("manifest.json", "", "RUN/manifest.json: not readable as JSON"),
         ("manifest.json", DEEP, "RUN/manifest.json: not readable as JSON: maximum recursion depth"),
         ("manifest.json", "[]", "RUN/manifest.json: no version; not written by pybench"),
-        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 1); update"),
+        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 2); update"),
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
         ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
-        ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: point_id: Field required; the file was edited"),
+        ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),
+        ("journal.jsonl", '{"version": 2}\n', "RUN/journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
-    ids=["cut", "empty", "deep", "array", "newer", "journal_cut", "journal_deep", "journal_record"],
+    ids=["cut", "empty", "deep", "array", "newer", "journal_cut", "journal_deep", "journal_old", "journal_record"],
 )
 def test_a_damaged_file(folder: Path, file: str, text: str, message: str) -> None:
     """It is named, with its line, and left as it was."""
@@ -98,10 +100,10 @@ def test_a_name_too_long_for_the_system(here: Path) -> None:
 
 def test_another_machine(folder: Path) -> None:
     """Exit 3: the command is right, the machine is not, and what differs is told."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["fingerprint"] = "another"
-    manifest["machine"]["cpu_model"] = "abacus"
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    run = RunFolder.open(folder)
+    manifest = run.read_manifest()
+    machine = replace(manifest.machine, cpu_model="abacus")
+    run.write_manifest(replace(manifest, fingerprint="another", machine=machine))
     message = told(folder, RESUME, code=3)
     assert 'not the machine the run began on (cpu: ["abacus", ' in message
     assert "run afresh" in message

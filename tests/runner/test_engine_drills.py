@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from pybench.engines import local
 from pybench.engines.base import Job
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
-from pybench.runner import backend_packages
 from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
 
@@ -63,7 +63,7 @@ class DrillLauncher(Local):
 def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
     """Run the suite with a behaviour: the run and its results."""
     fake_nvml(devices=2, load="constant:400")
-    monkeypatch.setattr(backend_packages, "missing_packages", lambda _python, _names: ())
+    monkeypatch.setattr(local, "missing_packages", lambda _python, _names: ())
 
     def run(behaviour: str, time_limit_s: int = 250, loads: str = "") -> tuple[Run, Results]:
         suite = tmp_path / "drill.toml"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.run import Run
+from pybench.store.journal import RunFolder
 from tests.runner.drill import suite_text, table_text
 
 HERE = Path(__file__).parent
@@ -169,8 +170,9 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
     run = prepare(tmp_path)
     finish(run)
     journal = run.folder.path / "journal.jsonl"
-    record = json.loads(journal.read_text().splitlines()[0])
-    journal.write_text(json.dumps({**record, "point_digest": "other"}) + "\n")
+    first, *_ = run.folder.records()
+    journal.unlink()
+    RunFolder(run.folder.path).append(replace(first, point_digest="other"))
     with pytest.raises(RunFolderError, match="was measured with other settings; run afresh"):
         finish(resume_run(run.folder.path, fake))
 
@@ -184,6 +186,7 @@ def test_a_killed_runner_loses_nothing_recorded(
     run = prepare(tmp_path)
     code = f"""
 import sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
+from dataclasses import replace
 from pathlib import Path
 from test_run import fake
 from pybench.model.progress import NoProgress

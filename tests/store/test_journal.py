@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import random
+import stat
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
+from pybench.model.machine import Machine
+from pybench.model.manifest import Manifest
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
+from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Failure, Header, Metric, Step, Work
+from pybench.model.workloads.matmul import Matmul
 from pybench.store.journal import RunFolder
 
 NOW = datetime(2026, 11, 21, 8, 15, tzinfo=UTC)
@@ -54,6 +66,48 @@ def record(attempt: int = 1) -> Record:
         log="attempts/x/worker.log",
         trace=None,
         argv=("python3", "-I"),
+    )
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    """Of one point that multiplies on a CPU."""
+    point = Point(
+        id="matmul", benchmark="matmul", axes={}, settings=Matmul(backend="torch"), effort=Effort(), architecture=None
+    )
+    return Manifest(
+        run_id="run",
+        created_utc="2026-11-21T08:15:00+00:00",
+        pybench_version="0.1.0",
+        suite=Suite(name="s", description="d", benchmarks=()),
+        plan=Plan(points=(point,), skips=()),
+        device="cpu",
+        machine=Machine(
+            kind="cpu",
+            fabric="none",
+            gpu_count=0,
+            gpu_names=(),
+            gpu_vram_gb=(),
+            gpus=(),
+            gpu_reason="no driver",
+            topology=(),
+            driver=None,
+            cuda_driver=None,
+            cpu_model="abacus",
+            cpu_cores=2,
+            numa_nodes=None,
+            memory_bytes=2**34,
+            kernel="6.1",
+            operating_system=None,
+            python="3.11.7",
+            packages={"torch": "2.13.0"},
+            git_commit=None,
+            git_dirty=None,
+        ),
+        fingerprint="f",
+        tables={},
+        worker_sha256="0" * 64,
+        engine="none",
     )
 
 
@@ -101,9 +155,10 @@ def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
     [
         ("garbage", "journal.jsonl:1: not JSON"),
         ("[]", "journal.jsonl:1: no version; not written by pybench"),
-        ('{"version": 99}', r"journal.jsonl:1: from a newer pybench \(version 99, this one reads 1\); update"),
-        ('{"version": 0}', r"journal.jsonl:1: version 0 is too old for this pybench \(reads 1\); run it again"),
-        ('{"version": 1}', "journal.jsonl:1: point_id: Field required; the file was edited or damaged"),
+        ('{"version": 99}', r"journal.jsonl:1: from a newer pybench \(version 99, this one reads 2\); update"),
+        ('{"version": 0}', r"journal.jsonl:1: version 0 is too old for this pybench \(reads 2\); run it again"),
+        ('{"version": 1}', r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); run it again"),
+        ('{"version": 2}', "journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
 )
 def test_damage_before_the_last_line_is_an_error(tmp_path: Path, line: str, message: str) -> None:
@@ -128,7 +183,10 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="not readable as JSON"):
         folder.read_manifest()
     manifest.write_text(json.dumps({"version": 1}))
-    with pytest.raises(RunFolderError, match=r"manifest.json: run_id: Field required"):
+    with pytest.raises(RunFolderError, match=r"manifest.json: version 1 is too old for this pybench \(reads 2\)"):
+        folder.read_manifest()
+    manifest.write_text(json.dumps({"version": 2}))
+    with pytest.raises(RunFolderError, match=r"manifest.json: its checksum does not fit"):
         folder.read_manifest()
 
 
@@ -153,5 +211,174 @@ def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
 def test_attempt_folders_are_safe_names(tmp_path: Path) -> None:
     """No bracket reaches the shell."""
     folder = run_folder(tmp_path)
-    path = folder.attempt("decode[backend=torch,tensor_parallel=2]", 3)
+    path = folder.fresh_attempt("decode[backend=torch,tensor_parallel=2]", 3)
     assert path.name == "decode_backend=torch,tensor_parallel=2.3"
+
+
+def test_no_bit_flip_passes(tmp_path: Path) -> None:
+    """Each of 1,000 flipped bits, at places drawn from a fixed seed, is found and named by its line."""
+    folder = run_folder(tmp_path)
+    for number in range(1, 5):
+        folder.append(record(number))
+    path = folder.path / "journal.jsonl"
+    whole = path.read_bytes()
+    places = random.Random(1).sample(range(8 * len(whole)), 1_000)
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        line = whole[: place // 8].count(b"\n") + 1
+        with pytest.raises(RunFolderError, match=rf"journal\.jsonl:{line}: "):
+            folder.records()
+
+
+def test_no_bit_flip_of_the_manifest_passes(tmp_path: Path, manifest: Manifest) -> None:
+    """1,000 of 1,000 again."""
+    folder = run_folder(tmp_path)
+    folder.write_manifest(manifest)
+    assert folder.read_manifest() == manifest
+    path = folder.path / "manifest.json"
+    whole = path.read_bytes()
+    for place in random.Random(2).sample(range(8 * len(whole)), 1_000):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(RunFolderError, match=r"manifest\.json: "):
+            folder.read_manifest()
+
+
+def _lines(folder: RunFolder) -> list[bytes]:
+    return (folder.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a, b, c: [a, a, b, c], r"journal\.jsonl:2: holds record 1; lines were added, removed or exchanged"),
+        (lambda a, _b, c: [a, c], r"journal\.jsonl:2: holds record 3; lines were added, removed or exchanged"),
+        (lambda a, b, c: [b, a, c], r"journal\.jsonl:1: holds record 2; lines were added, removed or exchanged"),
+        (lambda a, b, c: [a, b"\n", b, c], r"journal\.jsonl:2: not JSON"),
+        (lambda a, b, c: [a[:-1], b, c], r"journal\.jsonl:1: its checksum does not fit"),
+        (lambda a, b, c: [a, b, c[:-1], b"x"], r"journal\.jsonl:3: does not end its line"),
+    ],
+)
+def test_lines_that_moved_are_named(tmp_path: Path, change: Callable[..., list[bytes]], message: str) -> None:
+    """A line has its place: ten copies of a good attempt are no ten attempts."""
+    folder = run_folder(tmp_path)
+    for number in range(1, 4):
+        folder.append(record(number))
+    (folder.path / "journal.jsonl").write_bytes(b"".join(change(*_lines(folder))))
+    with pytest.raises(RunFolderError, match=message):
+        folder.records()
+
+
+def test_an_attempt_is_recorded_once(tmp_path: Path) -> None:
+    """Also under two places that are right."""
+    folder = run_folder(tmp_path)
+    folder.append(record(1))
+    folder.append(record(1))
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl:2: attempt 1 at .* is on line 1 too"):
+        folder.records()
+
+
+def test_no_record_is_written_that_is_not_read_back(tmp_path: Path) -> None:
+    """NaN, or a value of another type: the journal stays as it was."""
+    folder = run_folder(tmp_path)
+    folder.append(record(1))
+    wrong: Any = "a second"
+    for bad in (replace(record(2), duration_s=math.nan), replace(record(2), duration_s=wrong)):
+        with pytest.raises(ValueError, match=r"not JSON compliant|valid number"):
+            folder.append(bad)
+    assert folder.records() == (record(1),)
+
+
+@pytest.mark.parametrize("change", ["removed", "shortened", "replaced"])
+def test_a_journal_that_changes_meanwhile_is_refused(tmp_path: Path, change: str) -> None:
+    """A run whose records vanish ends in an error, not in a verdict over what is left in memory."""
+    folder = run_folder(tmp_path)
+    folder.append(record(1))
+    folder.append(record(2))
+    path = folder.path / "journal.jsonl"
+    match change:
+        case "removed":
+            path.unlink()
+        case "shortened":
+            path.write_bytes(_lines(folder)[0])
+        case "replaced":
+            path.write_bytes(b"")
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl: "):
+        folder.append(record(3))
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl: "):
+        folder.require_complete()
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "lock", "results.json", "attempts", "attempts/decode_a.1"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    """A folder from someone else may hold links to this user's files: those stay as they are."""
+    folder = run_folder(tmp_path)
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "precious").write_text("kept")
+    link = folder.path / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(away if "attempts" in name else away / "precious")
+    actions: dict[str, Callable[[], object]] = {
+        "journal.jsonl": lambda: folder.append(record(1)),
+        "lock": lambda: folder.lock().__enter__(),
+        "results.json": lambda: folder.write_report("results.json", "{}"),
+        "attempts": lambda: folder.fresh_attempt("decode[a]", 1),
+        "attempts/decode_a.1": lambda: folder.fresh_attempt("decode[a]", 1),
+    }
+    if name == "results.json":
+        actions[name]()
+        assert not link.is_symlink()
+    else:
+        with pytest.raises(RunFolderError):
+            actions[name]()
+    assert [path.name for path in away.iterdir()] == ["precious"]
+    assert (away / "precious").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "endless link", "sparse"])
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path, name: str, kind: str) -> None:
+    """Nothing waits for a pipe, nothing reads a device, no file fills the memory."""
+    folder = run_folder(tmp_path)
+    path = folder.path / name
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            try:
+                os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+            except PermissionError:
+                pytest.skip("makes no devices")
+        case "endless link":
+            path.symlink_to("/dev/zero")
+        case "sparse":
+            with path.open("wb") as stream:
+                stream.truncate(2**40)
+    with pytest.raises(RunFolderError, match=name.replace(".", r"\.")):
+        folder.read_manifest() if name == "manifest.json" else folder.records()
+
+
+def test_an_attempts_folder_is_empty(tmp_path: Path) -> None:
+    """What an interrupted attempt left is gone; links in it are removed, not what they lead to."""
+    folder = run_folder(tmp_path)
+    first = folder.fresh_attempt("decode[a]", 1)
+    (first / "exchange").mkdir()
+    (first / "exchange" / "events.0.jsonl").write_text("old")
+    (tmp_path / "precious").mkdir()
+    (first / "link").symlink_to(tmp_path / "precious")
+    assert folder.fresh_attempt("decode[a]", 1) == first
+    assert list(first.iterdir()) == []
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_a_folder_of_another_user_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading it is harmless; resuming it would run its worker and write its files."""
+    folder = run_folder(tmp_path)
+    folder.require_owner()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(RunFolderError, match="belongs to another user; run the suite afresh instead"):
+        folder.require_owner()

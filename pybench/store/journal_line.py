@@ -1,0 +1,99 @@
+"""One line of a journal: a record with its place in the file and a checksum, so that damage is found.
+
+::
+
+    {"sequence": 3, "checksum": "0a1b2c3d4e5f6071", "record": {...}}
+
+The checksum is the first 8 bytes of SHA-256 over the place and the record's own bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from pybench.model.errors import RunFolderError
+from pybench.model.record import RECORD_VERSION, Record
+
+_RECORD = TypeAdapter(Record)
+_HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
+
+
+def encode_line(record: Record, sequence: int) -> bytes:
+    """A line with its newline. Raises ``ValueError`` for a record that would not be read back as it is."""
+    body = json.dumps(asdict(record), allow_nan=False).encode()
+    if _RECORD.validate_python(json.loads(body)) != record:
+        raise ValueError(f"{record.point_id}: the record would not be read back as it is")
+    return b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
+
+
+def sequence_of(line: bytes) -> int:
+    """Place that a line has by its own word, 0 where it has none."""
+    head = _HEAD.match(line)
+    return int(head[1]) if head else 0
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a line without its newline is what was once written."""
+    head = _HEAD.match(line)
+    return head is not None and line.endswith(b"}") and _checksum(int(head[1]), line[head.end() : -1]) == head[2]
+
+
+def decode_line(path: Path, number: int, line: bytes) -> Record:
+    """Read line ``number`` of the journal at ``path``. Raises ``RunFolderError``, which names the line."""
+    head = _HEAD.match(line)
+    if head is None:
+        raise RunFolderError(f"{path}:{number}: {_unmarked(line)}")
+    if not is_whole(line):
+        raise RunFolderError(f"{path}:{number}: its checksum does not fit; the journal was edited or damaged")
+    if int(head[1]) != number:
+        raise RunFolderError(f"{path}:{number}: holds record {int(head[1])}; lines were added, removed or exchanged")
+    try:
+        values = json.loads(line[head.end() : -1])
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{path}:{number}: not JSON: {error}; the journal was edited or damaged") from error
+    check_version(f"{path}:{number}", values, RECORD_VERSION)
+    try:
+        return _RECORD.validate_python(values)
+    except ValidationError as error:
+        raise RunFolderError(f"{path}:{number}: {first_problem(error)}") from error
+
+
+def _checksum(sequence: int, body: bytes) -> bytes:
+    return hashlib.sha256(b"%d:%s" % (sequence, body)).hexdigest()[:16].encode()
+
+
+def _unmarked(line: bytes) -> str:
+    """Why a line without place and checksum is refused: another version's, or damaged."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}; the journal was edited or damaged"
+    try:
+        check_version("", values, RECORD_VERSION)
+    except RunFolderError as error:
+        return str(error).removeprefix(": ")
+    return "no checksum; the journal was edited or damaged"
+
+
+def check_version(where: str, values: object, newest: int) -> None:
+    """Refuse what another version of pybench wrote. Raises ``RunFolderError``."""
+    version = values.get("version") if isinstance(values, dict) else None
+    if not isinstance(version, int):
+        raise RunFolderError(f"{where}: no version; not written by pybench")
+    if version > newest:
+        raise RunFolderError(f"{where}: from a newer pybench (version {version}, this one reads {newest}); update")
+    if version < newest:
+        raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
+
+
+def first_problem(error: ValidationError) -> str:
+    """Field and reason of the first value that does not fit."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    return f"{place}: {detail['msg']}; the file was edited or damaged"
