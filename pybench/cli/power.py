@@ -34,6 +34,44 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     click.echo(render(found), nl=False)
 
 
+@power.command()
+@_GPUS
+@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
+@click.option("--trace", "trace_file", type=_FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet.")
+def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
+    """Fit each GPU's power sensor to a known load, some 65 s a GPU; later runs use it.
+
+    The load needs torch with CUDA. What is found is stored in the user's cache for this GPU under this driver.
+    """
+    from dataclasses import asdict
+
+    from pybench.machine.calibrate import calibrate as calibrate_gpu
+    from pybench.machine.calibration_file import write_calibration
+    from pybench.model.errors import MachineError
+    from pybench.report.calibration import render
+
+    uuids = _uuids(indices)
+    if trace_file is not None:
+        _check_trace_file(trace_file)
+        if len(uuids) > 1:
+            from pybench.model.errors import UsageError
+
+            raise UsageError("--trace: of one GPU only; name it with --gpu")
+    found = []
+    for uuid in uuids:
+        calibration, trace = calibrate_gpu(uuid)
+        found.append(calibration)
+        path = None
+        if calibration.model is not None:
+            path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
+        click.echo(render(calibration, path), nl=False)
+        if trace_file is not None:
+            _write_trace(trace_file, trace)
+    _write_json(json_file, [asdict(calibration) for calibration in found])
+    if any(calibration.model is None for calibration in found):
+        raise MachineError("power calibrate: not every GPU's sensor was fitted; nothing is stored for those")
+
+
 @power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @_GPUS
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# A mean over more hides steps that the estimate would place.
+LONGEST_WINDOW_S = 0.030
+
 
 @dataclass(frozen=True, kw_only=True)
 class SensorModel:
@@ -34,6 +37,11 @@ class SensorModel:
         if self.tau_s >= self.period_s / 2:
             return 1.0
         return min(1.0, self.window_s / self.period_s)
+
+    @property
+    def resolves(self) -> bool:
+        """Whether its readings show the load's shape: it was measured, misses nothing, averages over no long span."""
+        return self.calibrated and self.seen_fraction >= 1 and self.window_s <= LONGEST_WINDOW_S
 
     @property
     def blur_s(self) -> float:

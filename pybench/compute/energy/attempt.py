@@ -95,7 +95,7 @@ def _gpu_energy(
     flags = (*states, *(name for name, up in raised.items() if up))
     max_power_w = _max_power_w(gpu, samples, origin_ns, windows_s)
     length_s = sum(end_s - start_s for start_s, end_s in windows_s)
-    modest_j = 0.0 if sensor.calibrated or estimate is None else modest_half_width_j(used, windows_s, sensor)
+    modest_j = 0.0 if sensor.resolves or estimate is None else modest_half_width_j(used, windows_s, sensor)
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)
 
 

@@ -1,0 +1,165 @@
+"""What a sensor averages over, fitted to its readings of a load of known square waves.
+
+The load is on within known spans and draws one power then and another one else, both unknown. Of a sensor that shows
+the mean of a window behind a first-order low-pass, some lag ago, every reading follows in closed form: of the window,
+the low-pass and the lag, those are taken that leave the least squares, with the two powers fitted to each (variable
+projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load, of one period, is fitted by itself
+besides: what they differ by is how well each figure is known. Periods shorter than the sensor's own show the window by
+aliasing (Yang et al., SC24).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pybench.compute.energy.times import Column
+
+Spans = Sequence[tuple[float, float]]
+"""Starts and ends of the time in which the load was on, in s, one after the other."""
+
+TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
+WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
+LAGS_S = np.arange(-30, 121, 10) / 1e3
+# Each round of refinement looks this far on both sides of the best, in parts of the last step.
+REFINEMENTS = 7
+NUM_SIDES = 2
+MIN_READINGS = 12
+# Readings farther off than this many times the middle one are left out: ramps, and slips of the driver.
+TRIM_TIMES = 6.0
+LEAST_SIGMA_S = 0.3e-3
+
+
+@dataclass(frozen=True)
+class Response:
+    """How readings follow the load. ``off_fraction`` is what they are off by, in parts of the load's swing."""
+
+    window_s: float
+    tau_s: float
+    lag_s: float
+    low_w: float
+    high_w: float
+    off_fraction: float
+
+
+@dataclass(frozen=True)
+class SensorFit:
+    """The response to the whole load, with standard deviations from its parts; ``None`` where there is one part."""
+
+    response: Response
+    window_sigma_s: float | None
+    tau_sigma_s: float | None
+    lag_sigma_s: float | None
+    period_s: float
+
+
+def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Spans]) -> SensorFit | None:
+    """The sensor's response by its readings; ``None`` where too few of them lie within the parts."""
+    near = [_near(time_s, part) for part in parts]
+    if sum(int(which.sum()) for which in near) < MIN_READINGS:
+        return None
+    spans = [span for part in parts for span in part]
+    every = np.any(near, axis=0)
+    whole = _fit(time_s[every], power_w[every], spans)
+    singles = [_fit(time_s[which], power_w[which], spans, start=whole) for which in near if which.sum() >= MIN_READINGS]
+    return SensorFit(
+        whole,
+        _sigma_s([one.window_s for one in singles]),
+        _sigma_s([one.tau_s for one in singles]),
+        _sigma_s([one.lag_s for one in singles]),
+        float(np.median(np.diff(time_s))),
+    )
+
+
+def _near(time_s: Column, part: Spans) -> npt.NDArray[np.bool_]:
+    return np.asarray((time_s >= part[0][0]) & (time_s <= part[-1][1]))
+
+
+def _sigma_s(values_s: Sequence[float]) -> float | None:
+    if len(values_s) < NUM_SIDES:
+        return None
+    return max(float(np.std(values_s, ddof=1) / np.sqrt(len(values_s))), LEAST_SIGMA_S)
+
+
+def _fit(time_s: Column, power_w: Column, spans: Spans, start: Response | None = None) -> Response:
+    load = _SquareLoad.of(spans)
+    if start is None:
+        grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
+        found = [_response(load, time_s, power_w, *each) for each in grid]
+        start = min(found, key=lambda response: response.off_fraction)
+    best, steps_s = start, np.array([5e-3, 3e-3, 5e-3])
+    for _ in range(REFINEMENTS):
+        at = np.array([best.window_s, best.tau_s, best.lag_s])
+        around = [at + move for move in _moves(steps_s)]
+        tried = [_response(load, time_s, power_w, max(w, 0.0), max(tau, 0.0), lag) for w, tau, lag in around]
+        better = min((best, *tried), key=lambda response: response.off_fraction)
+        if better.off_fraction >= best.off_fraction:
+            steps_s = steps_s / 2
+        best = better
+    return best
+
+
+def _moves(steps_s: Column) -> list[Column]:
+    sides = np.arange(-NUM_SIDES, NUM_SIDES + 1)
+    return [steps_s * np.array([a, b, c]) for a in sides for b in sides for c in sides]
+
+
+def _response(
+    load: _SquareLoad, time_s: Column, power_w: Column, window_s: float, tau_s: float, lag_s: float
+) -> Response:
+    part = load.seen(time_s - lag_s, window_s, tau_s)
+    low_w, swing_w = _line(part, power_w)
+    off_w = np.abs(power_w - low_w - swing_w * part)
+    keep = off_w <= TRIM_TIMES * max(float(np.median(off_w)), 1e-3)
+    low_w, swing_w = _line(part[keep], power_w[keep])
+    left_w = power_w[keep] - low_w - swing_w * part[keep]
+    off = float(np.sqrt(np.mean(left_w**2))) / max(swing_w, 1e-9)
+    # A response that shows hardly any of the load fits nothing.
+    return Response(window_s, tau_s, lag_s, low_w, low_w + swing_w, off if np.ptp(part) > 0 else np.inf)
+
+
+def _line(part: Column, power_w: Column) -> tuple[float, float]:
+    middle, spread = float(part.mean()), float(np.sum((part - part.mean()) ** 2))
+    slope = float(np.sum((part - middle) * power_w)) / max(spread, 1e-12)
+    return float(power_w.mean()) - slope * middle, slope
+
+
+@dataclass(frozen=True)
+class _SquareLoad:
+    """1 within spans, 0 else; ``edge_s`` in order, and how long it was on before each."""
+
+    edge_s: Column
+    on_s: Column
+
+    @classmethod
+    def of(cls, spans: Spans) -> _SquareLoad:
+        edge_s = np.ravel(spans).astype(np.float64)
+        lengths_s = np.diff(edge_s) * (np.arange(len(edge_s) - 1) % 2 == 0)
+        return cls(edge_s, np.concatenate(([0.0], np.cumsum(lengths_s))))
+
+    def seen(self, time_s: Column, window_s: float, tau_s: float) -> Column:
+        """Mean of the window before each time, of the load behind the low-pass."""
+        if window_s < LEAST_SIGMA_S:
+            return self._passed(time_s, tau_s)
+        now = self._on(time_s) - tau_s * self._passed(time_s, tau_s)
+        before = self._on(time_s - window_s) - tau_s * self._passed(time_s - window_s, tau_s)
+        return np.asarray((now - before) / window_s)
+
+    def _on(self, time_s: Column) -> Column:
+        return np.asarray(np.interp(time_s, self.edge_s, self.on_s))
+
+    def _passed(self, time_s: Column, tau_s: float) -> Column:
+        which = np.searchsorted(self.edge_s, time_s, side="right")
+        on = (which % 2 == 1).astype(np.float64)
+        if tau_s < LEAST_SIGMA_S:
+            return np.asarray(on)
+        at_edges = np.zeros(len(self.edge_s))
+        for number, decay in enumerate(np.exp(-np.diff(self.edge_s) / tau_s), start=1):
+            power = 1.0 if number % 2 == 1 else 0.0
+            at_edges[number] = power + (at_edges[number - 1] - power) * decay
+        last = np.clip(which - 1, 0, len(self.edge_s) - 1)
+        passed = on + (at_edges[last] - on) * np.exp(-np.maximum(time_s - self.edge_s[last], 0.0) / tau_s)
+        return np.asarray(np.where(which == 0, 0.0, passed))

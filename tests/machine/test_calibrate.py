@@ -1,0 +1,71 @@
+"""Calibration of a fake driver's sensor: the load is the fake's own, its edges known from its clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybench.machine import calibrate as calibrate_module
+from pybench.machine.calibrate import Schedule, calibrate, run_square_load
+from pybench.machine.calibration_file import write_calibration
+from pybench.machine.sensor_models import sensor_model
+from pybench.model.errors import MachineError
+from pybench.report.calibration import render
+
+pytest.importorskip("pybench._nvml", reason="the extension is not built")
+
+UUID = "GPU-00000000-fake-4000-8000-000000000000"
+HALF_MS = 77
+NUM_PERIODS = 24
+
+
+def test_the_fake_h200_is_fitted_and_stored(
+    fake_nvml: Callable[..., None], fake_epoch_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Low for 77 ms, high for 77 ms: a low-pass of 10.9 ms, found within a millisecond."""
+    fake_nvml(devices=1, load=f"square:100:600:{HALF_MS}", sensor="h200")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        calibrate_module, "SCHEDULE", ((HALF_MS / 1e3, HALF_MS / 1e3, NUM_PERIODS * 2 * HALF_MS / 1e3),)
+    )
+
+    def wait(_uuid: str, _schedule: Schedule, ready: Callable[[], None]) -> list[tuple[int, int]]:
+        first = (time.monotonic_ns() - fake_epoch_ns) // (2 * HALF_MS * 1_000_000) + 1
+        time.sleep((NUM_PERIODS + 2) * 2 * HALF_MS / 1e3)
+        ready()
+        starts_ns = [fake_epoch_ns + ((first + k) * 2 + 1) * HALF_MS * 1_000_000 for k in range(NUM_PERIODS)]
+        return [(start_ns, start_ns + HALF_MS * 1_000_000) for start_ns in starts_ns]
+
+    found, _ = calibrate(UUID, wait)
+    assert found.reason is None
+    assert found.model is not None
+    assert found.model.tau_s == pytest.approx(10.9e-3, abs=1.5e-3)
+    assert found.model.resolves
+    write_calibration(found.uuid, found.driver, found.model)
+    assert sensor_model(found.board, found.driver, found.uuid) == found.model
+    assert "low-pass" in render(found, tmp_path)
+
+
+def test_a_load_that_moves_nothing_is_no_calibration(
+    fake_nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nvml(devices=1, load="constant:400", sensor="h200")
+    monkeypatch.setattr(calibrate_module, "SCHEDULE", ((0.2, 0.2, 1.2),))
+
+    def wait(_uuid: str, _schedule: Schedule, _ready: Callable[[], None]) -> list[tuple[int, int]]:
+        now_ns = time.monotonic_ns()
+        time.sleep(1.2)
+        return [(now_ns + k * 400_000_000, now_ns + k * 400_000_000 + 200_000_000) for k in range(3)]
+
+    found, _ = calibrate(UUID, wait)
+    assert found.model is None
+    assert found.reason is not None
+    assert "not stored" in render(found, None)
+
+
+def test_without_a_gpu_for_torch_the_load_fails_in_one_line() -> None:
+    with pytest.raises(MachineError, match=r"power calibrate: the load failed: .*; it needs torch with CUDA"):
+        run_square_load("GPU-none", ((0.1, 0.1, 0.2),), lambda: None)
