@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, NodeCheck, OrderResult, ScalingResult
+from pybench.model.results import CheckResult, ComparisonResult, NodeCheck, ScalingResult
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset({"out_of_memory", "missing_package", "unsupported", "time_limit"})
 
-# A baseline that was held back stays so, however often it is measured.
-_HOPELESS = frozenset({"suspect_baseline", "starved_baseline"})
-
+Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
 Attempt = tuple[Point, int]
 """A point and the 1-based number of its attempt."""
 
@@ -52,26 +50,31 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     return tuple((point, number) for point, number in owed if not given_up(point, records))
 
 
-def undecided(
-    points: Sequence[Point],
-    scaling: Iterable[ScalingResult],
-    checks: Iterable[CheckResult | NodeCheck],
-    records: Sequence[Record],
-    orders: Iterable[OrderResult] = (),
-) -> tuple[Attempt, ...]:
-    """One more attempt for every point, and its baseline, whose verdict more measuring could still decide."""
-    open_rows = [row for row in scaling if row.verdict == "inconclusive" and _HOPELESS.isdisjoint(row.flags)]
-    open_orders = [row for row in orders if row.verdict == "inconclusive" and _HOPELESS.isdisjoint(row.flags)]
-    wanted = {
-        *(point_id for row in open_rows for point_id in (row.baseline_id, row.point_id)),
-        *(point_id for row in open_orders for point_id in row.point_ids),
-        *(check.point_id for check in checks if check.verdict == "inconclusive"),
-    }
+def undecided(points: Sequence[Point], rows: Iterable[Row], records: Sequence[Record]) -> tuple[Attempt, ...]:
+    """One more attempt for every point of a row that more measuring could still decide.
+
+    Rows without a decision (a starved baseline, a loss curve, what a driver counted) stay as they are, however often
+    they are measured. Even attempts run in reverse, as in :func:`pending`: drift biases no point against another.
+    """
+    wanted = {point_id for row in rows if _could_change(row) for point_id in _point_ids(row)}
     taken = Counter(record.point_id for record in records)
-    return tuple(
+    owed = [
         (point, taken[point.id] + 1)
         for point in points
         if point.id in wanted
         and taken[point.id] < point.effort.max_attempts + failed_warm(point, records)
         and not given_up(point, records)
-    )
+    ]
+    order = {point.id: place for place, point in enumerate(points)}
+    return tuple(sorted(owed, key=lambda a: (a[1], order[a[0].id] if a[1] % 2 else -order[a[0].id])))
+
+
+def _could_change(row: Row) -> bool:
+    decision = row.decision
+    return row.verdict == "inconclusive" and decision is not None and not decision.is_final
+
+
+def _point_ids(row: Row) -> tuple[str | None, ...]:
+    if isinstance(row, ScalingResult):
+        return row.baseline_id, row.point_id
+    return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

@@ -1,145 +1,129 @@
-"""Intervals from attempts and the steps within them.
+"""Location and interval of a metric, and of ratios, from the attempts' medians.
 
-Within-run intervals miss the spread between runs, so both levels are resampled: attempts with replacement, then steps
-within each chosen attempt. With few attempts the percentile bootstrap is too narrow; its quantiles are therefore moved
-outwards as Hesterberg proposes ("expanded percentile interval": T. Hesterberg, What Teachers Should Know About the
-Bootstrap, The American Statistician 69(4), 2015, section 4.4).
+An attempt's steps share its process and its clock, so their scatter says little about the next run: the datum is the
+median of an attempt's steps. Intervals are Student's t on the logarithms of those medians, for ratios Welch's with
+Satterthwaite's degrees of freedom; of values that are not all positive, on the values themselves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
+from statistics import fmean, median, stdev
 
-import numpy as np
-from numpy.typing import NDArray
+from pybench.compute.contrast import contrast
+from pybench.compute.student_t import quantile, upper_tail
 
 Samples = Sequence[Sequence[float]]
 """One sequence of step values for each attempt."""
 
-CONFIDENCE = 0.95
-NUM_RESAMPLES = 4000
-_SEED = 20260101
+Interval = tuple[float, float | None, float | None]
+"""A value with the ends of its 95 % interval; ``None`` where one attempt shows no spread between runs."""
 
-# Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; beyond the table the normal's 1.96 is near.
-_T_QUANTILES = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
+CONFIDENCE = 0.95
+TAIL = (1 - CONFIDENCE) / 2
+_FALSE_FLAG = 0.02
+_MIN_FOR_OUTLIER = 4
+
+
+class NoRatioError(ValueError):
+    """A ratio of what is zero or negative in some attempt; the message names it."""
+
+
+def medians(samples: Samples) -> list[float]:
+    """The median step of every attempt that has any. Raises ``ValueError`` without any step."""
+    found = [float(median(attempt)) for attempt in samples if len(attempt)]
+    if not found:
+        raise ValueError("no step was measured")
+    return found
+
+
+def logs(samples: Samples) -> list[float]:
+    """Logarithms of the attempts' medians. Raises ``NoRatioError`` unless all are positive."""
+    found = medians(samples)
+    if min(found) <= 0:
+        raise NoRatioError(f"a ratio needs positive values, found {min(found):g} in an attempt")
+    return [math.log(value) for value in found]
 
 
 def location(samples: Samples) -> float:
-    """Mean over attempts of each attempt's median step. Raises ``ValueError`` without any step."""
-    return float(np.mean([np.median(attempt) for attempt in _used(samples)]))
+    """Geometric mean of the attempts' medians, the arithmetic one where some are not positive."""
+    return _centre(medians(samples))
 
 
-def estimate(samples: Samples) -> tuple[float, float | None, float | None]:
-    """Location with its interval. One attempt shows no spread between runs: its ends are ``None``."""
-    used = _used(samples)
-    value = location(used)
-    if len(used) < 2:  # noqa: PLR2004 - one attempt has no spread
+def estimate(samples: Samples) -> Interval:
+    """Location with its 95 % interval."""
+    found = medians(samples)
+    value = _centre(found)
+    positive = min(found) > 0
+    spread = contrast([[math.log(each) for each in found] if positive else found])
+    if spread is None:
         return value, None, None
-    low, high = _expanded_interval(_resampled(used, _SEED), len(used))
-    return value, min(low, value), max(high, value)
+    low, high = spread.interval(TAIL)
+    return (value, *_around(value, low - spread.value, high - spread.value)) if positive else (value, low, high)
 
 
-def ratio(samples: Samples, baseline: Samples) -> tuple[float, float | None, float | None]:
-    """Location of ``samples`` over that of ``baseline``, with its interval. Raises ``ValueError`` on a 0 baseline."""
-    return _quotient((samples,), (baseline,))
+def ratio(samples: Samples, baseline: Samples, systematic_sd: float = 0.0) -> Interval:
+    """Location of ``samples`` over that of ``baseline``. Raises ``NoRatioError`` unless all attempts are positive.
+
+    ``systematic_sd`` is a relative uncertainty that attempts do not reduce; it widens the interval.
+    """
+    return _quotient([samples], [baseline], systematic_sd)
 
 
-def ratio_change(
-    now: tuple[Samples, Samples], then: tuple[Samples, Samples]
-) -> tuple[float, float | None, float | None]:
-    """The ratio of ``now``'s two over the ratio of ``then``'s two, with its interval; raises as :func:`ratio` does."""
-    return _quotient((now[0], then[1]), (now[1], then[0]))
-
-
-def _quotient(above: Sequence[Samples], below: Sequence[Samples]) -> tuple[float, float | None, float | None]:
-    """Product of some locations over that of as many others."""
-    tops, bases = [_used(samples) for samples in above], [_used(samples) for samples in below]
-    base_value = math.prod(location(base) for base in bases)
-    if base_value <= 0:
-        raise ValueError(f"a ratio needs a positive baseline, found {base_value}")
-    value = math.prod(location(top) for top in tops) / base_value
-    num_attempts = min(len(used) for used in (*tops, *bases))
-    if num_attempts < 2:  # noqa: PLR2004 - one attempt has no spread
-        return value, None, None
-    resampled = np.ones(NUM_RESAMPLES)
-    for index, (top, base) in enumerate(zip(tops, bases, strict=True)):
-        resampled *= _resampled(top, _SEED + 2 * index) / _resampled(base, _SEED + 2 * index + 1)
-    low, high = _expanded_interval(resampled, num_attempts)
-    return value, min(low, value), max(high, value)
-
-
-def t_quantile(freedom: int) -> float:
-    """Two-sided 95 % quantile of Student's t for ``freedom`` degrees of freedom, 1 or more."""
-    return _T_QUANTILES[freedom - 1] if freedom <= len(_T_QUANTILES) else NormalDist().inv_cdf(0.975)
+def ratio_change(now: tuple[Samples, Samples], then: tuple[Samples, Samples], systematic_sd: float = 0.0) -> Interval:
+    """The ratio of ``now``'s two over the ratio of ``then``'s two; as :func:`ratio`."""
+    return _quotient([now[0], then[1]], [now[1], then[0]], systematic_sd)
 
 
 def outlying_attempts(samples: Samples) -> tuple[int, ...]:
-    """Positions of attempts whose median is far off the others' (Iglewicz and Hoaglin: modified z above 3.5)."""
-    medians = np.array([np.median(attempt) for attempt in _used(samples)])
-    centre = np.median(medians)
-    spread = np.median(np.abs(medians - centre))
-    if len(medians) < 4 or spread == 0:  # noqa: PLR2004 - of three, one is always farthest off
-        return ()
-    scores = 0.6745 * np.abs(medians - centre) / spread
-    return tuple(int(index) for index in np.flatnonzero(scores > 3.5))  # noqa: PLR2004 - their constant
+    """Positions of attempts that lie outside what the others predict; of clean attempts at most 2 % show any.
 
-
-def _used(samples: Samples) -> list[Sequence[float]]:
-    used = [attempt for attempt in samples if len(attempt)]
-    if not used:
-        raise ValueError("no step was measured")
-    return used
-
-
-def _resampled(attempts: Sequence[Sequence[float]], seed: int) -> NDArray[np.float64]:
-    """Locations of ``NUM_RESAMPLES`` two-level resamples.
-
-    A resampled attempt's median is drawn directly: the k-th smallest of m uniform picks is Beta(k, m + 1 - k), so
-    memory does not grow with the number of steps.
+    Each is held against a t prediction interval of the others, the level shared by all (a deleted residual).
     """
-    random = np.random.default_rng(seed)
-    lengths = np.array([len(attempt) for attempt in attempts])
-    ordered = np.zeros((len(attempts), lengths.max()))
-    for row, attempt in zip(ordered, attempts, strict=True):
-        row[: len(attempt)] = np.sort(attempt)
-    chosen = random.integers(len(attempts), size=(NUM_RESAMPLES, len(attempts)))
-    size = lengths[chosen]
-    rank = (size + 1) // 2
-    lower = random.beta(rank, size + 1 - rank)
-    # An even number of steps has two middle ones; the next smallest lies above the lower by a Beta(1, m - k) share.
-    gap = (1 - lower) * random.beta(1, np.maximum(size - rank, 1))
-    upper = np.where(size % 2 == 0, lower + gap, lower)
-    medians = (ordered[chosen, _position(lower, size)] + ordered[chosen, _position(upper, size)]) / 2
-    means: NDArray[np.float64] = medians.mean(axis=1)
-    return means
+    found = medians(samples)
+    values = [math.log(value) for value in found] if min(found) > 0 else found
+    if len(values) < _MIN_FOR_OUTLIER:
+        return ()
+    return tuple(place for place in range(len(values)) if _is_outlier(values, place))
 
 
-def _position(share: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    # A share that rounds to 1 must not point past the last step.
-    return np.minimum((share * size).astype(np.int64), size - 1)
+def _is_outlier(values: Sequence[float], place: int) -> bool:
+    others = [value for index, value in enumerate(values) if index != place]
+    distance = abs(values[place] - fmean(others))
+    error = stdev(others) * math.sqrt(1 + 1 / len(others))
+    if error <= 1e-12 * max(1.0, abs(fmean(others))):
+        return distance > 1e-9 * max(1.0, abs(fmean(others)))
+    return upper_tail(distance / error, len(others) - 1) < _FALSE_FLAG / 2 / len(values)
 
 
-def _normal_interval(resampled: NDArray[np.float64], reach: float) -> tuple[float, float]:
-    """``reach`` standard deviations each way, of the logarithm where all values are positive: so stay both ends."""
-    positive = bool((resampled > 0).all())
-    scaled = np.log(resampled) if positive else resampled
-    centre, spread = float(scaled.mean()), reach * float(scaled.std())
-    ends = (centre - spread, centre + spread)
-    return (math.exp(ends[0]), math.exp(ends[1])) if positive else ends
+def prediction_reach(values: Sequence[float]) -> float:
+    """How far, with 95 % confidence, one more such mean of as many values may lie off theirs: t s sqrt(2/n).
+
+    The next run's location is a mean of n attempts, too, not a single one.
+    """
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        return 0.0
+    return quantile(TAIL, len(values) - 1) * stdev(values) * math.sqrt(2 / len(values))
 
 
-def _expanded_interval(resampled: NDArray[np.float64], num_attempts: int) -> tuple[float, float]:
-    """Percentile interval at the quantiles that Student's t and the bootstrap's own bias ask for."""
-    freedom = num_attempts - 1
-    quantile = t_quantile(freedom)
-    tail = NormalDist().cdf(-quantile * (num_attempts / freedom) ** 0.5)
-    # Quantiles beyond the outermost resample are those of a normal with the resamples' spread.
-    if tail * NUM_RESAMPLES < 1:
-        return _normal_interval(resampled, quantile * (num_attempts / freedom) ** 0.5)
-    low, high = np.quantile(resampled, (tail, 1 - tail))
-    return float(low), float(high)
+def _quotient(above: Sequence[Samples], below: Sequence[Samples], systematic_sd: float) -> Interval:
+    tops, bases = [logs(samples) for samples in above], [logs(samples) for samples in below]
+    value = math.prod(location(samples) for samples in above) / math.prod(location(samples) for samples in below)
+    spread = contrast(tops, bases, systematic_sd=systematic_sd)
+    if spread is None:
+        return value, None, None
+    low, high = spread.interval(TAIL)
+    return (value, *_around(value, low - spread.value, high - spread.value))
+
+
+def _around(value: float, low: float, high: float) -> tuple[float, float]:
+    """Ends of an interval of logarithms relative to its middle; without width they are the value itself."""
+    return value * math.exp(low), value * math.exp(high)
+
+
+def _centre(values: Sequence[float]) -> float:
+    """Exact where all are equal."""
+    if min(values) <= 0:
+        return values[0] + fmean([value - values[0] for value in values])
+    return values[0] * math.exp(fmean([math.log(value / values[0]) for value in values]))

@@ -2,92 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pybench.compute.flops import model_class
-from pybench.judge.scaling import closeness, fits
-from pybench.judge.verdict import judge_value, limits
-from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.judge.claims import claim_result
+from pybench.judge.evidence import value_evidence
+from pybench.judge.lookup import context_of, figure_row
+from pybench.judge.measurements import Measurements
+from pybench.judge.verdict import judge_value
+from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.machine import Machine
-from pybench.model.results import CheckResult, PointResult
-from pybench.model.suite import Expectation, Plan, Point, Suite
+from pybench.model.results import CheckResult, ClaimResult, PointResult
+from pybench.model.suite import Limits, Point, Suite, TableFigure
 from pybench.model.workloads.registry import METRICS
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """One absolute expectation on one point; ``point`` is ``None`` where it can't run."""
+
+    expectation: Limits | TableFigure
+    result: PointResult
+    point: Point | None
 
 
 def absolute_checks(
     suite: Suite,
-    plan: Plan,
+    measurements: Measurements,
     points: Sequence[PointResult],
     tables: Mapping[str, ExpectedTable],
     machine: Machine,
 ) -> tuple[CheckResult, ...]:
     """One row for each absolute expectation and planned point of its benchmark."""
-    left_out = {skip.id for skip in plan.left_out}
-    planned = {point.id: point for point in plan.points}
     return tuple(
-        _check(expectation, point)
-        if expectation.table is None
-        else _table_check(expectation, point, planned.get(point.id), tables[expectation.table], machine)
-        for benchmark in suite.benchmarks
-        for expectation in benchmark.expectations
-        if expectation.along is None and expectation.below is None and expectation.above is None
-        for point in points
-        if point.benchmark == benchmark.name and point.id not in left_out
+        _check(measurements, judged, judged.expectation.minimum, judged.expectation.maximum)
+        if isinstance(judged.expectation, Limits)
+        else _table_check(measurements, judged, tables[judged.expectation.table], machine)
+        for judged in _all(suite, measurements, points)
     )
 
 
-def absolute_row(table: ExpectedTable, point: Point, metric: str, machine: Machine) -> ExpectedRow | None:
-    """The closest row whose figure is the metric itself and holds for the point's settings, or ``None``.
-
-    As for ratios the closest machine wins, then the most keys, then measured before published; before all that, the
-    row that names more of the point's settings, and a figure of exactly so many GPUs before one of each GPU.
-    """
-    wanted = {
-        "machine": machine.kind,
-        "fabric": machine.fabric,
-        "backend": point.settings.backend,
-        "model_class": model_class(point.shape) if point.shape else "",
-        "workload": point.settings.workload,
-        "metric": metric,
-    }
-    settings = point.settings.to_json()
-    fitting = [
-        row
-        for row in table.rows
-        if row.unit is not None and fits(row, wanted) and _holds_for(row, settings, point.num_gpus)
-    ]
-    return max(fitting, key=lambda row: (len(row.where), not row.per_gpu, closeness(row)), default=None)
+def absolute_claims(
+    suite: Suite,
+    measurements: Measurements,
+    points: Sequence[PointResult],
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+) -> tuple[ClaimResult, ...]:
+    """What tables' claims promise of the figures themselves, beside what was found."""
+    return tuple(
+        claim
+        for judged in _all(suite, measurements, points)
+        if isinstance(judged.expectation, TableFigure)
+        and (claim := _claim(judged, tables[judged.expectation.table], machine)) is not None
+    )
 
 
-def _holds_for(row: ExpectedRow, settings: Mapping[str, object], count: int) -> bool:
-    enough = row.count <= count if row.per_gpu else row.count == count
-    return enough and all(settings.get(name) == value for name, value in row.where.items())
+def _all(suite: Suite, measurements: Measurements, points: Sequence[PointResult]) -> Iterator[_Judged]:
+    left_out = {skip.id for skip in measurements.plan.left_out}
+    planned = {point.id: point for point in measurements.plan.points}
+    for benchmark in suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, Limits | TableFigure):
+                yield from (
+                    _Judged(expectation=expectation, result=result, point=planned.get(result.id))
+                    for result in points
+                    if result.benchmark == benchmark.name and result.id not in left_out
+                )
 
 
-def _table_check(
-    expectation: Expectation, result: PointResult, point: Point | None, table: ExpectedTable, machine: Machine
-) -> CheckResult:
+def absolute_row(
+    table: ExpectedTable, point: Point, metric: str, machine: Machine, *, claims: bool = False
+) -> FigureRow | None:
+    """The closest row whose figure is the metric itself and holds for the point's settings, or ``None``."""
+    settings = point.settings
+    context = context_of(machine, settings.workload, metric, settings.backend, point.shape)
+    return figure_row(table, context, settings.to_json(), point.num_gpus, claims=claims)
+
+
+def _claim(judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:
+    metric = judged.expectation.metric
+    row = absolute_row(table, judged.point, metric, machine, claims=True) if judged.point else None
+    found = judged.result.metrics.get(metric)
+    if row is None or found is None:
+        return None
+    return claim_result(judged.result.benchmark, row, table.name, judged.result.id, None, found)
+
+
+def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
     """Held to the worse side alone, as ratios are: beyond the better side is a pass."""
-    row = absolute_row(table, point, expectation.metric, machine) if point is not None else None
+    metric = judged.expectation.metric
+    row = absolute_row(table, judged.point, metric, machine) if judged.point is not None else None
     if row is None:
-        return _no_row(expectation, result, table, machine)
-    minimum, maximum = limits(row)
-    more = METRICS[expectation.metric].higher_is_better
-    check = _check(
-        Expectation(metric=expectation.metric, minimum=minimum if more else None, maximum=None if more else maximum),
-        result,
-    )
-    return CheckResult(**{**vars(check), "table": table.name, "source": row.source})
+        return _no_row(judged, table, machine)
+    minimum, maximum = row.limits
+    more = METRICS[metric].higher_is_better
+    check = _check(measurements, judged, minimum if more else None, None if more else maximum)
+    return replace(check, table=table.name, source=row.source)
 
 
-def _no_row(expectation: Expectation, result: PointResult, table: ExpectedTable, machine: Machine) -> CheckResult:
+def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
     """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be."""
+    result, metric = judged.result, judged.expectation.metric
     nothing = f"table {table.name} has no figure for this point on {machine.kind}"
     return CheckResult(
         benchmark=result.benchmark,
-        metric=expectation.metric,
+        metric=metric,
         point_id=result.id,
-        value=result.metrics.get(expectation.metric),
+        value=result.metrics.get(metric),
         minimum=None,
         maximum=None,
         verdict="error" if result.status == "failed" else "no_expectation",
@@ -96,20 +118,21 @@ def _no_row(expectation: Expectation, result: PointResult, table: ExpectedTable,
     )
 
 
-def _check(expectation: Expectation, point: PointResult) -> CheckResult:
-    value = point.metrics.get(expectation.metric)
-    verdict, reason = judge_value(value, expectation.minimum, expectation.maximum)
-    if value is None and point.status == "failed":
-        verdict, reason = "error", point.reason or ""
-    elif value is None and point.reason:
-        reason = point.reason
-    return CheckResult(
-        benchmark=point.benchmark,
-        metric=expectation.metric,
-        point_id=point.id,
+def _check(measurements: Measurements, judged: _Judged, minimum: float | None, maximum: float | None) -> CheckResult:
+    result, metric = judged.result, judged.expectation.metric
+    value = result.metrics.get(metric)
+    check = CheckResult(
+        benchmark=result.benchmark,
+        metric=metric,
+        point_id=result.id,
         value=value,
-        minimum=expectation.minimum,
-        maximum=expectation.maximum,
-        verdict=verdict,
-        reason=reason,
+        minimum=minimum,
+        maximum=maximum,
+        verdict="error" if result.status == "failed" else "missing",
+        reason=result.reason or "the metric was not measured",
     )
+    if value is None or judged.point is None:
+        return check
+    evidence = value_evidence(measurements, metric, judged.point)
+    verdict, reason, decision = judge_value(evidence, value.unit, minimum, maximum)
+    return replace(check, verdict=verdict, reason=reason, decision=decision)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.judge.absolute import absolute_checks
+from pybench.judge.absolute import absolute_checks, absolute_claims
+from pybench.judge.comparisons import comparison_results
+from pybench.judge.counts import count
+from pybench.judge.family import corrected
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
-from pybench.judge.ordering import order_results
-from pybench.judge.scaling import scaling_results
+from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
 from pybench.model.container import ContainerSetup
@@ -20,15 +22,25 @@ from pybench.model.results import Containment, Provenance, Results
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     """Judge everything that was measured."""
-    suite = manifest.suite
+    suite, plan = manifest.suite, manifest.plan
+    tables, machine = manifest.tables, manifest.machine
     points = summarize(measurements)
-    scaling = scaling_results(suite, measurements, manifest.tables, manifest.machine)
-    checks = absolute_checks(suite, measurements.plan, points, manifest.tables, manifest.machine)
-    orders = order_results(suite, measurements)
-    node = node_checks(measurements, manifest.machine)
-    declared = any(benchmark.expectations for benchmark in suite.benchmarks)
+    found = (
+        scaling_results(suite, measurements, tables, machine),
+        absolute_checks(suite, measurements, points, tables, machine),
+        comparison_results(suite, measurements),
+        node_checks(measurements, machine),
+    )
+    everything = [row for rows in found for row in rows]
+    scaling, checks, comparisons, node = (
+        corrected(found[0], everything),
+        corrected(found[1], everything),
+        corrected(found[2], everything),
+        corrected(found[3], everything),
+    )
+    counts = count(suite, plan, (*scaling, *checks, *comparisons), node)
     losses = loss_checks(measurements)
-    verdict, reason = overall(points, scaling, checks, orders, node, losses, declared=declared)
+    verdict, reason = overall(points, scaling, checks, comparisons, node, losses, counts=counts, machine=machine.kind)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -44,8 +56,13 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         points=points,
         scaling=scaling,
         checks=(*checks, *losses),
-        orders=orders,
+        comparisons=comparisons,
         node=node,
+        claims=(
+            *scaling_claims(suite, measurements, tables, machine, scaling),
+            *absolute_claims(suite, measurements, points, tables, machine),
+        ),
+        counts=counts,
     )
 
 

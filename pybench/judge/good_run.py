@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from statistics import fmean, median, stdev
 from typing import Any
 
 from pybench.compute.flops import model_class
-from pybench.compute.stats import Samples, t_quantile
+from pybench.compute.stats import Samples, location, logs, prediction_reach, ratio
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
-from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.results import Results, ScalingResult
-from pybench.model.suite import Expectation, Point
+from pybench.model.suite import Point, Scaling, TableFigure
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS
 
@@ -30,12 +29,12 @@ def table_of_run(
 ) -> ExpectedTable:
     """A row for every figure that the suite holds against a table (only that one, if given).
 
-    The value is the median of the attempts' medians. The tolerance is how far, with 95 % confidence, another such run
-    may lie off by the spread between these attempts: t s sqrt(1 + 1/n) over the mean (a prediction interval), for a
-    ratio both spreads in quadrature; at least 2 %. Raises ``UsageError`` when the run is no good example.
+    The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
+    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Raises
+    ``UsageError`` when the run is no good example.
     """
     _refuse(manifest, results)
-    rows = [
+    rows: list[FigureRow | RatioRow] = [
         *(_absolute_row(manifest, measurements, *judged) for judged in _absolute(manifest, only)),
         *(_ratio_row(manifest, measurements, row) for row in results.scaling if _wanted(manifest, row, only)),
     ]
@@ -63,10 +62,10 @@ def _refuse(manifest: Manifest, results: Results) -> None:
         raise UsageError(f"{run}: {few[0]} has one attempt, which shows no spread; set attempts = 2 or more")
 
 
-def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, Expectation]]:
+def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, TableFigure]]:
     for benchmark in manifest.suite.benchmarks:
         for expectation in benchmark.expectations:
-            if expectation.along is None and expectation.table is not None and only in {None, expectation.table}:
+            if isinstance(expectation, TableFigure) and only in {None, expectation.table}:
                 yield from ((p, expectation) for p in manifest.plan.points if p.benchmark == benchmark.name)
 
 
@@ -76,74 +75,52 @@ def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
         for benchmark in manifest.suite.benchmarks
         if benchmark.name == row.benchmark
         for expectation in benchmark.expectations
-        if (expectation.metric, expectation.along) == (row.metric, row.along)
+        if isinstance(expectation, Scaling) and (expectation.metric, expectation.along) == (row.metric, row.along)
     }
     return row.speedup is not None and (only is None or only in tables)
 
 
-def _absolute_row(
-    manifest: Manifest, measurements: Measurements, point: Point, expectation: Expectation
-) -> ExpectedRow:
+def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, expectation: TableFigure) -> FigureRow:
     samples = measurements.samples(point)[expectation.metric]
     settings = point.settings.to_json()
     where = {name: value for name, value in settings.items() if name not in _APART and value is not None}
-    return _measured(
-        manifest,
-        point,
-        samples,
+    return FigureRow(
+        **_keys(manifest, point, samples),
         metric=expectation.metric,
         unit=METRICS[expectation.metric].unit,
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {},
-        value=_value(samples),
-        tolerance=max(MIN_TOLERANCE, _doubt(samples)),
+        value=location(samples),
+        tolerance=max(MIN_TOLERANCE, prediction_reach(logs(samples))),
     )
 
 
-def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResult) -> ExpectedRow:
+def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResult) -> RatioRow:
     points = {point.id: point for point in manifest.plan.points}
     point, baseline = points[row.point_id], points[row.baseline_id]
     samples, base = (measurements.samples(p)[row.metric] for p in (point, baseline))
-    doubt = (_doubt(samples) ** 2 + _doubt(base) ** 2) ** 0.5
-    return _measured(
-        manifest,
-        point,
-        samples,
+    reach = math.hypot(prediction_reach(logs(samples)), prediction_reach(logs(base)))
+    return RatioRow(
+        **_keys(manifest, point, samples),
         metric=row.metric,
         count=row.count,
         baseline_count=row.baseline_count,
-        value=_value(samples) / _value(base),
-        tolerance=max(MIN_TOLERANCE, doubt),
+        value=ratio(samples, base)[0],
+        tolerance=max(MIN_TOLERANCE, reach),
     )
 
 
-def _measured(manifest: Manifest, point: Point, samples: Samples, **figure: Any) -> ExpectedRow:  # noqa: ANN401
-    """The figure with what it was measured on."""
-    return ExpectedRow(
-        machine=manifest.machine.kind,
-        fabric=manifest.machine.fabric,
-        backend=point.settings.backend,
-        model_class=model_class(point.shape) if point.shape else "any",
-        workload=point.settings.workload,
-        kind="measured",
-        source=_source(manifest, samples),
-        **figure,
-    )
-
-
-def _medians(samples: Samples) -> list[float]:
-    return [median(attempt) for attempt in samples]
-
-
-def _value(samples: Samples) -> float:
-    return float(median(_medians(samples)))
-
-
-def _doubt(samples: Samples) -> float:
-    found = _medians(samples)
-    if len(found) < _MIN_ATTEMPTS:
-        return 0.0
-    return t_quantile(len(found) - 1) * stdev(found) * math.sqrt(1 + 1 / len(found)) / fmean(found)
+def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
+    """What the figure was measured on."""
+    return {
+        "machine": manifest.machine.kind,
+        "fabric": manifest.machine.fabric,
+        "backend": point.settings.backend,
+        "model_class": model_class(point.shape) if point.shape else "any",
+        "workload": point.settings.workload,
+        "kind": "measured",
+        "source": _source(manifest, samples),
+    }
 
 
 def _source(manifest: Manifest, samples: Samples) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pybench.compute.stats import Samples
+from pybench.compute.spread import Spread, common_spread
+from pybench.compute.stats import NoRatioError, Samples, logs
 from pybench.judge.formulas.registry import metric_values
 from pybench.model.record import Record
 from pybench.model.suite import Plan, Point, Skip
@@ -23,6 +24,7 @@ class Measurements:
     plan: Plan
     records: tuple[Record, ...]
     _samples: dict[str, Mapping[str, Samples]] = field(default_factory=dict, repr=False, compare=False)
+    _spreads: dict[str, Spread | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, plan: Plan, records: Iterable[Record]) -> Measurements:
@@ -71,6 +73,25 @@ class Measurements:
         for point in self.plan.points:
             if metric in METRICS_OF[point.settings.workload] and (found := self.samples(point).get(metric)):
                 yield point, found
+
+    def spread(self, metric: str) -> Spread | None:
+        """What the points have in common of a metric's spread between attempts; ``None`` where too few have it."""
+        if metric not in self._spreads:
+            self._spreads[metric] = common_spread([found for _, own in self.measured(metric) if (found := _logs(own))])
+        return self._spreads[metric]
+
+    def boards(self, point_id: str) -> frozenset[str]:
+        """UUIDs of the boards whose energy was measured."""
+        records = self.good(point_id)
+        return frozenset(gpu.uuid for record in records if record.energy for gpu in record.energy.gpus)
+
+
+def _logs(samples: Samples) -> list[float]:
+    """None of a metric that is not positive in every attempt."""
+    try:
+        return logs(samples)
+    except NoRatioError:
+        return []
 
 
 def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pybench.compute.flops import model_class
 from pybench.compute.plan import point_id
-from pybench.compute.stats import ratio
+from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
+from pybench.judge.claims import claim_result
+from pybench.judge.evidence import ratio_evidence
+from pybench.judge.lookup import context_of, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
-from pybench.judge.verdict import judge_ratio, limits
+from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
+from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
-from pybench.model.results import Expected, ScalingResult
-from pybench.model.suite import AxisValue, Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.results import ClaimResult, Estimate, Expected, ScalingResult, Verdict
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import ModelSettings
-
-_KEYS = ("fabric", "backend", "model_class")
-_KINDS = ("seed", "published", "measured")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +28,14 @@ class _Context:
     """Everything a row is made from."""
 
     benchmark: Benchmark
-    expectation: Expectation
+    expectation: Scaling
     measurements: Measurements
     table: ExpectedTable | None
     machine: Machine
 
     @property
     def along(self) -> str:
-        return self.expectation.along or ""
+        return self.expectation.along
 
 
 def scaling_results(
@@ -46,52 +45,25 @@ def scaling_results(
     machine: Machine,
 ) -> tuple[ScalingResult, ...]:
     """One row for each scaling expectation, group of other axes, and count above the baseline's."""
-    return tuple(
-        row
+    contexts = _contexts(suite, measurements, tables, machine)
+    return tuple(row for context in contexts for row in _expectation_rows(context))
+
+
+def _contexts(
+    suite: Suite, measurements: Measurements, tables: Mapping[str, ExpectedTable], machine: Machine
+) -> list[_Context]:
+    return [
+        _Context(
+            benchmark=benchmark,
+            expectation=expectation,
+            measurements=measurements,
+            table=tables[expectation.table] if expectation.table is not None else None,
+            machine=machine,
+        )
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if expectation.along is not None
-        for row in _expectation_rows(
-            _Context(
-                benchmark=benchmark,
-                expectation=expectation,
-                measurements=measurements,
-                table=tables[expectation.table] if expectation.table is not None else None,
-                machine=machine,
-            )
-        )
-    )
-
-
-def lookup(table: ExpectedTable, wanted: Mapping[str, str], count: int, baseline_count: int) -> ExpectedRow | None:
-    """Row for a machine, or ``None``.
-
-    Among the rows whose keys all match, the closest machine wins (its kind, then ``gpu``, then ``any``), then the most
-    keys spelled out, then measured before published before seed. A seed is what a guide promises for no machine in
-    particular, and one table for all machines fails healthy ones: it counts only where the table has no other figure,
-    at any count, for this context.
-    """
-    own = [row for row in table.rows if row.unit is None and fits(row, wanted)]
-    if any(row.kind != "seed" for row in own):
-        own = [row for row in own if row.kind != "seed"]
-    fitting = [row for row in own if (row.count, row.baseline_count) == (count, baseline_count)]
-    return max(fitting, key=closeness, default=None)
-
-
-def fits(row: ExpectedRow, wanted: Mapping[str, str]) -> bool:
-    """Whether every key of the row matches."""
-    machines = {ANY, wanted["machine"]} | (set() if wanted["machine"] == "cpu" else {ANY_GPU})
-    return (
-        (row.workload, row.metric) == (wanted["workload"], wanted["metric"])
-        and row.machine in machines
-        and all(getattr(row, key) in {ANY, wanted[key]} for key in _KEYS)
-    )
-
-
-def closeness(row: ExpectedRow) -> tuple[int, int, int]:
-    """Sorts the rows that fit; the greatest is the one to use."""
-    machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
-    return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
+        if isinstance(expectation, Scaling)
+    ]
 
 
 def _expectation_rows(context: _Context) -> list[ScalingResult]:
@@ -138,32 +110,33 @@ def _filtered(sibling: Point | Skip, along: str, count: int) -> Skip:
 
 
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
-    metric = context.expectation.metric
+    expectation, measurements = context.expectation, context.measurements
+    metric = expectation.metric
     traits = METRICS[metric]
     count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
-    expected = _expected(context, entry, count, baseline_count)
-    speedup = low = high = None
-    flags: tuple[str, ...] = ()
-    measurements = context.measurements
+    row = _table_row(context, entry, count, baseline_count)
+    expected = _expected(context, row)
+    interval: Interval | None = None
     missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
-    if missing is None:
-        speedup, low, high = ratio(measurements.samples(entry)[metric], measurements.samples(baseline)[metric])
-        linear = count / baseline_count
-        verdict, reason, flags = judge_ratio(speedup, low, high, expected, linear, more=traits.higher_is_better)
-        hunger = starvation(baseline, measurements.samples(baseline)) if isinstance(baseline, Point) else None
-        if hunger is not None:
-            verdict, reason, flags = "inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",)
-    else:
+    if missing is not None:
         verdict, reason = missing
+        flags: tuple[str, ...] = ()
+        decision = None
         planned = isinstance(entry, Point) and isinstance(baseline, Point)
         if expected is None and verdict == "missing" and (planned or context.table is None):
             # An unmeasured metric that nothing here would judge (power on a CPU) is no shortfall.
             verdict = "no_expectation"
+    else:
+        assert isinstance(entry, Point), "what was measured is planned"
+        assert isinstance(baseline, Point), "what was measured is planned"
+        interval, judgement = _judged(measurements, metric, entry, baseline, expected, count / baseline_count)
+        verdict, reason, flags, decision = judgement
+    speedup, low, high = interval or (None, None, None)
     throughput = traits.higher_is_better and speedup is not None
     return ScalingResult(
         benchmark=context.benchmark.name,
         metric=metric,
-        scaling=context.expectation.scaling or "strong",
+        scaling=expectation.scaling,
         along=context.along,
         group=_group(entry, context.along),
         count=count,
@@ -178,26 +151,69 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         verdict=verdict,
         reason=reason,
         flags=flags,
+        decision=decision,
     )
 
 
-def _expected(context: _Context, entry: Point | Skip, count: int, baseline_count: int) -> Expected | None:
+def _judged(
+    measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | None, linear: float
+) -> tuple[Interval | None, Judgement]:
+    """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
+    try:
+        evidence = ratio_evidence(measurements, metric, point, baseline)
+    except NoRatioError as error:
+        verdict: Verdict = "no_expectation" if expected is None else "inconclusive"
+        return None, (verdict, str(error), ("no_ratio",), None)
+    hunger = starvation(baseline, measurements.samples(baseline))
+    if hunger is not None:
+        return evidence.interval, ("inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",), None)
+    more = METRICS[metric].higher_is_better
+    return evidence.interval, judge_ratio(evidence, expected, linear, more=more)
+
+
+def scaling_claims(
+    suite: Suite,
+    measurements: Measurements,
+    tables: Mapping[str, ExpectedTable],
+    machine: Machine,
+    rows: Sequence[ScalingResult],
+) -> tuple[ClaimResult, ...]:
+    """What tables' claims promise, beside the measured speedups among ``rows``."""
+    entries = {entry.id: entry for entry in measurements.entries}
+    return tuple(
+        claim
+        for context in _contexts(suite, measurements, tables, machine)
+        for row in rows
+        if (row.benchmark, row.metric, row.along) == (context.benchmark.name, context.expectation.metric, context.along)
+        and (claim := _claim(context, row, entries[row.point_id])) is not None
+    )
+
+
+def _claim(context: _Context, row: ScalingResult, entry: Point | Skip) -> ClaimResult | None:
+    found = _table_row(context, entry, row.count, row.baseline_count, claims=True)
+    if found is None or context.table is None or row.speedup is None:
+        return None
+    estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
+    return claim_result(context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate)
+
+
+def _table_row(
+    context: _Context, entry: Point | Skip, count: int, baseline_count: int, *, claims: bool = False
+) -> RatioRow | None:
     if context.table is None:
         return None
     settings = {**context.benchmark.settings, **entry.axes}
-    shape = entry.shape if isinstance(entry, Point) else _shape(context.measurements.plan, settings.get("model"))
-    wanted = {
-        "machine": context.machine.kind,
-        "fabric": context.machine.fabric,
-        "backend": str(settings.get("backend")),
-        "model_class": model_class(shape) if shape else "",
-        "workload": context.benchmark.workload,
-        "metric": context.expectation.metric,
-    }
-    row = lookup(context.table, wanted, count, baseline_count)
-    if row is None:
+    plan = context.measurements.plan
+    shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
+    metric, backend = context.expectation.metric, str(settings.get("backend"))
+    wanted = context_of(context.machine, context.benchmark.workload, metric, backend, shape)
+    return ratio_row(context.table, wanted, count, baseline_count, claims=claims)
+
+
+def _expected(context: _Context, row: RatioRow | None) -> Expected | None:
+    if row is None or context.table is None:
         return None
-    minimum, maximum = limits(row)
+    minimum, maximum = row.limits
     return Expected(minimum=minimum, maximum=maximum, source=row.source, table=context.table.name)
 
 

@@ -1,16 +1,18 @@
-"""An interval against its limits."""
+"""A row's evidence in words, and what decides a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.model.expected import ExpectedRow
+from pybench.judge.counts import counted
+from pybench.judge.evidence import ONE_ATTEMPT, Evidence, more_attempts_text, verdict_of
 from pybench.model.results import (
     CheckResult,
-    Estimate,
+    ComparisonResult,
+    Counts,
+    Decision,
     Expected,
     NodeCheck,
-    OrderResult,
     PointResult,
     ScalingResult,
     Verdict,
@@ -20,89 +22,75 @@ from pybench.model.suite import Order
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
 
-Judgement = tuple[Verdict, str, tuple[str, ...]]
-"""Verdict, reason in words, flags."""
+Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
+"""Verdict, reason in words, flags, and how it was decided."""
 
 
-def limits(row: ExpectedRow) -> tuple[float | None, float | None]:
-    """Least and greatest expected ratio of a row: its range, or its value give or take the tolerance."""
-    if row.value is None:
-        return row.minimum, row.maximum
-    return row.value * (1 - row.tolerance), row.value * (1 + row.tolerance)
-
-
-def judge_ratio(
-    ratio: float, low: float | None, high: float | None, expected: Expected | None, linear: float, *, more: bool
-) -> Judgement:
-    """Judge a ratio's interval. ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
+def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *, more: bool) -> Judgement:
+    """Judge a ratio. ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
 
     Gates on the worse side alone: beyond the better side is a pass that asks for a new table, unless a throughput
     outgrows its GPUs, which no healthy baseline allows.
     """
+    ratio, low, high = evidence.interval
     if more and low is not None and low > linear * (1 + SUPERLINEAR_MARGIN):
         reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
-        return "inconclusive", reason, ("suspect_baseline",)
+        return "inconclusive", reason, ("suspect_baseline",), None
     if expected is None:
-        return (
-            "no_expectation",
-            "no figure to judge it against: no table, or none of its rows is for this machine and model",
-            (),
-        )
-    if low is None or high is None:
-        return "inconclusive", "one attempt shows no spread between runs; two are needed", ()
+        reason = "no figure to judge it against: no table, or none of its rows is for this machine and model"
+        return "no_expectation", reason, (), None
     gate = expected.minimum if more else expected.maximum
     if gate is None:
-        return "no_expectation", "the table's row has no limit on this side", ()
-    verdict = against(gate, low, high, at_least=more)
+        return "no_expectation", "the table's row has no limit on this side", (), None
+    decision = evidence.decide(gate if more else None, None if more else gate)
+    if low is None or high is None:
+        return "inconclusive", ONE_ATTEMPT, (), decision
     beyond = expected.maximum if more else expected.minimum
     better = beyond is not None and (low > beyond if more else high < beyond)
-    reason = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
-    return verdict, reason, ("better_than_expected",) if better else ()
+    found = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
+    verdict, reason = _worded(decision, found)
+    return verdict, reason, ("better_than_expected",) if better else (), decision
 
 
-def judge_value(value: Estimate | None, minimum: float | None, maximum: float | None) -> tuple[Verdict, str]:
-    """Judge a metric's own interval against absolute limits."""
-    if value is None:
-        return "missing", "the metric was not measured"
-    if value.low is None or value.high is None:
-        return "inconclusive", "one attempt shows no spread between runs; two are needed"
-    verdicts = [
-        *([against(minimum, value.low, value.high, at_least=True)] if minimum is not None else []),
-        *([against(maximum, value.low, value.high, at_least=False)] if maximum is not None else []),
-    ]
-    worst = next((v for v in ("fail", "inconclusive") if v in verdicts), "pass")
-    found = f"{value.value:.4g} [{value.low:.4g}, {value.high:.4g}] {value.unit}"
-    sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
-    return _VERDICTS[worst], f"found {found}, allowed {' and '.join(sides)}"
-
-
-def judge_order(
-    ratio: float, low: float | None, high: float | None, order: Order, along: str | None = None
-) -> tuple[Verdict, str]:
-    """Judge the interval of a metric over another point's: it must lie on one side of 1, or touch it.
-
-    With ``along``, ``ratio`` is by how much that ratio changed from the axis's least value to its greatest.
-    """
+def judge_value(
+    evidence: Evidence, unit: str, minimum: float | None, maximum: float | None
+) -> tuple[Verdict, str, Decision]:
+    """Judge a metric itself against absolute limits, of which at least one is given."""
+    decision = evidence.decide(minimum, maximum)
+    value, low, high = evidence.interval
     if low is None or high is None:
-        return "inconclusive", "one attempt shows no spread between runs; two are needed"
-    found = f"{ratio:.3g} [{low:.3g}, {high:.3g}]"
-    if along is None:
-        reason = f"at {'most' if order == 'below' else 'least'} as much expected, found {found} times the other"
+        return "inconclusive", ONE_ATTEMPT, decision
+    sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
+    found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}, allowed {' and '.join(sides)}"
+    return *_worded(decision, found), decision
+
+
+def judge_comparison(
+    evidence: Evidence, order: Order, factor: float = 1.0, along: str | None = None
+) -> tuple[Verdict, str, Decision]:
+    """Judge a metric over another point's: it must lie on one side of ``factor``, or touch it.
+
+    With ``along``, the evidence is of how much that ratio changed from the axis's least value to its greatest.
+    """
+    limit = factor if along is None else 1.0
+    decision = evidence.decide(limit if order == "above" else None, limit if order == "below" else None)
+    ratio, low, high = evidence.interval
+    if low is None or high is None:
+        return "inconclusive", ONE_ATTEMPT, decision
+    interval = f"{ratio:.3g} [{low:.3g}, {high:.3g}]"
+    if along is not None:
+        found = (
+            f"the ratio must {'fall' if order == 'below' else 'rise'} along {along}, found {interval} times the first"
+        )
     else:
-        reason = f"the ratio must {'fall' if order == 'below' else 'rise'} along {along}, found {found} times the first"
-    return against(1.0, low, high, at_least=order == "above"), reason
+        wanted = "as much" if factor == 1 else f"{factor:g} times as much"
+        found = f"at {'most' if order == 'below' else 'least'} {wanted} expected, found {interval} times the other"
+    return *_worded(decision, found), decision
 
 
-_VERDICTS: dict[str, Verdict] = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}
-
-
-def against(limit: float, low: float, high: float, *, at_least: bool) -> Verdict:
-    """An interval against one limit: pass on its good side, fail on the other, inconclusive across."""
-    if (low if at_least else -high) >= (limit if at_least else -limit):
-        return "pass"
-    if (high if at_least else -low) < (limit if at_least else -limit):
-        return "fail"
-    return "inconclusive"
+def _worded(decision: Decision, found: str) -> tuple[Verdict, str]:
+    verdict = verdict_of(decision)
+    return verdict, f"{found}; {more_attempts_text(decision)}" if verdict == "inconclusive" else found
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
@@ -113,20 +101,21 @@ def overall(
     points: Sequence[PointResult],
     scaling: Sequence[ScalingResult],
     checks: Sequence[CheckResult],
-    orders: Sequence[OrderResult] = (),
+    comparisons: Sequence[ComparisonResult] = (),
     node: Sequence[NodeCheck] = (),
     guards: Sequence[CheckResult] = (),
     *,
-    declared: bool,
+    counts: Counts,
+    machine: str = "this machine",
 ) -> tuple[Verdict, str]:
-    """Verdict of a run, and what decided it. ``declared`` tells whether the suite expects anything at all.
+    """Verdict of a run, and what decided it; ``counts`` are of what the suite expects.
 
     ``guards`` are checks that no suite asks for: one that fails decides, one that passes shows nothing by itself.
     """
     expected: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
         *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
-        *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in orders),
+        *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in comparisons),
         *((check.verdict, f"{check.name}: {check.subject}: {check.reason}") for check in node),
     ]
     named = [
@@ -142,8 +131,8 @@ def overall(
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
         return "missing", "nothing was measured"
-    if any(found == "pass" for found, _ in expected):
-        return "pass", "every expectation passes"
-    if declared:
-        return "no_expectation", "nothing could be judged: no table has a row for this machine"
+    if counts.passed:
+        return "pass", counted(counts, machine)
+    if counts.expected:
+        return "no_expectation", f"nothing was judged: {counted(counts, machine)}"
     return "no_expectation", "the suite expects nothing; everything was measured"

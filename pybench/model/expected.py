@@ -15,35 +15,62 @@ ANY_GPU = "gpu"
 SettingValue = str | int | float | bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpectedRow:
-    """One figure. ``any`` in a key matches everything; the closest row wins (``pybench.judge.scaling.lookup``).
+RowKind = Literal["measured", "published", "claim"]
 
-    The figure is the metric's ratio to the baseline, point over baseline: either ``value`` with a relative
-    ``tolerance``, or ``minimum`` and/or ``maximum``. With a ``unit`` it is no ratio but the metric itself, and holds
-    for points of ``count`` GPUs whose settings are as in ``where``. ``kind`` says how it is known.
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What every row has. ``any`` in a key matches everything; the closest row wins (``pybench.judge.lookup``).
+
+    The figure is either ``value`` with a relative ``tolerance``, or ``minimum`` and/or ``maximum``. A ``claim`` is what
+    a guide or a vendor promises for no machine in particular: it is shown beside what was found, and judges nothing.
     """
 
     machine: Annotated[str, "machine kind such as h200, gpu for every kind but cpu, or any"]
     workload: Annotated[str, "workload the figure is for"]
-    metric: Annotated[str, "metric whose ratio it is"]
+    metric: Annotated[str, "metric that the figure is of"]
     count: Annotated[int, Range(1, 100_000), "GPUs"]
     source: Annotated[str, "where the figure comes from"]
-    kind: Annotated[Literal["measured", "published", "seed"], "measured by us, published, or promised in a guide"]
+    kind: Annotated[RowKind, "measured by us, published with its origin, or a claim, which judges nothing"]
     fabric: Annotated[str, "nvlink, pcie, none or any"] = ANY
     backend: Annotated[str, "backend or any"] = ANY
     model_class: Annotated[str, "model size class, such as 8b, or any"] = ANY
-    baseline_count: Annotated[int, Range(1, 100_000), "GPUs of the baseline"] = 1
-    unit: Annotated[str | None, "unit of an absolute figure; none for a ratio"] = None
     conditions: Annotated[str, "what else the figure holds for, such as a message size"] = ""
-    where: Annotated[dict[str, SettingValue], "settings that a point must have for an absolute figure"] = field(
-        default_factory=dict
-    )
-    per_gpu: Annotated[bool, "an absolute figure of each GPU or link: holds for count GPUs and more"] = False
     value: Annotated[float | None, Range(0), "expected figure"] = None
     tolerance: Annotated[float, Range(0, 1), "relative tolerance of value"] = 0.05
     minimum: Annotated[float | None, Range(0), "least acceptable figure"] = None
     maximum: Annotated[float | None, Range(0), "greatest expected figure"] = None
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """Least and greatest expected figure: the range, or the value with its tolerance."""
+        if self.value is None:
+            return self.minimum, self.maximum
+        return self.value * (1 - self.tolerance), self.value * (1 + self.tolerance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioRow(_Row):
+    """The metric's ratio to the baseline, point over baseline."""
+
+    baseline_count: Annotated[int, Range(1, 100_000), "GPUs of the baseline"] = 1
+    form: Literal["ratio"] = "ratio"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRow(_Row):
+    """The metric itself, for points of ``count`` GPUs whose settings are as in ``where``."""
+
+    unit: Annotated[str, "unit of an absolute figure; none for a ratio"]
+    where: Annotated[dict[str, SettingValue], "settings that a point must have for an absolute figure"] = field(
+        default_factory=dict
+    )
+    per_gpu: Annotated[bool, "an absolute figure of each GPU or link: holds for count GPUs and more"] = False
+    form: Literal["figure"] = "figure"
+
+
+ExpectedRow = RatioRow | FigureRow
+"""One figure of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)

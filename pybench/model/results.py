@@ -7,8 +7,8 @@ from typing import Literal
 
 from pybench.model.suite import AxisValue, Order, ScalingKind
 
-# 1: first form.
-RESULTS_VERSION = 1
+# 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
+RESULTS_VERSION = 2
 
 Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
 """Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
@@ -87,6 +87,29 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision:
+    """How firmly a row stands, by the attempts that were made.
+
+    ``num_attempts`` is the least number of attempts of any point in the row. ``p_fail`` is the probability of figures
+    this bad, or worse, from a machine exactly at its limit; ``p_pass`` that of figures this good. A side is decided
+    when its probability is at most its level: what one look at the figures may spend of the error that all looks
+    together have, 2.5 % a side. Over all rows of a run fails are corrected by Holm's method. ``num_points`` is of how
+    many points the spread is, 0 where it is the row's own points' alone. ``attempts_to_decide`` is about how many
+    attempts a point would decide an inconclusive row, ``None`` where no such number is known. ``is_final``: it is no
+    spread between attempts that leaves the row undecided, so more of them change nothing.
+    """
+
+    num_attempts: int
+    p_pass: float
+    p_fail: float
+    pass_level: float
+    fail_level: float
+    num_points: int = 0
+    attempts_to_decide: int | None = None
+    is_final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScalingResult:
     """One count of one scaling expectation.
 
@@ -111,6 +134,7 @@ class ScalingResult:
     verdict: Verdict
     reason: str
     flags: tuple[str, ...] = ()
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +151,7 @@ class CheckResult:
     reason: str
     table: str | None = None
     source: str | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +171,12 @@ class NodeCheck:
     unit: str
     verdict: Verdict
     reason: str
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderResult:
-    """One point against another of the same run: whether its metric is ``below`` or ``above`` the other's, or equal.
+class ComparisonResult:
+    """One point against another of the same run: whether its metric is ``below`` or ``above`` ``factor`` times it.
 
     ``ratio`` is the metric of ``point_id`` over that of ``other_id``. Where the distance must grow along an axis,
     ``widening_along``, it is that ratio at the axis's greatest value over the ratio of ``first_point_id`` to
@@ -171,17 +197,62 @@ class OrderResult:
     widening_along: str | None = None
     first_point_id: str | None = None
     first_other_id: str | None = None
+    factor: float = 1.0
+    decision: Decision | None = None
 
     @property
     def wanted(self) -> str:
-        """The order in words: ``below``, or ``further below`` where the distance must grow."""
-        return self.order if self.widening_along is None else f"further {self.order}"
+        """The order in words: ``below``, ``above 2 x``, or ``further below`` where the distance must grow."""
+        if self.widening_along is not None:
+            return f"further {self.order}"
+        return self.order if self.factor == 1 else f"{self.order} {self.factor:g} x"
 
     @property
     def point_ids(self) -> tuple[str, ...]:
         """Every point that the row is made from."""
         named = (self.point_id, self.other_id, self.first_point_id, self.first_other_id)
         return tuple(name for name in named if name is not None)
+
+
+ClaimState = Literal["kept", "not kept", "open"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimResult:
+    """What somebody promises, beside what was found; it judges nothing.
+
+    ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``. It is *kept* or *not kept*
+    when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known.
+    """
+
+    benchmark: str
+    metric: str
+    point_id: str
+    baseline_id: str | None
+    found: Estimate
+    minimum: float | None
+    maximum: float | None
+    state: ClaimState
+    source: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much of what the suite expects was judged: rows of any kind but claims, and guards that no suite asks for.
+
+    ``judged`` rows passed, failed or are inconclusive; ``missing`` were not measured, or their worker broke;
+    ``without_figure`` have no row of a table for this machine; ``left_out`` need what this machine or user leaves out.
+    """
+
+    expected: int = 0
+    judged: int = 0
+    passed: int = 0
+    failed: int = 0
+    inconclusive: int = 0
+    missing: int = 0
+    without_figure: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +290,10 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself."""
+    """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself.
+
+    ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
+    """
 
     run_id: str
     suite: str
@@ -233,6 +307,9 @@ class Results:
     points: tuple[PointResult, ...]
     scaling: tuple[ScalingResult, ...]
     checks: tuple[CheckResult, ...]
-    orders: tuple[OrderResult, ...] = ()
+    comparisons: tuple[ComparisonResult, ...] = ()
     node: tuple[NodeCheck, ...] = ()
+    claims: tuple[ClaimResult, ...] = ()
+    counts: Counts = Counts()
+    left_out: tuple[str, ...] = ()
     schema_version: int = RESULTS_VERSION

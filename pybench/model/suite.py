@@ -22,34 +22,59 @@ Order = Literal["below", "above"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation:
-    """One thing a benchmark must show.
+class Scaling:
+    """The metric's ratio to the baseline point of the same run, against a table; only shown where there is none."""
 
-    With ``along`` it is a scaling expectation: the metric's ratio to the baseline point of the same run, judged against
-    an expected table, or only shown where there is no ``table``. Without ``along`` it is an absolute one: the metric
-    itself, in its own unit, against ``minimum`` and ``maximum``, or against the absolute figures of ``table``. With
-    ``below`` or ``above`` it is an order: each point's metric against that of the other benchmark's point with as many
-    GPUs and the same values of the axes that both have. With ``widening_along`` besides, its ratio to the other must
-    also move away from there, from the axis's least value to its greatest.
+    metric: Annotated[str, "metric that is judged"]
+    scaling: Annotated[ScalingKind, "strong: same work in all; weak: same work per GPU"]
+    along: Annotated[str, "axis the GPU count grows along"]
+    table: Annotated[str | None, "expected table, a file of expected/ without .toml"] = None
+    baseline: Annotated[int | None, Range(1, 1024), "count of the baseline point; default: the smallest"] = None
+    form: Literal["scaling"] = "scaling"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The metric itself, in its own unit, against the suite's own limits; at least one is given."""
+
+    metric: Annotated[str, "metric that is judged"]
+    minimum: Annotated[float | None, "least acceptable value"] = None
+    maximum: Annotated[float | None, "greatest acceptable value"] = None
+    form: Literal["limits"] = "limits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFigure:
+    """The metric itself against the figures of an expected table."""
+
+    metric: Annotated[str, "metric that is judged"]
+    table: Annotated[str, "expected table, a file of expected/ without .toml"]
+    form: Literal["table_figure"] = "table_figure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Each point's metric against that of the other benchmark's point with as many GPUs and the same work.
+
+    It must be at most (``below``) or at least (``above``) ``factor`` times the other's. With ``widening_along`` its
+    ratio to the other must also move away from there, from that axis's least value to its greatest.
     """
 
     metric: Annotated[str, "metric that is judged"]
-    scaling: Annotated[ScalingKind | None, "strong: same work in all; weak: same work per GPU"] = None
-    along: Annotated[str | None, "axis the GPU count grows along"] = None
-    table: Annotated[str | None, "expected table, a file of expected/ without .toml"] = None
-    baseline: Annotated[int | None, Range(1, 1024), "count of the baseline point; default: the smallest"] = None
-    minimum: Annotated[float | None, "least acceptable value"] = None
-    maximum: Annotated[float | None, "greatest acceptable value"] = None
-    below: Annotated[str | None, "benchmark that the metric must stay at or below"] = None
-    above: Annotated[str | None, "benchmark that the metric must stay at or above"] = None
+    order: Annotated[Order, "side of the other benchmark on which the metric must stay"]
+    other: Annotated[str, "benchmark that the metric is held against"]
+    factor: Annotated[float, Range(0.001, 1000), "how many times the other benchmark's metric; 1 if not given"] = 1.0
     widening_along: Annotated[str | None, "axis along which the distance to the other benchmark must grow"] = None
+    form: Literal["comparison"] = "comparison"
 
-    @property
-    def order(self) -> tuple[Order, str] | None:
-        """Which order is expected to which benchmark."""
-        if self.below is not None:
-            return "below", self.below
-        return None if self.above is None else ("above", self.above)
+
+Expectation = Scaling | Limits | TableFigure | Comparison
+"""One thing that a benchmark must show."""
+
+
+def table_of(expectation: Expectation) -> str | None:
+    """Name of the expected table that it is judged against, if any."""
+    return expectation.table if isinstance(expectation, Scaling | TableFigure) else None
 
 
 @dataclass(frozen=True, kw_only=True)

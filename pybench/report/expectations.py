@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.results import CheckResult, OrderResult, PointResult, Results, ScalingResult
+from pybench.model.results import CheckResult, ComparisonResult, PointResult, Results, ScalingResult
 from pybench.report.headline import headline_name
 
-Judged = ScalingResult | CheckResult | OrderResult
+Judged = ScalingResult | CheckResult | ComparisonResult
 NONE = "-"
 _WORST = ("fail", "error", "missing", "inconclusive", "pass")
 
 
 def expectations(results: Results) -> tuple[Judged, ...]:
     """Ratios to a baseline, limits, comparisons with other points."""
-    return (*results.scaling, *results.checks, *results.orders)
+    return (*results.scaling, *results.checks, *results.comparisons)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def render(view: RunView) -> str:
         _case(suite, row.point_id, name, _MARKS[row.verdict], row.verdict, row.reason)
     for check in results.checks:
         _case(suite, check.point_id, f"{check.metric} limits", _MARKS[check.verdict], check.verdict, check.reason)
-    for order in results.orders:
+    for order in results.comparisons:
         name = f"{order.metric} {order.wanted} {order.other_id}"
         _case(suite, order.point_id, name, _MARKS[order.verdict], order.verdict, order.reason)
     for node in results.node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybench.model.results import Estimate, OrderResult, PointResult, Results, ScalingResult
+from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.report import gpu_states
@@ -39,7 +39,21 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
     ``names`` are other labels of the points than :func:`labels` makes.
     """
     names = labels(results.points) if names is None else names
-    draw = (_points, _latency, _training, _scaling, _orders, _checks, _node, _gpu_states, _use, _phases, _energy, _gpus)
+    draw = (
+        _points,
+        _latency,
+        _training,
+        _scaling,
+        _comparisons,
+        _checks,
+        _claims,
+        _node,
+        _gpu_states,
+        _use,
+        _phases,
+        _energy,
+        _gpus,
+    )
     everything = (one(results, names) for one in draw)
     return tuple(table for table in everything if table.rows)
 
@@ -139,18 +153,18 @@ def comparisons(results: Results) -> Table:
             "-" if row.ratio is None else _ratio_with_spread(row),
             row.verdict,
         )
-        for row in results.orders
+        for row in results.comparisons
     )
-    metrics = ", ".join(dict.fromkeys(row.metric for row in results.orders))
+    metrics = ", ".join(dict.fromkeys(row.metric for row in results.comparisons))
     return Table(f"Comparisons of {metrics}", ("point", "expected", "ratio", "verdict"), rows)
 
 
-def _ratio_with_spread(row: OrderResult) -> str:
+def _ratio_with_spread(row: ComparisonResult) -> str:
     found = Estimate(value=row.ratio or 0.0, low=row.low, high=row.high, unit="")
     return with_spread(found, Scale(1.0, ""))
 
 
-def _orders(results: Results, names: Mapping[str, str]) -> Table:
+def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (
             names.get(row.point_id, row.point_id),
@@ -161,9 +175,29 @@ def _orders(results: Results, names: Mapping[str, str]) -> Table:
             row.verdict,
             "; ".join((row.reason, *row.flags)),
         )
-        for row in results.orders
+        for row in results.comparisons
     )
-    return Table("Order", ("point", "metric", "expected", "ratio", "95 % interval", "verdict", "reason"), rows)
+    return Table("Comparisons", ("point", "metric", "expected", "ratio", "95 % interval", "verdict", "reason"), rows)
+
+
+def _claims(results: Results, names: Mapping[str, str]) -> Table:
+    """What is promised elsewhere, beside what was found."""
+    rows = tuple(
+        (
+            names.get(claim.point_id, claim.point_id),
+            claim.metric,
+            quantity_with_interval(claim.found) if claim.baseline_id is None else _ratio_text(claim.found),
+            limits(claim.minimum, claim.maximum, METRICS[claim.metric].unit if claim.baseline_id is None else None),
+            claim.state,
+            claim.source,
+        )
+        for claim in results.claims
+    )
+    return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "reason"), rows)
+
+
+def _ratio_text(found: Estimate) -> str:
+    return f"{found.value:.3f}x {interval(found.low, found.high)}"
 
 
 def _checks(results: Results, names: Mapping[str, str]) -> Table:

@@ -24,7 +24,7 @@ from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
-from pybench.model.suite import DeviceKind, Plan, Suite
+from pybench.model.suite import DeviceKind, Plan, Suite, table_of
 from pybench.runner.backend_packages import with_packages
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
@@ -72,7 +72,7 @@ def prepare_run(
     """
     machine = snapshot()
     suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
-    names = {e.table for b in suite.benchmarks for e in b.expectations if e.table is not None}
+    names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_requirements(suite, plan, machine))
     plan = with_packages(plan, launcher)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from pybench.compute.auto_batch import settings_of_next
-from pybench.compute.schedule import Attempt, pending, undecided
+from pybench.compute.schedule import Attempt, Row, pending, undecided
 from pybench.compute.session import next_session
 from pybench.engines.base import Job, Launcher
 from pybench.judge.assemble import assemble
@@ -24,7 +24,7 @@ from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, NodeCheck, Results
+from pybench.model.results import Results
 from pybench.model.suite import Point
 from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import run_session
@@ -87,8 +87,8 @@ class Run:
 
     def _undecided(self, records: Sequence[Record]) -> tuple[Attempt, ...]:
         results = self._judge(records)
-        checks: tuple[CheckResult | NodeCheck, ...] = (*results.checks, *results.node)
-        return undecided(self.manifest.plan.points, results.scaling, checks, records, results.orders)
+        rows: tuple[Row, ...] = (*results.scaling, *results.checks, *results.comparisons, *results.node)
+        return undecided(self.manifest.plan.points, rows, records)
 
     def _measure(self, attempts: tuple[Attempt, ...], records: list[Record], num_owed: int, progress: Progress) -> None:
         """Make the attempts in one process, up to the first that fails, and add their records to ``records``."""

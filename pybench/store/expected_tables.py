@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.errors import FileError, Problem
-from pybench.model.expected import ANY, ExpectedRow, ExpectedTable
+from pybench.model.expected import ANY, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS, METRICS_OF
 from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite_profiles import fields_of_workload
-from pybench.store.suite_schema import fields_of
+from pybench.store.table_keys import required_keys, row_keys
 from pybench.store.table_text import table_text
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
@@ -44,7 +43,7 @@ def read_table(path: Path) -> ExpectedTable:
             for keys, message in problems
         ]
         raise FileError(tuple(sorted(located, key=lambda problem: problem.line or 0)))
-    rows = tuple(ExpectedRow(**row) for row in document["row"])
+    rows = tuple(FigureRow(**row) if "unit" in row else RatioRow(**row) for row in document["row"])
     return ExpectedTable(name=document["name"], description=document["description"], rows=rows)
 
 
@@ -61,11 +60,9 @@ def _find(suite_path: Path, name: str, folders: list[Path]) -> Path:
 
 @cache
 def _table_model() -> type[BaseModel]:
-    unset = dataclasses.MISSING
-    fields = dataclasses.fields(ExpectedRow)
-    required = {field.name for field in fields if field.default is unset and field.default_factory is unset}
+    required = required_keys()
     row_fields: dict[str, Any] = {
-        name: (kind, ...) if name in required else (kind | None, None) for name, kind in fields_of(ExpectedRow).items()
+        name: (kind, ...) if name in required else (kind | None, None) for name, kind in row_keys().items()
     }
     row = create_model("row", __config__=_CONFIG, **row_fields)
     rows = Annotated[list[row], Field(min_length=1, max_length=4096)]  # type: ignore[valid-type]
@@ -90,7 +87,7 @@ def _problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
 
 def _siblings(loc: KeyPath) -> list[str]:
     if loc[:1] == ("row",):
-        return [field.name for field in dataclasses.fields(ExpectedRow)]
+        return list(row_keys())
     return ["schema", "name", "description", "row"]
 
 

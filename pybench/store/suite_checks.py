@@ -108,7 +108,7 @@ def _arrivals(table: dict[str, Any]) -> Iterator[Found]:
 
 _FORMS = (
     "needs either scaling, along and a table if there is one, or table alone, or minimum or maximum (or both), "
-    "or one of below and above (with widening_along if it must widen), and not a mix"
+    "or one of below and above (with factor, or widening_along if it must widen), and not a mix"
 )
 
 
@@ -127,6 +127,8 @@ def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Foun
         yield ("minimum",), f"{expect['minimum']} is above maximum = {expect['maximum']}"
     if scaling:
         yield from _scaling(expect, table)
+    if "factor" in expect and not orders:
+        yield ("factor",), "goes with below or above; add one of them"
     if "widening_along" in expect:
         yield from _widening(expect, table, orders)
 
@@ -138,7 +140,7 @@ def _widening(expect: dict[str, Any], table: dict[str, Any], orders: Sequence[st
         yield ("widening_along",), "goes with below or above; add one of them"
     elif values is None:
         yield ("widening_along",), f"{along} is no axis of this benchmark; add it to its axes"
-    elif along.endswith("_parallel") or any(isinstance(value, str | bool) for value in values):
+    elif along == "gpus" or along.endswith("_parallel") or any(isinstance(value, str | bool) for value in values):
         yield ("widening_along",), f"{along} is no load: it must be an axis of numbers that multiplies no GPUs"
 
 

@@ -11,11 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError, Problem
-from pybench.model.suite import Benchmark, Expectation, Suite
+from pybench.model.suite import Benchmark, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
+from pybench.store.suite_expectations import expectation_of
 from pybench.store.suite_profiles import apply_profile, is_omitted
 from pybench.store.suite_schema import NUMBER, WORD, suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
@@ -116,7 +117,7 @@ def _benchmark(table: dict[str, Any]) -> Benchmark:
         settings={key: _number(key, value) for key, value in table.items() if key in fields},
         axes={key: tuple(_number(key, value) for value in values) for key, values in table.get("axes", {}).items()},
         effort=_effort(table),
-        expectations=tuple(Expectation(**values) for values in table.get("expect", [])),
+        expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
     )
 
 

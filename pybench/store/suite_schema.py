@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
-from pybench.model.suite import Expectation
+from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.node import ALL_GPUS
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
 from pybench.model.workloads.settings import WorkloadName
@@ -137,13 +137,20 @@ def _settings(workload: WorkloadName) -> dict[str, Any]:
     return {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
 
 
+def _expectation_fields() -> dict[str, Any]:
+    """Every key of a table of ``expect`` with its checked type, but ``below`` and ``above``."""
+    kinds = (Scaling, Limits, TableFigure, Comparison)
+    fields = {name: kind for cls in kinds for name, kind in fields_of(cls).items()}
+    return {name: kind for name, kind in fields.items() if name not in {"form", "order", "other"}}
+
+
 def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     types = _settings(workload)
     metrics = tuple(METRICS_OF[workload])
     along: Any = Literal[count_axes(workload)]
     along_note = Field(description="axis the GPU count grows along")
     names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
-    expect = {**fields_of(Expectation), **names, "along": Annotated[along, along_note]}
+    expect = {**_expectation_fields(), **names, "along": Annotated[along, along_note]}
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]

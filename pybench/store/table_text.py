@@ -16,7 +16,8 @@ def table_text(table: ExpectedTable) -> str:
 
 
 def _row(row: ExpectedRow) -> dict[str, object]:
-    values = {field: _rounded(getattr(row, field.name)) for field in dataclasses.fields(row)}
+    fields = [field for field in dataclasses.fields(row) if field.name != "form"]
+    values = {field: _rounded(getattr(row, field.name)) for field in fields}
     return {field.name: value for field, value in values.items() if value != _default(field)}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pybench.compute.schedule import pending, undecided
 from pybench.model.effort import Effort
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, ScalingResult, Verdict
+from pybench.model.results import CheckResult, Decision, ScalingResult, Verdict
 from pybench.model.suite import Point
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
@@ -42,7 +42,10 @@ def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record
     )
 
 
-def row(verdict: Verdict, flags: tuple[str, ...] = ()) -> ScalingResult:
+OPEN = Decision(num_attempts=2, p_pass=0.1, p_fail=0.9, pass_level=0.0125, fail_level=0.0125)
+
+
+def row(verdict: Verdict, decision: Decision | None = OPEN) -> ScalingResult:
     return ScalingResult(
         benchmark="decode",
         metric="output_tokens_per_s",
@@ -60,7 +63,7 @@ def row(verdict: Verdict, flags: tuple[str, ...] = ()) -> ScalingResult:
         expected=None,
         verdict=verdict,
         reason="",
-        flags=flags,
+        decision=decision,
     )
 
 
@@ -74,6 +77,7 @@ def check(verdict: Verdict) -> CheckResult:
         maximum=1.0,
         verdict=verdict,
         reason="",
+        decision=OPEN,
     )
 
 
@@ -110,31 +114,41 @@ def test_an_out_of_memory_point_is_given_up_and_a_crashed_one_is_not() -> None:
 def test_inconclusive_verdicts_get_one_more_attempt_for_both_sides() -> None:
     """The ratio's spread comes from both points."""
     records = (record("a", 1), record("a", 2), record("b", 1), record("b", 2))
-    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), (), records)) == ["a3", "b3"]
+    assert names(undecided((point("a"), point("b"), point("c")), (row("inconclusive"),), records)) == ["a3", "b3"]
 
 
 def test_an_inconclusive_limit_gets_one_more_attempt_for_its_point() -> None:
     """No baseline is part of it."""
     records = (record("a", 1), record("b", 1))
-    assert names(undecided((point("a"), point("b")), (), (check("inconclusive"),), records)) == ["b2"]
+    assert names(undecided((point("a"), point("b")), (check("inconclusive"),), records)) == ["b2"]
 
 
 def test_the_budget_ends_it() -> None:
     """No point goes past its max_attempts."""
     records = (*(record("a", n) for n in (1, 2, 3)), record("b", 1), record("b", 2))
-    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), (), records)) == ["b3"]
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["b3"]
 
 
-def test_decided_rows_and_suspect_baselines_get_nothing() -> None:
-    """More measuring would change neither."""
-    rows = (row("pass"), row("fail"), row("inconclusive", ("suspect_baseline",)))
-    assert undecided((point("a"), point("b")), rows, (check("pass"), check("missing")), ()) == ()
+def test_what_attempts_cannot_change_gets_none() -> None:
+    """Decided rows, a held-back baseline, a loss curve, and an interval that sensors' gains alone keep open."""
+    final = replace(OPEN, is_final=True)
+    rows = (row("pass"), row("fail"), row("inconclusive", None), row("inconclusive", final))
+    assert undecided((point("a"), point("b")), (*rows, check("pass"), check("missing")), ()) == ()
+
+
+def test_extra_attempts_alternate_their_direction() -> None:
+    """A-B-B-A goes on: the third round runs forwards, the fourth backwards, so drift biases neither."""
+    points = (point("a", 2, 6), point("b", 2, 6))
+    done = [record(name, number) for name in "ab" for number in (1, 2)]
+    assert names(undecided(points, (row("inconclusive"),), done)) == ["a3", "b3"]
+    done += [record("a", 3), record("b", 3)]
+    assert names(undecided(points, (row("inconclusive"),), done)) == ["b4", "a4"]
 
 
 def test_a_point_that_was_given_up_gets_no_extra_attempt() -> None:
     """Its baseline may still be measured again."""
     records = (record("a", 1), record("b", 1, "out_of_memory"))
-    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), (), records)) == ["a2"]
+    assert names(undecided((point("a"), point("b")), (row("inconclusive"),), records)) == ["a2"]
 
 
 def failed_behind_another(name: str, attempt: int, cause: FailureCause) -> Record:
@@ -152,4 +166,4 @@ def test_a_failure_in_a_warm_process_is_owed_again() -> None:
 def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
     """Of the attempts that an open verdict may have."""
     records = (failed_behind_another("b", 1, "signal"), *(record("b", n) for n in (2, 3)))
-    assert names(undecided((point("a"), point("b")), (), (check("inconclusive"),), records)) == ["b4"]
+    assert names(undecided((point("a"), point("b")), (check("inconclusive"),), records)) == ["b4"]

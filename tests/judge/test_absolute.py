@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from pybench.judge.absolute import absolute_checks, absolute_row
+from pybench.judge.absolute import absolute_checks, absolute_claims, absolute_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
-from pybench.model.expected import ExpectedRow, ExpectedTable
+from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.results import CheckResult
-from pybench.model.suite import Benchmark, Expectation, Plan, Point, Skip, Suite
+from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.collective import Collective
 
-_EXPECTATION = Expectation(metric="busbw_bytes_per_s", table="t")
+_EXPECTATION = TableFigure(metric="busbw_bytes_per_s", table="t")
 
 
 def _point(gpus: int = 4, **settings: Any) -> Point:
@@ -30,7 +30,7 @@ def _point(gpus: int = 4, **settings: Any) -> Point:
     )
 
 
-def _row(**fields: Any) -> ExpectedRow:
+def _row(**fields: Any) -> FigureRow:
     values: dict[str, Any] = {
         "machine": "h200",
         "workload": "collective",
@@ -42,7 +42,7 @@ def _row(**fields: Any) -> ExpectedRow:
         "kind": "published",
         "source": "s",
     }
-    return ExpectedRow(**{**values, **fields})
+    return FigureRow(**{**values, **fields})
 
 
 def _table(*rows: ExpectedRow) -> ExpectedTable:
@@ -50,16 +50,20 @@ def _table(*rows: ExpectedRow) -> ExpectedTable:
 
 
 def _check(build: Any, busbw: float, *rows: ExpectedRow, attempts: int = 2) -> CheckResult:
+    measurements = _measured(build, busbw, attempts)
+    results = summarize(measurements)
+    (check,) = absolute_checks(_suite(), measurements, results, {"t": _table(*rows)}, build.machine())
+    return check
+
+
+def _measured(build: Any, busbw: float, attempts: int = 2) -> Measurements:
     point = _point()
     records = []
     for record in build.measured(point, [[1.0, 1.0]] * attempts):
         (rank,) = record.ranks
         steps = tuple(dataclasses.replace(step, values={"busbw_bytes_per_s": busbw}) for step in rank.steps)
         records.append(dataclasses.replace(record, ranks=(dataclasses.replace(rank, steps=steps),)))
-    plan = Plan(points=(point,), skips=())
-    results = summarize(Measurements.of(plan, records))
-    (check,) = absolute_checks(_suite(), plan, results, {"t": _table(*rows)}, build.machine())
-    return check
+    return Measurements.of(Plan(points=(point,), skips=()), records)
 
 
 def _suite() -> Suite:
@@ -96,8 +100,9 @@ def test_what_did_not_run_and_has_no_figure(build: Any) -> None:
     """A skipped point expects nothing where the table has no row for it; a broken worker is an error."""
     skip = Skip(id="ring[gpus=8]", benchmark="ring", axes={"gpus": 8}, num_gpus=8, reason="needs 8 GPUs, found 4")
     plan = Plan(points=(_point(),), skips=(skip,))
-    results = summarize(Measurements.of(plan, [build.failed(_point())]))
-    broken, skipped = absolute_checks(_suite(), plan, results, {"t": _table(_row(count=2))}, build.machine())
+    measurements = Measurements.of(plan, [build.failed(_point())])
+    results = summarize(measurements)
+    broken, skipped = absolute_checks(_suite(), measurements, results, {"t": _table(_row(count=2))}, build.machine())
     assert (broken.verdict, broken.reason) == ("error", "out_of_memory: 81 GiB asked")
     assert (skipped.verdict, skipped.reason) == ("no_expectation", "needs 8 GPUs, found 4")
 
@@ -135,4 +140,25 @@ def test_a_figure_of_each_gpu_holds_for_more_of_them(build: Any) -> None:
     assert absolute_row(link, _point(4), "busbw_bytes_per_s", build.machine()) is not None
     assert absolute_row(link, _point(1), "busbw_bytes_per_s", build.machine()) is None
     assert absolute_row(link, _point(4), "algbw_bytes_per_s", build.machine()) is None
-    assert absolute_row(_table(_row(unit=None)), _point(4), "busbw_bytes_per_s", build.machine()) is None
+    ratio = RatioRow(
+        machine="h200",
+        workload="collective",
+        metric="busbw_bytes_per_s",
+        count=4,
+        value=2.0,
+        kind="measured",
+        source="s",
+    )
+    assert absolute_row(_table(ratio), _point(4), "busbw_bytes_per_s", build.machine()) is None
+
+
+def test_a_claim_judges_nothing_and_is_shown_apart(build: Any) -> None:
+    """90 of a promised 100, less a tenth, keep it; 80 do not; there is no expectation either way."""
+    for busbw, state in ((100.0, "kept"), (80.0, "not kept")):
+        measurements = _measured(build, busbw)
+        results = summarize(measurements)
+        tables = {"t": _table(_row(kind="claim", source="a guide"))}
+        (check,) = absolute_checks(_suite(), measurements, results, tables, build.machine())
+        (claim,) = absolute_claims(_suite(), measurements, results, tables, build.machine())
+        assert check.verdict == "no_expectation"
+        assert (claim.state, claim.source, claim.found.value, claim.baseline_id) == (state, "a guide", busbw, None)

@@ -14,15 +14,15 @@ from pybench.judge.measurements import Measurements
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError, UsageError
-from pybench.model.expected import ExpectedTable
+from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.suite import Benchmark, Expectation, Plan, Point, Suite
+from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.expected_tables import read_table, write_table
 
-_STRONG = Expectation(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
-_KERNEL = Expectation(metric="matmul_flops_per_s", table="k")
+_STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
+_KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
 
 
 class GoodRun:
@@ -78,10 +78,13 @@ class GoodRun:
 
 
 def test_figures_are_medians_with_the_spread_between_attempts(build: Any) -> None:
-    """102 of 100, 102, 104; s = 2, t(2) = 4.303: 4.303 * 2 * sqrt(4/3) / 102. The ratio's attempts are all equal."""
+    """100, 102, 104: s of logarithms 0.01961, t(2) = 4.303, another mean of three: t s sqrt(2/3). Ratio: all equal."""
     absolute, ratio = GoodRun(build).table().rows
-    assert (absolute.value, absolute.unit, absolute.count) == (102e12, "FLOP/s", 1)
-    assert absolute.tolerance == pytest.approx(4.303 * 2 * (4 / 3) ** 0.5 / 102)
+    assert isinstance(absolute, FigureRow)
+    assert isinstance(ratio, RatioRow)
+    assert absolute.value == pytest.approx((100 * 102 * 104) ** (1 / 3) * 1e12)
+    assert (absolute.unit, absolute.count) == ("FLOP/s", 1)
+    assert absolute.tolerance == pytest.approx(4.30265 * 0.0196105 * (2 / 3) ** 0.5, rel=1e-5)
     assert absolute.where == {"precision": "bfloat16", "m": 64, "n": 64, "k": 64, "products": 50}
     assert (ratio.value, ratio.tolerance, ratio.count, ratio.baseline_count) == (2.0, MIN_TOLERANCE, 2, 1)
     assert (ratio.model_class, ratio.kind) == ("8b", "measured")

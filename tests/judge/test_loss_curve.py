@@ -10,6 +10,7 @@ import pytest
 from pybench.judge.loss_curve import NUM_STEPS, loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
+from pybench.model.results import Counts
 from pybench.model.suite import Plan
 from pybench.model.wire import Failure, Work
 
@@ -50,7 +51,7 @@ def test_a_strategy_that_computes_something_else_fails(build: Any) -> None:
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.8, 9.0, 6.5, 3.1, 1.0, 0.5))))
     assert row.verdict == "fail"
     assert row.reason == "loss 6.5 at step 2, 6 at fit[data_parallel=1]: it does not compute the same"
-    verdict, reason = overall([], [], [], [row], declared=True)
+    verdict, reason = overall([], [], [], guards=[row], counts=Counts())
     assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
 
 
@@ -154,4 +155,4 @@ def test_a_guard_that_passes_shows_nothing_by_itself(build: Any) -> None:
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE)))
     assert row.verdict == "pass"
-    assert overall([], [], [], [row], declared=True)[0] != "pass"
+    assert overall([], [], [], guards=[row], counts=Counts())[0] != "pass"

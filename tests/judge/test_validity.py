@@ -11,8 +11,8 @@ from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.validity import starvation
 from pybench.model.effort import Effort
-from pybench.model.expected import ExpectedRow, ExpectedTable
-from pybench.model.suite import Benchmark, Expectation, Plan, Suite
+from pybench.model.expected import ExpectedTable, RatioRow
+from pybench.model.suite import Benchmark, Plan, Scaling, Suite
 from pybench.model.wire import Step, Work
 
 
@@ -56,7 +56,7 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Any) -> Non
     hungry = [_record(build, one, {"num_preemptions": 1.0}) for _ in range(2)]
     sated = [_record(build, two, {"num_preemptions": 0.0}, length_s=0.5) for _ in range(2)]
     plan = Plan(points=(one, two), skips=())
-    expectation = Expectation(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
+    expectation = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
     benchmark = Benchmark(
         name="decode",
         workload="generate",
@@ -65,9 +65,8 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Any) -> Non
         effort=Effort(),
         expectations=(expectation,),
     )
-    row = ExpectedRow(
-        machine="any", workload="generate", metric="output_tokens_per_s", count=2, source="s", kind="seed", value=2.0
-    )
+    keys: dict[str, Any] = {"machine": "any", "workload": "generate", "metric": "output_tokens_per_s", "source": "s"}
+    row = RatioRow(**keys, count=2, kind="measured", value=2.0)
     table = ExpectedTable(name="t", description="", rows=(row,))
     suite = Suite(name="s", description="", benchmarks=(benchmark,))
     (found,) = scaling_results(suite, Measurements.of(plan, [*hungry, *sated]), {"t": table}, build.machine())

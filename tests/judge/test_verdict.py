@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from pybench.judge.verdict import judge_ratio, judge_value, limits, overall
-from pybench.model.expected import ExpectedRow
-from pybench.model.results import CheckResult, Estimate, Expected, PointResult, ScalingResult, Verdict
+from pybench.compute.contrast import Contrast
+from pybench.compute.student_t import quantile
+from pybench.judge.evidence import Evidence
+from pybench.judge.verdict import judge_comparison, judge_ratio, judge_value, overall
+from pybench.model.expected import RatioRow
+from pybench.model.results import CheckResult, Counts, Expected, PointResult, ScalingResult, Verdict
+from pybench.model.suite import Order
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")
 
 
-def _row(**figure: Any) -> ExpectedRow:
-    values = {"machine": "h200", "workload": "generate", "metric": "m", "count": 2, "source": "s", "kind": "measured"}
-    return ExpectedRow(**{**values, **figure})
+_ONE = Counts(expected=1, judged=1, passed=1)
+_NONE = Counts()
+
+
+def _row(**figure: Any) -> RatioRow:
+    values: dict[str, Any] = {"machine": "h200", "workload": "generate", "metric": "m", "count": 2, "source": "s"}
+    return RatioRow(**{**values, "kind": "measured", **figure})
+
+
+def _evidence(low: float | None, high: float | None, value: float | None = None) -> Evidence:
+    """Of three attempts a side, whose 95 % interval decides at 2.5 % a side."""
+    if low is None or high is None:
+        return Evidence(interval=(value or 1.0, None, None), contrast=None, pass_level=0.025, fail_level=0.025)
+    sd = math.log(high / low) / 2 / quantile(0.025, 4)
+    centre = math.log(high * low) / 2
+    contrast = Contrast(value=centre, variance=sd**2, freedom=4, num_attempts=3)
+    level = 0.025 * (1 + 1e-6)
+    interval = (value or math.exp(centre), low, high)
+    return Evidence(interval=interval, contrast=contrast, pass_level=level, fail_level=level)
 
 
 def test_a_value_is_a_range_of_its_tolerance() -> None:
     """2 give or take a quarter."""
-    assert limits(_row(value=2.0, tolerance=0.25)) == (1.5, 2.5)
+    assert _row(value=2.0, tolerance=0.25).limits == (1.5, 2.5)
 
 
 def test_a_range_is_taken_as_it_is() -> None:
     """No tolerance on top."""
-    assert limits(_row(minimum=1.2, maximum=1.5)) == (1.2, 1.5)
-    assert limits(_row(maximum=1.5)) == (None, 1.5)
+    assert _row(minimum=1.2, maximum=1.5).limits == (1.2, 1.5)
+    assert _row(maximum=1.5).limits == (None, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +56,7 @@ def test_a_range_is_taken_as_it_is() -> None:
         (1.7, 1.8, "pass", ()),
         (1.95, 2.0, "pass", ("better_than_expected",)),
         (1.5, 1.69, "fail", ()),
-        (1.5, 1.7, "inconclusive", ()),
+        (1.5, 1.71, "inconclusive", ()),
         (1.69, 1.8, "inconclusive", ()),
         (1.4, 2.1, "inconclusive", ()),
         (2.21, 2.3, "inconclusive", ("suspect_baseline",)),
@@ -43,7 +64,7 @@ def test_a_range_is_taken_as_it_is() -> None:
 )
 def test_throughput_is_held_to_its_minimum(low: float, high: float, verdict: str, flags: tuple[str, ...]) -> None:
     """Twice the GPUs, 1.7 to 1.9 expected: the edges belong to a pass, and 2 x 1.1 is the superlinear margin."""
-    found, _, found_flags = judge_ratio((low + high) / 2, low, high, _EXPECTED, 2, more=True)
+    found, _, found_flags, _ = judge_ratio(_evidence(low, high), _EXPECTED, 2, more=True)
     assert (found, found_flags) == (verdict, flags)
 
 
@@ -59,20 +80,23 @@ def test_throughput_is_held_to_its_minimum(low: float, high: float, verdict: str
 )
 def test_energy_is_held_to_its_maximum(low: float, high: float, verdict: str, flags: tuple[str, ...]) -> None:
     """Less is better, and no superlinear rule applies."""
-    found, _, found_flags = judge_ratio((low + high) / 2, low, high, _EXPECTED, 2, more=False)
+    found, _, found_flags, _ = judge_ratio(_evidence(low, high), _EXPECTED, 2, more=False)
     assert (found, found_flags) == (verdict, flags)
 
 
 def test_reasons_say_what_was_expected_and_found() -> None:
     """With the interval; the suspect baseline names what to look for."""
-    assert judge_ratio(1.6, 1.5, 1.69, _EXPECTED, 2, more=True)[1] == "at least 1.7 expected, found 1.6 [1.5, 1.69]"
-    assert judge_ratio(1.8, 1.75, 1.9, _EXPECTED, 2, more=False)[1].startswith("at most 1.9 expected")
-    assert "baseline was held back" in judge_ratio(4.6, 4.5, 4.7, _EXPECTED, 2, more=True)[1]
+    assert (
+        judge_ratio(_evidence(1.5, 1.69, 1.6), _EXPECTED, 2, more=True)[1]
+        == "at least 1.7 expected, found 1.6 [1.5, 1.69]"
+    )
+    assert judge_ratio(_evidence(1.75, 1.9, 1.8), _EXPECTED, 2, more=False)[1].startswith("at most 1.9 expected")
+    assert "baseline was held back" in judge_ratio(_evidence(4.5, 4.7, 4.6), _EXPECTED, 2, more=True)[1]
 
 
 def test_one_attempt_decides_nothing() -> None:
     """Even far below: the spread between runs is unknown."""
-    assert judge_ratio(0.5, None, None, _EXPECTED, 2, more=True)[:2] == (
+    assert judge_ratio(_evidence(None, None, 0.5), _EXPECTED, 2, more=True)[:2] == (
         "inconclusive",
         "one attempt shows no spread between runs; two are needed",
     )
@@ -80,10 +104,10 @@ def test_one_attempt_decides_nothing() -> None:
 
 def test_without_a_row_nothing_is_judged() -> None:
     """Nor with a row that has no limit on the side that matters. A suspect baseline shows all the same."""
-    assert judge_ratio(1.8, 1.7, 1.9, None, 2, more=True)[0] == "no_expectation"
+    assert judge_ratio(_evidence(1.7, 1.9, 1.8), None, 2, more=True)[0] == "no_expectation"
     one_sided = Expected(minimum=None, maximum=1.9, source="s", table="t")
-    assert judge_ratio(1.8, 1.7, 1.9, one_sided, 2, more=True)[0] == "no_expectation"
-    assert judge_ratio(4.6, 4.5, 4.7, None, 2, more=True)[2] == ("suspect_baseline",)
+    assert judge_ratio(_evidence(1.7, 1.9, 1.8), one_sided, 2, more=True)[0] == "no_expectation"
+    assert judge_ratio(_evidence(4.5, 4.7, 4.6), None, 2, more=True)[2] == ("suspect_baseline",)
 
 
 @pytest.mark.parametrize(
@@ -99,16 +123,51 @@ def test_without_a_row_nothing_is_judged() -> None:
 )
 def test_absolute_limits(minimum: float | None, maximum: float | None, verdict: str) -> None:
     """Interval 95 to 105; the worse side decides."""
-    value = Estimate(value=100.0, low=95.0, high=105.0, unit="tokens/s")
-    assert judge_value(value, minimum, maximum)[0] == verdict
+    assert judge_value(_evidence(95.0, 105.0), "tokens/s", minimum, maximum)[0] == verdict
 
 
 def test_absolute_reasons() -> None:
     """Both limits are shown, with the unit."""
-    value = Estimate(value=100.0, low=95.0, high=105.0, unit="tokens/s")
-    assert judge_value(value, 90.0, 110.0)[1] == "found 100 [95, 105] tokens/s, allowed least 90 and most 110"
-    assert judge_value(None, 90.0, None) == ("missing", "the metric was not measured")
-    assert judge_value(Estimate(value=1.0, low=None, high=None, unit="s"), 90.0, None)[0] == "inconclusive"
+    found = judge_value(_evidence(95.0, 105.0, 100.0), "tokens/s", 90.0, 110.0)
+    assert found[1] == "found 100 [95, 105] tokens/s, allowed least 90 and most 110"
+    assert judge_value(_evidence(None, None), "s", 90.0, None)[0] == "inconclusive"
+
+
+def test_an_open_row_says_what_it_would_take() -> None:
+    """The interval, the attempts that were used, and about how many would decide it: 5 % off with 9.7 % in three."""
+    verdict, reason, decision = judge_value(_evidence(95.0, 116.0, 105.0), "s", 100.0, None)
+    assert verdict == "inconclusive"
+    assert reason.startswith("found 105 [95, 116] s, allowed least 100; undecided after 3 attempts; about ")
+    assert decision.attempts_to_decide is not None
+    assert 6 <= decision.attempts_to_decide <= 10
+    assert reason.endswith(f"about {decision.attempts_to_decide} would decide it")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "order", "verdict"),
+    [
+        (0.8, 0.9, "below", "pass"),
+        (0.9, 1.0, "below", "pass"),
+        (0.9, 1.1, "below", "inconclusive"),
+        (1.1, 1.2, "below", "fail"),
+        (1.1, 1.2, "above", "pass"),
+        (0.9, 1.1, "above", "inconclusive"),
+        (0.8, 0.9, "above", "fail"),
+        (None, None, "above", "inconclusive"),
+    ],
+)
+def test_comparisons_are_decided_by_their_interval(
+    low: float | None, high: float | None, order: Order, verdict: str
+) -> None:
+    """Equal is below enough."""
+    assert judge_comparison(_evidence(low, high), order)[0] == verdict
+
+
+def test_a_comparison_can_ask_for_a_factor() -> None:
+    """Twice the other: 2.1 to 2.2 passes, 1.1 to 1.2 does not."""
+    assert judge_comparison(_evidence(2.1, 2.2), "above", 2.0)[0] == "pass"
+    verdict, reason, _ = judge_comparison(_evidence(1.1, 1.2, 1.15), "above", 2.0)
+    assert (verdict, reason) == ("fail", "at least 2 times as much expected, found 1.15 [1.1, 1.2] times the other")
 
 
 def _scaling(verdict: Verdict) -> ScalingResult:
@@ -174,26 +233,40 @@ def _point(status: Any) -> PointResult:
 def test_the_worst_row_decides(verdicts: tuple[Verdict, ...], expected: Verdict) -> None:
     """A fail stands before an error, so that broken points can't hide a slow machine."""
     rows = [_scaling(verdict) for verdict in verdicts]
-    assert overall([_point("ok")], rows, [], declared=True)[0] == expected
+    counts = Counts(expected=len(verdicts), passed=verdicts.count("pass"))
+    assert overall([_point("ok")], rows, [], counts=counts)[0] == expected
 
 
 def test_the_first_culprit_is_named_and_the_others_counted() -> None:
     """One line for a terminal."""
     rows = [_scaling("pass"), _scaling("fail"), _scaling("fail")]
-    assert overall([_point("ok")], rows, [], declared=True) == ("fail", "p2: m: it is fail (and 1 more)")
-    assert overall([_point("ok")], [], [_check("fail")], declared=True) == ("fail", "p: m: r")
+    assert overall([_point("ok")], rows, [], counts=_ONE) == ("fail", "p2: m: it is fail (and 1 more)")
+    assert overall([_point("ok")], [], [_check("fail")], counts=_ONE) == ("fail", "p: m: r")
 
 
 def test_points_count_without_any_expectation() -> None:
     """A worker that broke is an error, a point not measured is missing; a skip was never owed."""
-    assert overall([_point("ok"), _point("failed")], [], [], declared=False) == ("error", "p: is failed")
-    assert overall([_point("ok"), _point("missing")], [], [], declared=False) == ("missing", "p: is missing")
-    assert overall([_point("skipped")], [], [], declared=False) == ("missing", "nothing was measured")
+    assert overall([_point("ok"), _point("failed")], [], [], counts=_NONE) == ("error", "p: is failed")
+    assert overall([_point("ok"), _point("missing")], [], [], counts=_NONE) == ("missing", "p: is missing")
+    assert overall([_point("skipped")], [], [], counts=_NONE) == ("missing", "nothing was measured")
 
 
 def test_nothing_judged_is_no_pass() -> None:
     """Measured is not the same as shown to be right."""
-    verdict, reason = overall([_point("ok")], [_scaling("no_expectation")], [], declared=True)
-    assert (verdict, reason) == ("no_expectation", "nothing could be judged: no table has a row for this machine")
-    assert overall([_point("ok")], [], [], declared=False)[1] == "the suite expects nothing; everything was measured"
-    assert overall([_point("ok")], [], [_check("pass")], declared=True) == ("pass", "every expectation passes")
+    rows = [_scaling("no_expectation")]
+    unknown = Counts(expected=1, without_figure=1)
+    verdict, reason = overall([_point("ok")], rows, [], counts=unknown, machine="h100")
+    assert (verdict, reason) == (
+        "no_expectation",
+        "nothing was judged: 0 of 1 expectations judged; 1 has no row for h100",
+    )
+    assert overall([_point("ok")], [], [], counts=_NONE)[1] == "the suite expects nothing; everything was measured"
+
+
+def test_a_pass_says_how_much_was_judged() -> None:
+    """Six of eight."""
+    counts = Counts(expected=8, judged=6, passed=6, without_figure=2)
+    assert overall([_point("ok")], [], [_check("pass")], counts=counts, machine="h100") == (
+        "pass",
+        "6 of 8 expectations judged; 2 have no row for h100",
+    )

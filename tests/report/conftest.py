@@ -9,11 +9,11 @@ import pytest
 
 from pybench.model.results import (
     CheckResult,
+    ComparisonResult,
     Containment,
     Estimate,
     Expected,
     NodeCheck,
-    OrderResult,
     PhaseResult,
     PointResult,
     PointStatus,
@@ -100,8 +100,8 @@ def _node(name: str, subject: str, verdict: Verdict, value: float | None) -> Nod
     )
 
 
-def _order(verdict: Verdict, **found: Any) -> OrderResult:
-    return OrderResult(
+def _comparison(verdict: Verdict, **found: Any) -> ComparisonResult:
+    return ComparisonResult(
         benchmark="decode",
         metric="energy_j_per_output_token",
         order="below",
@@ -201,10 +201,10 @@ def results() -> Results:
             _check("fail", _MEASURED["ttft_s"], 0.5, 1.0),
             _check("missing", None, 0.5, None),
         ),
-        orders=(
-            _order("pass", ratio=0.9, low=0.88, high=0.92),
-            _order("missing", other_id="decode[backend=torch,tensor_parallel=5]", ratio=None, low=None, high=None),
-            _order(
+        comparisons=(
+            _comparison("pass", ratio=0.9, low=0.88, high=0.92),
+            _comparison("missing", other_id="decode[backend=torch,tensor_parallel=5]", ratio=None, low=None, high=None),
+            _comparison(
                 "inconclusive",
                 ratio=0.95,
                 low=0.85,
@@ -280,7 +280,7 @@ def hostile(results: Results) -> Results:
         scaling=(_row("fail", 2, point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE, flags=(HOSTILE,)),),
         checks=(dataclasses.replace(results.checks[0], point_id=HOSTILE, metric=HOSTILE, reason=HOSTILE),),
         node=(_node(HOSTILE, HOSTILE, "fail", None),),
-        orders=(dataclasses.replace(results.orders[0], point_id=HOSTILE, other_id=HOSTILE, reason=HOSTILE),),
+        comparisons=(dataclasses.replace(results.comparisons[0], point_id=HOSTILE, other_id=HOSTILE, reason=HOSTILE),),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.compute.gpu_models import machine_kind
 from pybench.model.errors import FileError
-from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable
+from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS
 from pybench.store.expected_tables import load_tables, read_table
 from pybench.store.shipped import shipped_suites
@@ -17,8 +17,8 @@ from pybench.store.shipped import shipped_suites
 _SHIPPED = sorted((shipped_suites() / "expected").glob("*.toml"))
 _TABLES = [read_table(path) for path in _SHIPPED]
 _ROWS = [pytest.param(row, id=f"{table.name}-{n}") for table in _TABLES for n, row in enumerate(table.rows)]
-_RATIOS = [case for case in _ROWS if case.values[0].unit is None]  # type: ignore[union-attr]
-_ABSOLUTE = [case for case in _ROWS if case.values[0].unit is not None]  # type: ignore[union-attr]
+_RATIOS = [case for case in _ROWS if isinstance(case.values[0], RatioRow)]
+_ABSOLUTE = [case for case in _ROWS if isinstance(case.values[0], FigureRow)]
 
 _HEAD = 'schema = 1\nname = "mine"\ndescription = "d"\n'
 _ROW = """
@@ -47,7 +47,7 @@ def _table(name: str) -> ExpectedTable:
 def test_a_row_is_read_with_its_defaults(tmp_path: Path) -> None:
     """Every key that is not spelled out is ``any``, the baseline one GPU."""
     table = read_table(_write(tmp_path, _HEAD + _ROW))
-    row = ExpectedRow(
+    row = RatioRow(
         machine="h200",
         workload="generate",
         metric="output_tokens_per_s",
@@ -100,7 +100,7 @@ def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
         ("output_tokens_per_s", "output_token_per_s", "did you mean 'output_tokens_per_s'?"),
         ("output_tokens_per_s", "tokens_per_s", "row[0].metric: found 'tokens_per_s'"),
         ('"generate"', '"generation"', "valid are none, 'generation' is no workload"),
-        ('"measured"', '"guessed"', "row[0].kind: found 'guessed', valid: 'measured', 'published' or 'seed'"),
+        ('"measured"', '"guessed"', "row[0].kind: found 'guessed', valid: 'measured', 'published' or 'claim'"),
         ('"h200"', '"h200"\nmodel_class = "9b"', "row[0].model_class: found '9b'"),
         ('"mine"', '"other"', "mine.toml:2: name: found 'other', must be the file's own name, 'mine'"),
         ("schema = 1", "schema = 2", "schema: found 2, must be at most 1"),
@@ -135,6 +135,7 @@ source = "s"
 def test_an_absolute_row_names_settings(tmp_path: Path) -> None:
     """The figure holds where they are as told."""
     (row,) = read_table(_write(tmp_path, _HEAD + _ABSOLUTE_ROW)).rows
+    assert isinstance(row, FigureRow)
     assert (row.where, row.per_gpu) == ({"operation": "all_reduce", "message_bytes": 1024}, False)
 
 
@@ -169,26 +170,30 @@ def test_a_maximum_alone_can_gate_what_should_be_small(tmp_path: Path) -> None:
     assert read_table(_write(tmp_path, _HEAD + text)).rows[0].maximum == 1.8
 
 
-def test_the_seeds_promises_are_in() -> None:
+def test_the_promises_of_guides_are_in() -> None:
     """Two, four and eight GPUs by DDP: 1.8, 3.4 and 6.4 times; nobody's own measurement."""
     rows = _table("ddp_train").rows
-    assert [(row.count, row.value, row.kind) for row in rows] == [(2, 1.8, "seed"), (4, 3.4, "seed"), (8, 6.4, "seed")]
+    assert [(row.count, row.value, row.kind) for row in rows] == [
+        (2, 1.8, "claim"),
+        (4, 3.4, "claim"),
+        (8, 6.4, "claim"),
+    ]
 
 
 @pytest.mark.parametrize("row", _ROWS)
 def test_every_figure_says_where_it_comes_from(row: ExpectedRow) -> None:
-    """And is for a machine kind that pybench can give, or for every GPU; a seed is never for one machine's ratio."""
+    """And is for a machine kind that pybench can give, or for every GPU; a claim is never for one machine's ratio."""
     assert len(row.source) > 10
     assert "to be measured" not in row.source
     known = {ANY, ANY_GPU, "cpu"}
     kind = machine_kind([row.machine.replace("rtx", "rtx ")])
     assert row.machine in known or row.machine.startswith("unknown-") or kind == row.machine
-    if row.kind == "seed" and row.unit is None:
+    if row.kind == "claim" and isinstance(row, RatioRow):
         assert row.machine == ANY_GPU
 
 
 @pytest.mark.parametrize("row", _RATIOS)
-def test_speedups_are_possible(row: ExpectedRow) -> None:
+def test_speedups_are_possible(row: RatioRow) -> None:
     """No throughput above 1.1 times its GPUs, none below 1; energy per token at most grows with the GPUs."""
     linear = row.count / row.baseline_count
     figures = [figure for figure in (row.value, row.minimum, row.maximum) if figure is not None]
@@ -203,9 +208,9 @@ def test_speedups_are_possible(row: ExpectedRow) -> None:
 @pytest.mark.parametrize("table", [pytest.param(table, id=table.name) for table in _TABLES])
 def test_more_gpus_never_promise_much_less(table: ExpectedTable) -> None:
     """Within one context the figure grows with the count, give or take the tolerance."""
-    contexts: dict[tuple[object, ...], list[ExpectedRow]] = {}
+    contexts: dict[tuple[object, ...], list[RatioRow]] = {}
     for row in table.rows:
-        if row.unit is None and METRICS[row.metric].higher_is_better:
+        if isinstance(row, RatioRow) and METRICS[row.metric].higher_is_better:
             key = (row.machine, row.fabric, row.backend, row.model_class, row.metric, row.baseline_count, row.kind)
             contexts.setdefault(key, []).append(row)
     for rows in contexts.values():
@@ -223,7 +228,7 @@ _PCIE_BYTES_PER_S = {"a100": 31.5e9, "h100": 63e9, "h200": 63e9}
 
 
 @pytest.mark.parametrize("row", _ABSOLUTE)
-def test_absolute_figures_are_within_reach_of_the_hardware(row: ExpectedRow) -> None:
+def test_absolute_figures_are_within_reach_of_the_hardware(row: FigureRow) -> None:
     """Below the data sheet, but for in-switch reduction, and not so far below that nothing could fail."""
     figure = row.value or row.maximum or row.minimum or 0.0
     if row.workload == "collective":

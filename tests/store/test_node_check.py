@@ -11,10 +11,10 @@ import pytest
 from pybench.compute.schedule import Attempt
 from pybench.compute.session import sessions
 from pybench.judge.absolute import absolute_row
-from pybench.judge.verdict import limits
 from pybench.machine.environment import snapshot
+from pybench.model.expected import FigureRow
 from pybench.model.machine import GpuInfo, Machine
-from pybench.model.suite import Plan, Point, Skip
+from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.matmul import Matmul
 from pybench.runner.prepare import plan_suite
 from pybench.store.expected_tables import load_tables
@@ -119,7 +119,7 @@ def _without_row(machine: str, num_gpus: int) -> set[str]:
         point.id.replace("backend=torch,", "")
         for point in _plan(machine, num_gpus).points
         if (asked := wanted.get(point.benchmark)) is not None
-        and asked.table is not None
+        and isinstance(asked, TableFigure)
         and absolute_row(tables[asked.table], point, asked.metric, _machine(machine, num_gpus)) is None
     }
 
@@ -142,9 +142,10 @@ def test_a_host_limited_loop_is_no_standard_for_links(num_gpus: int, host_bound:
     (row,) = (
         row
         for row in load_tables(_PATH, ["collective_busbw"])["collective_busbw"].rows
-        if (row.machine, row.count, row.where.get("message_bytes")) == ("h200", num_gpus, 2**20)
+        if isinstance(row, FigureRow)
+        and (row.machine, row.count, row.where.get("message_bytes")) == ("h200", num_gpus, 2**20)
     )
-    floor, _ = limits(row)
+    floor, _ = row.limits
     assert floor is not None
     assert floor > host_bound
 
@@ -197,6 +198,6 @@ def test_every_expectation_is_held_against_a_shipped_table() -> None:
     """By its absolute rows."""
     suite = read_suite(_PATH, profile=None, machine_kind="h200")
     expected = [e for benchmark in suite.benchmarks for e in benchmark.expectations]
-    assert {e.table for e in expected} == {"kernel", "collective_busbw"}
-    assert all(e.along is None for e in expected)
+    assert all(isinstance(e, TableFigure) for e in expected)
+    assert {table_of(e) for e in expected} == {"kernel", "collective_busbw"}
     assert load_tables(_PATH, ["kernel", "collective_busbw"])

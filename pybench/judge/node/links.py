@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pybench.compute.stats import Samples, location
-from pybench.judge.node.ranks import Judged, PointRecords, against_others
+from pybench.judge.node.ranks import Judged, PointRecords, judge_alike, shares_of_others, shown
 from pybench.model.results import NodeCheck
 
 # NVLinks of one kind are the same hardware: healthy ones were 3 % apart on an H200 host. One NVLink of 18 that fell out
@@ -31,7 +31,7 @@ class _Link:
 
 
 def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
-    """Every link that is slower than the best others of its kind by more than is usual; else the slowest, which passes.
+    """Every link that is slower than the best others of its kind by more than is usual, or may be; else the slowest.
 
     A GPU that all links of a kind touch is compared with itself alone: then the reason says that only an expected table
     can tell whether it is slow as a whole.
@@ -42,10 +42,12 @@ def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
         if len(alike) < 2:  # noqa: PLR2004 - nothing to be compared with
             continue
         tolerance = _tolerance(point, kind)
-        judged = [(link, against_others(link.bytes_per_s, _best_others(link, alike), tolerance)) for link in alike]
-        failing = [pair for pair in judged if pair[1].verdict == "fail"]
-        for link, found in failing or [min(judged, key=lambda pair: pair[1].fraction)]:
-            yield _check(point, link, found, tolerance, _blind_spot(point, alike))
+        shares = {
+            index: shares_of_others(link.bytes_per_s, _best_others(link, alike)) for index, link in enumerate(alike)
+        }
+        judged = judge_alike(point.point, shares, tolerance)
+        for index in shown(judged):
+            yield _check(point, alike[index], judged[index], tolerance, _blind_spot(point, alike))
 
 
 def _tolerance(point: PointRecords, kind: str) -> float:
@@ -90,8 +92,9 @@ def _check(point: PointRecords, link: _Link, found: Judged, tolerance: float, bl
         limit=-tolerance,
         unit="fraction",
         verdict=found.verdict,
+        decision=found.decision,
         reason=(
             f"{link.kind}, {speed:.4g} GB/s: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
-            f"{blind_spot}"
+            f"{found.what_next}{blind_spot}"
         ),
     )

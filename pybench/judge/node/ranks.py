@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
+from typing import TypeVar
 
-from pybench.compute.stats import Samples, estimate
-from pybench.judge.verdict import against
+from pybench.compute.contrast import contrast
+from pybench.compute.spread import Spread, variance_of
+from pybench.compute.stats import Samples, estimate, logs
+from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record
-from pybench.model.results import Verdict
+from pybench.model.results import Decision, Verdict
 from pybench.model.suite import Point
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+_MAX_FREEDOM = 4
+# A GPU that did nothing has no logarithm.
+_NEAR_ZERO = 1e-6
 
 
 @dataclass(frozen=True)
@@ -22,12 +32,19 @@ class Judged:
     low: float | None
     high: float | None
     verdict: Verdict
+    decision: Decision
 
     def __str__(self) -> str:
         """In percent, with the interval where there is one."""
         if self.low is None or self.high is None:
             return f"{self.fraction:+.1%} (one attempt shows no spread between runs)"
         return f"{self.fraction:+.1%} [{self.low:+.1%}, {self.high:+.1%}]"
+
+    @property
+    def what_next(self) -> str:
+        """What an undecided one would take; nothing of others."""
+        undecided = self.verdict == "inconclusive" and self.low is not None
+        return f"; {more_attempts_text(self.decision)}" if undecided else ""
 
 
 @dataclass(frozen=True)
@@ -67,13 +84,55 @@ def gpu_name(uuid: str, machine: Machine) -> str:
     return uuid if index is None else f"GPU {index} ({uuid})"
 
 
-def against_others(own: Samples, others: Sequence[Samples], tolerance: float) -> Judged:
-    """Judge a throughput step by step against the median of the others, of which it may be ``tolerance`` below."""
-    fractions = [
-        [value / median(other[attempt][step] for other in others) - 1 for step, value in enumerate(steps)]
+def shares_of_others(own: Samples, others: Sequence[Samples]) -> Samples:
+    """A throughput over the median of the others', step by step."""
+    return [
+        [max(value / median(other[attempt][step] for other in others), _NEAR_ZERO) for step, value in enumerate(steps)]
         for attempt, steps in enumerate(own)
     ]
-    value, low, high = estimate(fractions)
-    if low is None or high is None:
-        return Judged(value, low, high, "inconclusive")
-    return Judged(value, low, high, against(-tolerance, low, high, at_least=True))
+
+
+def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) -> dict[_Key, Judged]:
+    """Judge what GPUs or links of one kind reach of the others, of which each may be ``tolerance`` below.
+
+    They do the same work at the same time, so that each one's spread is moderated by the others'. A fail of one among
+    many must be that much surer.
+    """
+    values = {key: logs(samples) for key, samples in shares.items()}
+    return {
+        key: _judged(point, samples, _spread([own for other, own in values.items() if other != key]), tolerance, values)
+        for key, samples in shares.items()
+    }
+
+
+def _judged(
+    point: Point, shares: Samples, spread: Spread | None, tolerance: float, alike: Mapping[_Key, Sequence[float]]
+) -> Judged:
+    value, low, high = estimate(shares)
+    level = level_of([point])
+    evidence = Evidence(
+        interval=(value, low, high),
+        contrast=contrast([logs(shares)], spread=spread),
+        pass_level=level,
+        fail_level=level / len(alike),
+        num_points=len(alike),
+    )
+    decision = evidence.decide(1 - tolerance, None)
+    verdict: Verdict = "inconclusive" if low is None else verdict_of(decision)
+    return Judged(value - 1, None if low is None else low - 1, None if high is None else high - 1, verdict, decision)
+
+
+def _spread(others: Sequence[Sequence[float]]) -> Spread | None:
+    """The others' pooled variance; trusted no more than a few attempts' own, since one GPU may be noisy by itself."""
+    several = [values for values in others if len(values) > 1]
+    if not several:
+        return None
+    freedom = min(_MAX_FREEDOM, sum(len(values) - 1 for values in several))
+    variance = fmean(variance_of(values) for values in several)
+    return Spread(variance=variance, freedom=freedom, robust_sd=math.inf, num_points=len(several))
+
+
+def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:
+    """What a report names: all that fail, all that are undecided, and if all pass the one that is lowest."""
+    open_or_failing = [key for key, found in judged.items() if found.verdict != "pass"]
+    return open_or_failing or [min(judged, key=lambda key: judged[key].fraction)]

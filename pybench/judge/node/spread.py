@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybench.judge.node.ranks import PointRecords, against_others
+from pybench.judge.node.ranks import PointRecords, judge_alike, shares_of_others, shown
 from pybench.model.results import NodeCheck
 from pybench.model.workloads.registry import SLOWER_FRACTIONS
 
@@ -13,25 +13,26 @@ _SLOWER_FRACTION_ON_CPU = 0.50
 
 
 def slowest(point: PointRecords) -> Iterator[NodeCheck]:
-    """Every GPU that is slower than the others' median by more than is usual; else the slowest, which passes."""
+    """Every GPU that is, or may be, slower than the others' median by more than is usual; else the slowest."""
     for metric, usual in SLOWER_FRACTIONS.items():
         told = point.values(metric)
         if len(told) < 2:  # noqa: PLR2004 - nobody to be compared with
             continue
         tolerance = usual if point.on_gpu else _SLOWER_FRACTION_ON_CPU
-        judged = {
-            rank: against_others(own, [told[other] for other in told if other != rank], tolerance)
-            for rank, own in told.items()
+        shares = {
+            rank: shares_of_others(own, [told[other] for other in told if other != rank]) for rank, own in told.items()
         }
-        failing = [rank for rank in judged if judged[rank].verdict == "fail"]
-        for rank in failing or [min(judged, key=lambda rank: judged[rank].fraction)]:
+        judged = judge_alike(point.point, shares, tolerance)
+        for rank in shown(judged):
+            found = judged[rank]
             yield NodeCheck(
                 name="slowest",
                 subject=point.name(rank),
                 point_id=point.point.id,
-                value=judged[rank].fraction,
+                value=found.fraction,
                 limit=-tolerance,
                 unit="fraction",
-                verdict=judged[rank].verdict,
-                reason=f"{metric}: {judged[rank]} against the others, allowed {-tolerance:+.0%}",
+                verdict=found.verdict,
+                decision=found.decision,
+                reason=f"{metric}: {found} against the others, allowed {-tolerance:+.0%}{found.what_next}",
             )

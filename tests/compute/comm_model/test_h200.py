@@ -17,6 +17,7 @@ from pybench.compute.comm_model.generation import GenerationShape, generation_st
 from pybench.compute.comm_model.step_time import Baseline, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.expected import FigureRow
 from pybench.store.expected_tables import read_table
 from pybench.store.model_shapes import load_models
 from pybench.store.shipped import shipped_suites
@@ -30,10 +31,10 @@ _LINK_BYTES_PER_S = 370e9
 def _figures() -> NodeFigures:
     kernel = read_table(shipped_suites() / "expected/kernel.toml").rows
     collective = read_table(shipped_suites() / "expected/collective_busbw.toml").rows
-    own = [row for row in kernel if row.machine == "h200"]
+    own = [row for row in kernel if isinstance(row, FigureRow) and row.machine == "h200"]
     curves: dict[int, list[tuple[float, float]]] = {2: [], 4: []}
     for row in collective:
-        if row.machine == "h200" and row.kind == "measured":
+        if isinstance(row, FigureRow) and row.machine == "h200" and row.kind == "measured":
             size = float(row.where["message_bytes"])
             curves[row.count].append((size, size * _BUS_FACTOR[row.count] / (row.value or 0)))
     return NodeFigures(

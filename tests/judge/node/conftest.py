@@ -66,7 +66,7 @@ class Node:
 
     def decide(self, max_attempts: int) -> None:
         """As a run does: one more attempt at each point that is undecided, while its budget lasts."""
-        while extra := undecided(self.plan.points, (), self.checks(), self.records):
+        while extra := undecided(self.plan.points, self.checks(), self.records):
             wanted = [(point, number) for point, number in extra if number <= max_attempts]
             if not wanted:
                 return

@@ -57,9 +57,23 @@ def test_a_slow_gpu(node: Any, metric: str, factor: float) -> None:
 
 def test_a_gpu_near_the_limit_is_undecided(node: Any) -> None:
     """More attempts may tell: the check names its point."""
-    node.change_values(_slower(("matmul_flops_per_s",), 0.9))
+    node.change_values(_slower(("matmul_flops_per_s",), 0.89))
     undecided = [check for check in node.checks() if check.verdict == "inconclusive"]
     assert [(check.name, check.point_id) for check in undecided] == [("slowest", "matmul[gpus=8]")]
+    assert "allowed -10%; undecided after 2 attempts; about " in undecided[0].reason
+
+
+def test_an_undecided_gpu_is_shown_beside_a_failing_one(node: Any) -> None:
+    """A clear fail of GPU 1 must not hide that GPU 5 is at its limit, too."""
+    node.change_values(_slower(("matmul_flops_per_s",), 0.89))
+    assert {check.subject for check in node.checks() if check.verdict != "pass"} == {"GPU 5 (GPU-5)"}
+
+    def slower(name: str, rank: int, values: dict[str, float]) -> dict[str, float]:
+        return {key: value * 0.7 if name == "matmul" and rank == 1 else value for key, value in values.items()}
+
+    node.change_values(slower)
+    shown = {(check.subject, check.verdict) for check in node.checks() if check.name == "slowest"}
+    assert {("GPU 1 (GPU-1)", "fail"), ("GPU 5 (GPU-5)", "inconclusive")} <= shown
 
 
 def test_one_attempt_shows_no_spread(make_node: Any) -> None:

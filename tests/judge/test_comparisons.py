@@ -9,16 +9,18 @@ import pytest
 
 from pybench.compute.plan import point_id
 from pybench.compute.schedule import undecided
+from pybench.judge.comparisons import comparison_results
 from pybench.judge.measurements import Measurements
-from pybench.judge.ordering import order_results
-from pybench.judge.verdict import judge_order, overall
+from pybench.judge.verdict import overall
 from pybench.model.effort import Effort
-from pybench.model.suite import Benchmark, Expectation, Order, Plan, Point, Skip, Suite
+from pybench.model.results import Counts, Decision
+from pybench.model.suite import Benchmark, Comparison, Order, Plan, Point, Skip, Suite
+from pybench.model.wire import Work
 
 
-def _suite(**order: Any) -> Suite:
+def _suite(order: Order = "below", **more: Any) -> Suite:
     values: dict[str, Any] = {"workload": "generate", "settings": {}, "axes": {}, "effort": Effort()}
-    expectation = Expectation(**{"metric": "step_s", **order})
+    expectation = Comparison(metric="step_s", order=order, other="pipeline", **more)
     return Suite(
         name="s",
         description="",
@@ -45,13 +47,13 @@ def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(bu
     seconds = {tensor[0].id: 1.0, pipeline[0].id: 2.0, tensor[1].id: 3.0, pipeline[1].id: 2.0, other.id: 9.0}
     points = (*tensor, *pipeline, other)
     records = [record for p in points for record in build.measured(p, [[seconds[p.id]] * 3] * 2)]
-    rows = order_results(_suite(below="pipeline"), Measurements.of(Plan(points=points, skips=()), records))
+    rows = comparison_results(_suite("below"), Measurements.of(Plan(points=points, skips=()), records))
     assert [(row.point_id, row.other_id, row.ratio, row.verdict) for row in rows] == [
         (tensor[0].id, pipeline[0].id, 0.5, "pass"),
         (tensor[1].id, pipeline[1].id, 1.5, "fail"),
     ]
-    assert overall((), (), (), rows, declared=True)[0] == "fail"
-    above = order_results(_suite(above="pipeline"), Measurements.of(Plan(points=points, skips=()), records))
+    assert overall((), (), (), rows, counts=Counts(expected=2, judged=2, passed=1, failed=1))[0] == "fail"
+    above = comparison_results(_suite("above"), Measurements.of(Plan(points=points, skips=()), records))
     assert [(row.order, row.verdict) for row in above] == [("above", "fail"), ("above", "pass")]
 
 
@@ -63,12 +65,12 @@ def test_what_was_not_measured_has_no_order(build: Any) -> None:
     )
     skip = Skip(id=other.id, benchmark="pipeline", axes=other.axes, num_gpus=2, reason="no such luck")
     records = build.measured(one, [[1.0]])
-    suite = _suite(below="pipeline")
-    (skipped,) = order_results(suite, Measurements.of(Plan(points=(one,), skips=(skip,)), records))
+    suite = _suite("below")
+    (skipped,) = comparison_results(suite, Measurements.of(Plan(points=(one,), skips=(skip,)), records))
     assert (skipped.verdict, skipped.reason, skipped.ratio) == ("missing", "other: no such luck", None)
-    (left_out,) = order_results(suite, Measurements.of(Plan(points=(one,), skips=(), left_out=(skip,)), records))
+    (left_out,) = comparison_results(suite, Measurements.of(Plan(points=(one,), skips=(), left_out=(skip,)), records))
     assert left_out.verdict == "no_expectation"
-    (failed,) = order_results(
+    (failed,) = comparison_results(
         suite, Measurements.of(Plan(points=(one, other), skips=()), [*records, build.failed(other)])
     )
     assert (failed.verdict, failed.reason) == ("error", "other: out_of_memory: 81 GiB asked")
@@ -88,18 +90,18 @@ def _pairs_at(build: Any, seconds: dict[int, tuple[float, float]]) -> tuple[Plan
 @pytest.mark.parametrize(
     ("last", "order", "verdict", "change"),
     [
-        ((2.0, 4.0), {"below": "pipeline"}, "pass", 0.5 / 0.8),
-        ((3.6, 4.0), {"below": "pipeline"}, "fail", 0.9 / 0.8),
-        ((3.2, 4.0), {"below": "pipeline"}, "inconclusive", 1.0),
-        ((3.6, 4.0), {"above": "pipeline"}, "pass", 0.9 / 0.8),
+        ((2.0, 4.0), "below", "pass", 0.5 / 0.8),
+        ((3.6, 4.0), "below", "fail", 0.9 / 0.8),
+        ((3.2, 4.0), "below", "inconclusive", 1.0),
+        ((3.6, 4.0), "above", "pass", 0.9 / 0.8),
     ],
 )
 def test_an_order_can_have_to_widen(
-    build: Any, last: tuple[float, float], order: dict[str, str], verdict: str, change: float
+    build: Any, last: tuple[float, float], order: Order, verdict: str, change: float
 ) -> None:
     """From 0.8 at the least batch; what lies between decides nothing."""
     plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
-    *_, row = order_results(_suite(**order, widening_along="batch_size"), Measurements.of(plan, records))
+    *_, row = comparison_results(_suite(order, widening_along="batch_size"), Measurements.of(plan, records))
     assert (row.verdict, row.widening_along) == (verdict, "batch_size")
     assert row.ratio == pytest.approx(change)
     points = {point.id: point for point in plan.points}
@@ -110,7 +112,7 @@ def test_an_order_can_have_to_widen(
 def test_one_load_cannot_widen(build: Any) -> None:
     """There is nothing to tell it against."""
     plan, records = _pairs_at(build, {4: (0.8, 1.0)})
-    (row,) = order_results(_suite(below="pipeline", widening_along="batch_size"), Measurements.of(plan, records))
+    (row,) = comparison_results(_suite(widening_along="batch_size"), Measurements.of(plan, records))
     assert row.widening_along is None
 
 
@@ -119,7 +121,7 @@ def test_an_order_widens_only_between_measured_loads(build: Any) -> None:
     plan, records = _pairs_at(build, {4: (0.8, 1.0), 64: (1.0, 2.0)})
     gone = plan.points[1].id
     kept = [record for record in records if record.point_id != gone]
-    *_, row = order_results(_suite(below="pipeline", widening_along="batch_size"), Measurements.of(plan, kept))
+    *_, row = comparison_results(_suite("below", widening_along="batch_size"), Measurements.of(plan, kept))
     assert (row.verdict, row.reason, row.ratio) == ("missing", "other: not measured", None)
 
 
@@ -138,27 +140,41 @@ def test_a_starved_point_is_no_other_to_stay_below(build: Any) -> None:
         for record in build.measured(other, [[2.0] * 3] * 2)
     ]
     plan = Plan(points=(one, other), skips=())
-    (row,) = order_results(_suite(below="pipeline"), Measurements.of(plan, records))
+    (row,) = comparison_results(_suite("below"), Measurements.of(plan, records))
     assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("starved_baseline",), 0.5)
     assert row.reason == "no valid other: 3 preemptions in a step for want of key-value cache"
-    assert undecided(plan.points, (), (), records, [row]) == ()
-    hopeful = replace(row, flags=())
-    assert [point.id for point, _ in undecided(plan.points, (), (), records, [hopeful])] == [one.id, other.id]
+    assert undecided(plan.points, [row], records) == ()
+    hopeful = replace(row, decision=Decision(num_attempts=2, p_pass=1, p_fail=1, pass_level=0.02, fail_level=0.02))
+    assert [point.id for point, _ in undecided(plan.points, [hopeful], records)] == [one.id, other.id]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "order", "verdict"),
-    [
-        (0.8, 0.9, "below", "pass"),
-        (0.9, 1.0, "below", "pass"),
-        (0.9, 1.1, "below", "inconclusive"),
-        (1.1, 1.2, "below", "fail"),
-        (1.1, 1.2, "above", "pass"),
-        (0.9, 1.1, "above", "inconclusive"),
-        (0.8, 0.9, "above", "fail"),
-        (None, None, "above", "inconclusive"),
-    ],
-)
-def test_the_interval_decides(low: float | None, high: float | None, order: Order, verdict: str) -> None:
-    """Equal is below enough."""
-    assert judge_order(1.0, low, high, order)[0] == verdict
+def test_a_factor_asks_for_more_than_an_order(build: Any) -> None:
+    """Half the other's time is below it, and not below 0.4 times it."""
+    one = _point(build, "tensor", "tensor_parallel", 2, 4)
+    other = _point(build, "pipeline", "pipeline_parallel", 2, 4)
+    records = build.measured(one, [[1.0] * 3] * 2) + build.measured(other, [[2.0] * 3] * 2)
+    measurements = Measurements.of(Plan(points=(one, other), skips=()), records)
+    found = [comparison_results(_suite(factor=factor), measurements)[0] for factor in (1.0, 0.5, 0.4)]
+    assert [(row.factor, row.wanted, row.verdict) for row in found] == [
+        (1.0, "below", "pass"),
+        (0.5, "below 0.5 x", "pass"),
+        (0.4, "below 0.4 x", "fail"),
+    ]
+
+
+def test_no_ratio_to_nothing(build: Any) -> None:
+    """A baseline of 0 tokens is one line, no traceback, and no number of attempts changes it."""
+    one = _point(build, "tensor", "tensor_parallel", 2, 4)
+    other = _point(build, "pipeline", "pipeline_parallel", 2, 4)
+    records = build.measured(one, [[1.0]] * 2) + [
+        build.record(other, (build.rank(build.steps([1.0], Work())),), number) for number in (1, 2)
+    ]
+    suite = _suite()
+    tensor = replace(
+        suite.benchmarks[0], expectations=(Comparison(metric="output_tokens_per_s", order="below", other="pipeline"),)
+    )
+    measurements = Measurements.of(Plan(points=(one, other), skips=()), records)
+    (row,) = comparison_results(replace(suite, benchmarks=(tensor, suite.benchmarks[1])), measurements)
+    assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("no_ratio",), None)
+    assert row.reason == "a ratio needs positive values, found 0 in an attempt"
+    assert undecided((one, other), [row], records) == ()

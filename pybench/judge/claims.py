@@ -1,0 +1,36 @@
+"""What somebody promises, beside what was found: shown with its source, and never part of a verdict."""
+
+from __future__ import annotations
+
+from pybench.model.expected import ExpectedRow
+from pybench.model.results import ClaimResult, ClaimState, Estimate
+from pybench.model.workloads.registry import METRICS
+
+
+def claim_result(
+    benchmark: str, row: ExpectedRow, table: str, point_id: str, baseline_id: str | None, found: Estimate
+) -> ClaimResult:
+    """One claim beside one figure. Only its worse side counts: more than was promised keeps the promise."""
+    minimum, maximum = row.limits
+    more = METRICS[row.metric].higher_is_better
+    return ClaimResult(
+        benchmark=benchmark,
+        metric=row.metric,
+        point_id=point_id,
+        baseline_id=baseline_id,
+        found=found,
+        minimum=minimum,
+        maximum=maximum,
+        state=_state(found, minimum if more else None, None if more else maximum),
+        source=row.source,
+        table=table,
+    )
+
+
+def _state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
+    if found.low is None or found.high is None:
+        return "open"
+    if (minimum is not None and found.high < minimum) or (maximum is not None and found.low > maximum):
+        return "not kept"
+    kept = (minimum is None or found.low >= minimum) and (maximum is None or found.high <= maximum)
+    return "kept" if kept else "open"

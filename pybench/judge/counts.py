@@ -1,0 +1,58 @@
+"""How much of what a suite expects was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybench.model.results import CheckResult, ComparisonResult, Counts, NodeCheck, ScalingResult
+from pybench.model.suite import Plan, Scaling, Suite
+
+_Row = ScalingResult | CheckResult | ComparisonResult
+
+
+def count(suite: Suite, plan: Plan, rows: Sequence[_Row], node: Sequence[NodeCheck]) -> Counts:
+    """Count rows by what became of them. A ratio without a table is shown, and no expectation."""
+    shown = _only_shown(suite)
+    expected = [row for row in rows if not (isinstance(row, ScalingResult) and _key(row) in shown)]
+    in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
+    unjudged = [row for row in expected if row.verdict == "no_expectation"]
+    left_out = sum(not in_plan.issuperset(_point_ids(row)) for row in unjudged)
+    verdicts = [row.verdict for row in expected] + [row.verdict for row in node if row.verdict != "no_expectation"]
+    passed, failed, undecided = (verdicts.count(verdict) for verdict in ("pass", "fail", "inconclusive"))
+    return Counts(
+        expected=len(verdicts),
+        judged=passed + failed + undecided,
+        passed=passed,
+        failed=failed,
+        inconclusive=undecided,
+        missing=verdicts.count("missing") + verdicts.count("error"),
+        without_figure=len(unjudged) - left_out,
+        left_out=left_out,
+    )
+
+
+def counted(counts: Counts, machine: str) -> str:
+    """``6 of 8 expectations judged; 2 have no row for h100``."""
+    lacks = f"{'has' if counts.without_figure == 1 else 'have'} no row for {machine}"
+    rest = ((counts.without_figure, lacks), (counts.left_out, "left out"), (counts.missing, "not measured"))
+    parts = [f"{number} {words}" for number, words in rest if number]
+    return "; ".join((f"{counts.judged} of {counts.expected} expectations judged", *parts))
+
+
+def _only_shown(suite: Suite) -> set[tuple[str, str, str]]:
+    return {
+        (benchmark.name, expectation.metric, expectation.along)
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        if isinstance(expectation, Scaling) and expectation.table is None
+    }
+
+
+def _key(row: ScalingResult) -> tuple[str, str, str]:
+    return row.benchmark, row.metric, row.along
+
+
+def _point_ids(row: _Row) -> tuple[str, ...]:
+    if isinstance(row, ScalingResult):
+        return row.point_id, row.baseline_id
+    return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

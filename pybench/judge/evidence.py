@@ -1,0 +1,156 @@
+"""What a row's figures show against its limits, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pybench.compute.contrast import Contrast, contrast
+from pybench.compute.looks import level_per_look
+from pybench.compute.stats import Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.judge.measurements import Measurements
+from pybench.model.results import Decision, Verdict
+from pybench.model.suite import Point
+from pybench.model.workloads.registry import METRICS
+
+# Boards' power sensors have gains of their own, of which an H200's is known to 5 %: taken as a normal's 2.5 sd.
+BOARD_GAIN_SD = 0.02
+# A common prior fits points whose spreads differ only roughly. These shares of a look's level hold the errors at 2.5 %
+# a row, and any false fail of 30 rows at 5 %, with spreads from 0.3 to 2 % (tests/benchmarks/test_verdict_errors.py).
+_MODERATED_PASS, _MODERATED_FAIL = 0.8, 0.64
+_LOG_OF_NOTHING = -1000.0
+
+ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A row's plain 95 % interval, and the contrast that decides; ``contrast`` is ``None`` with one attempt.
+
+    ``logarithmic`` values are held against the logarithms of limits; ``num_points`` share their spread, 0 if none do.
+    """
+
+    interval: Interval
+    contrast: Contrast | None
+    pass_level: float
+    fail_level: float
+    num_points: int = 0
+    logarithmic: bool = True
+
+    def decide(self, minimum: float | None, maximum: float | None) -> Decision:
+        """Hold it against one limit or both."""
+        found = self.contrast
+        if found is None:
+            return Decision(
+                num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=self.pass_level, fail_level=self.fail_level
+            )
+        limits = [(self._scaled(limit), side) for limit, side in ((minimum, 1), (maximum, -1)) if limit is not None]
+        passes = [found.p_above(limit) if side > 0 else found.p_below(limit) for limit, side in limits]
+        fails = [found.p_below(limit) if side > 0 else found.p_above(limit) for limit, side in limits]
+        p_pass, p_fail = max(passes), min(fails)
+        decided = p_pass <= self.pass_level or p_fail <= self.fail_level
+        nearest = min((limit for limit, _ in limits), key=lambda limit: abs(found.value - limit))
+        return Decision(
+            num_attempts=found.num_attempts,
+            p_pass=p_pass,
+            p_fail=p_fail,
+            pass_level=self.pass_level,
+            fail_level=self.fail_level,
+            num_points=self.num_points,
+            attempts_to_decide=None if decided else found.attempts_to_decide(nearest, self.fail_level),
+            is_final=found.is_final(nearest, self.fail_level),
+        )
+
+    def _scaled(self, limit: float) -> float:
+        if not self.logarithmic:
+            return limit
+        return math.log(limit) if limit > 0 else _LOG_OF_NOTHING
+
+
+def ratio_evidence(measurements: Measurements, metric: str, point: Point, baseline: Point) -> Evidence:
+    """Of the metric of ``point`` over that of ``baseline``. Raises ``NoRatioError``."""
+    gain = gain_sd(measurements, metric, [point], [baseline])
+    own, base = (measurements.samples(each)[metric] for each in (point, baseline))
+    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, gain), gain)
+
+
+def change_evidence(
+    measurements: Measurements, metric: str, now: tuple[Point, Point], then: tuple[Point, Point]
+) -> Evidence:
+    """Of the ratio of ``now``'s two over that of ``then``'s two. Raises ``NoRatioError``."""
+    above, below = [now[0], then[1]], [now[1], then[0]]
+    gain = gain_sd(measurements, metric, above, below)
+    top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
+    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), gain), gain)
+
+
+def value_evidence(measurements: Measurements, metric: str, point: Point) -> Evidence:
+    """Of the metric itself, in its own unit."""
+    samples = measurements.samples(point)[metric]
+    if min(medians(samples)) > 0:
+        return _evidence(measurements, metric, [point], [], estimate(samples), 0.0)
+    level = level_of([point])
+    plain = contrast([medians(samples)])
+    return Evidence(interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False)
+
+
+def _evidence(
+    measurements: Measurements,
+    metric: str,
+    above: Sequence[Point],
+    below: Sequence[Point],
+    interval: Interval,
+    gain: float,
+) -> Evidence:
+    spread = measurements.spread(metric)
+    tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
+    level = level_of([*above, *below])
+    return Evidence(
+        interval=interval,
+        contrast=contrast(tops, bases, spread, gain),
+        pass_level=level if spread is None else level * _MODERATED_PASS,
+        fail_level=level if spread is None else level * _MODERATED_FAIL,
+        num_points=spread.num_points if spread else 0,
+    )
+
+
+def level_of(points: Sequence[Point]) -> float:
+    """One-sided level of a look at points that get as many attempts as these."""
+    efforts = [point.effort for point in points]
+    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts))
+
+
+def gain_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point]) -> float:
+    """Relative sd that boards' sensor gains give a ratio of joules or watts; 0 where both sides have the same boards.
+
+    A point's sensor gain is the mean of its boards' gains, so the boards that both sides have cancel in part.
+    """
+    unit = METRICS[metric].unit
+    if "J" not in unit and "W" not in unit:
+        return 0.0
+    weights: dict[str, float] = {}
+    for sign, points in ((1.0, above), (-1.0, below)):
+        for point in points:
+            boards = measurements.boards(point.id)
+            for board in boards:
+                weights[board] = weights.get(board, 0.0) + sign / len(boards)
+    return BOARD_GAIN_SD * math.sqrt(sum(weight**2 for weight in weights.values()))
+
+
+def verdict_of(decision: Decision) -> Verdict:
+    """By its own level; fails of a whole run are corrected afterwards."""
+    if decision.p_pass <= decision.pass_level:
+        return "pass"
+    return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
+
+
+def more_attempts_text(decision: Decision) -> str:
+    """How many attempts an inconclusive row stands on, and would need."""
+    if decision.is_final:
+        return (
+            f"undecided after {decision.num_attempts} attempts, and more would not decide it (gains of power sensors)"
+        )
+    if decision.attempts_to_decide is None:
+        return f"undecided after {decision.num_attempts} attempts, too near the limit for any number to be named"
+    return f"undecided after {decision.num_attempts} attempts; about {decision.attempts_to_decide} would decide it"

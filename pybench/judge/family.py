@@ -1,0 +1,39 @@
+"""Fails of a whole run: of many rows that are each at their limit, one would fail by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pybench.model.results import CheckResult, ComparisonResult, Decision, NodeCheck, ScalingResult
+
+Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
+_Row = TypeVar("_Row", bound=Row)
+
+
+def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
+    """Which rows fail when all are judged together, each at its own level (S. Holm, Scand. J. Statist. 6, 1979)."""
+    shares = [decision.p_fail / decision.fail_level for decision in decisions]
+    stand = [False] * len(shares)
+    for rank, place in enumerate(sorted(range(len(shares)), key=shares.__getitem__)):
+        if shares[place] > 1 / (len(shares) - rank):
+            break
+        stand[place] = True
+    return stand
+
+
+def corrected(rows: Sequence[_Row], all_rows: Sequence[Row]) -> tuple[_Row, ...]:
+    """``rows`` with fails that do not stand among ``all_rows`` made inconclusive."""
+    decisions = [row.decision for row in all_rows if row.decision is not None]
+    stands = {id(decision): stand for decision, stand in zip(decisions, fails_that_stand(decisions), strict=True)}
+    return tuple(_corrected(row, stands, len(decisions)) for row in rows)
+
+
+def _corrected(row: _Row, stands: dict[int, bool], num_rows: int) -> _Row:
+    decision = row.decision
+    if decision is None or row.verdict != "fail" or stands[id(decision)]:
+        return row
+    reason = f"{row.reason}; a fail by itself, but not yet sure among {num_rows} judged rows"
+    open_again = replace(decision, attempts_to_decide=decision.num_attempts + 1)
+    return replace(row, verdict="inconclusive", reason=reason, decision=open_again)

@@ -1,0 +1,93 @@
+"""Which row of an expected table holds for a point.
+
+Among the rows whose keys all match, the closest machine wins (its kind, then ``gpu``, then ``any``), then the most keys
+spelled out, then measured before published. Claims are looked up apart: they judge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pybench.compute.flops import model_class
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.machine import Machine
+
+_KEYS = ("fabric", "backend", "model_class")
+_KINDS = ("claim", "published", "measured")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a row's keys are held against."""
+
+    machine: str
+    fabric: str
+    backend: str
+    model_class: str
+    workload: str
+    metric: str
+
+
+def context_of(machine: Machine, workload: str, metric: str, backend: str, shape: DecoderShape | None) -> Context:
+    """The context of a metric on a machine; ``shape`` is the model's, ``None`` without one."""
+    return Context(
+        machine=machine.kind,
+        fabric=machine.fabric,
+        backend=backend,
+        model_class=model_class(shape) if shape else "",
+        workload=workload,
+        metric=metric,
+    )
+
+
+def ratio_row(
+    table: ExpectedTable, context: Context, count: int, baseline_count: int, *, claims: bool = False
+) -> RatioRow | None:
+    """The closest ratio of these counts, or ``None``."""
+    fitting = [
+        row
+        for row in table.rows
+        if isinstance(row, RatioRow)
+        and (row.count, row.baseline_count) == (count, baseline_count)
+        and _fits(row, context, claims=claims)
+    ]
+    return max(fitting, key=_closeness, default=None)
+
+
+def figure_row(
+    table: ExpectedTable, context: Context, settings: Mapping[str, object], num_gpus: int, *, claims: bool = False
+) -> FigureRow | None:
+    """The closest figure of the metric itself, or ``None``.
+
+    Before all else, the row that names more of the point's settings, and a figure of exactly so many GPUs before one
+    of each GPU.
+    """
+    fitting = [
+        row
+        for row in table.rows
+        if isinstance(row, FigureRow) and _holds_for(row, settings, num_gpus) and _fits(row, context, claims=claims)
+    ]
+    return max(fitting, key=lambda row: (len(row.where), not row.per_gpu, _closeness(row)), default=None)
+
+
+def _holds_for(row: FigureRow, settings: Mapping[str, object], num_gpus: int) -> bool:
+    enough = row.count <= num_gpus if row.per_gpu else row.count == num_gpus
+    return enough and all(settings.get(name) == value for name, value in row.where.items())
+
+
+def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
+    machines = {ANY, context.machine} | (set() if context.machine == "cpu" else {ANY_GPU})
+    return (
+        (row.kind == "claim") == claims
+        and (row.workload, row.metric) == (context.workload, context.metric)
+        and row.machine in machines
+        and all(getattr(row, key) in {ANY, getattr(context, key)} for key in _KEYS)
+    )
+
+
+def _closeness(row: ExpectedRow) -> tuple[int, int, int]:
+    """Sorts the rows that fit; the greatest is the one to use."""
+    machine = 0 if row.machine == ANY else 1 if row.machine == ANY_GPU else 2
+    return machine, sum(getattr(row, key) != ANY for key in _KEYS), _KINDS.index(row.kind)
