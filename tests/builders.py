@@ -62,3 +62,19 @@ TINY: Architecture = {
     "max_position_embeddings": 128,
 }
 """A CPU runs it in milliseconds."""
+
+
+def decode_benchmark(*, prompt_tokens: int, output_tokens: int, attempts: int, steps: int) -> str:
+    """TOML of a benchmark "decode" that takes a CPU seconds; more of its settings may follow."""
+    return f"""[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+batch_size = 1
+prompt_tokens = {prompt_tokens}
+output_tokens = {output_tokens}
+attempts = {attempts}
+steps = {steps}
+"""

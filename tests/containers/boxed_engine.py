@@ -20,6 +20,7 @@ from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.engines.stage import stage_worker
 from pybench.images.selection import this_platform
 from pybench.model.container import ContainerRequest
+from tests.builders import decode_benchmark
 from tests.containers.root_image import SITE
 
 TAG = "localhost/pybench-test:1"
@@ -111,18 +112,7 @@ name = "boxed"
 mounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]
 {container}
 
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 8
-output_tokens = 4
-attempts = {attempts}
-max_attempts = {attempts}
-steps = 3
+{decode_benchmark(prompt_tokens=8, output_tokens=4, attempts=attempts, steps=3)}max_attempts = {attempts}
 time_limit_s = 240
 
 [benchmark.axes]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from tests.builders import decode_benchmark
+
 _SUITE = """
 schema = 1
 name = "drill"
 description = "two points of a fake worker"
 
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 1
-output_tokens = 2
-attempts = 2
-max_attempts = {max_attempts}
-steps = 3
+{decode}max_attempts = {max_attempts}
 time_limit_s = {time_limit_s}
 
 [benchmark.axes]
@@ -53,7 +44,8 @@ source = "tests/runner/fake_worker.py"
 
 def suite_text(*, max_attempts: int, time_limit_s: int) -> str:
     """Two attempts for each point, more while undecided."""
-    return _SUITE.format(max_attempts=max_attempts, time_limit_s=time_limit_s)
+    decode = decode_benchmark(prompt_tokens=1, output_tokens=2, attempts=2, steps=3)
+    return _SUITE.format(decode=decode, max_attempts=max_attempts, time_limit_s=time_limit_s)
 
 
 def table_text(value: float = 2.0) -> str:

@@ -13,26 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import NO_DRIVER
+from tests.builders import NO_DRIVER, decode_benchmark
 
 ROOT = Path(__file__).parents[2]
 
-SUITE = """
-schema = 1
-name = "tiny"
-
-[[benchmark]]
-name = "decode"
-workload = "generate"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-batch_size = 1
-prompt_tokens = 2
-output_tokens = 2
-attempts = 1
-steps = 1
-"""
+DECODE = decode_benchmark(prompt_tokens=2, output_tokens=2, attempts=1, steps=1)
+SUITE = f'schema = 1\nname = "tiny"\n\n{DECODE}'
 
 pytestmark = pytest.mark.timeout(1200)
 
