@@ -1,34 +1,46 @@
-"""What must match for two runs to be compared."""
+"""What two runs must share to be compared: the machine, and the software on it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 
-from pybench.model.backend import BACKENDS
 from pybench.model.machine import Machine
 
-_NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-_PACKAGES = dict.fromkeys((*(name for traits in BACKENDS.values() for name in traits.distributions), *_NCCL))
 
-
-def fingerprint_fields(machine: Machine) -> dict[str, str]:
-    """The fields by name, as text, so that a mismatch can be told field by field."""
+def machine_fields(machine: Machine) -> dict[str, str]:
+    """The machine's fields by name, as text, so that a difference can be reported field by field."""
     fields: dict[str, object] = {
-        "gpus": machine.gpu_names,
+        "gpus": [f"{gpu.name} {gpu.uuid}" for gpu in machine.gpus],
         "power_limits_w": [gpu.power_limit_w for gpu in machine.gpus],
         "mig": [gpu.mig_enabled for gpu in machine.gpus],
         "ecc": [gpu.ecc_enabled for gpu in machine.gpus],
         "fabric": machine.fabric,
         "driver": machine.driver,
         "cpu": (machine.cpu_model, machine.cpu_cores),
-        "image": machine.container_image,
-        **{name: machine.packages.get(name) for name in _PACKAGES},
+        "kernel": machine.kernel,
     }
     return {name: json.dumps(value) for name, value in fields.items()}
 
 
-def fingerprint(machine: Machine) -> str:
-    """Short hash over :func:`fingerprint_fields`."""
-    text = json.dumps(fingerprint_fields(machine), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def software_fields(
+    packages: Mapping[str, str], images: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The same of what workers ran: packages (and ``python``) as they saw them, images by digest, tuning variables."""
+    return {**packages, "images": json.dumps(sorted(images)), **{f"${name}": v for name, v in environment.items()}}
+
+
+def fingerprint(fields: Mapping[str, str]) -> str:
+    """Short hash over fields."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Each field that differs, as ``name: before -> now``; ``none`` where one side has none."""
+    names = dict.fromkeys((*before, *now))
+    return [
+        f"{name}: {before.get(name, 'none')} -> {now.get(name, 'none')}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]

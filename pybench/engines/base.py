@@ -11,6 +11,7 @@ from pybench.engines.stage import WORKER_SCRIPT
 from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity
 from pybench.model.image import LockedImage
 from pybench.model.machine import Finding
+from pybench.model.software import Software
 from pybench.model.wire import Failure
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ class Launcher(Protocol):
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
         """Refuse a job that did not run in the container that was planned for it."""
+        ...
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """Those variables that tune its workers and reach them from the shell ``host`` or the suite; with secrets."""
+        ...
+
+    def software(self) -> Software | None:
+        """Python and packages that its workers would have; ``None`` where an image brings them, or nothing answers."""
         ...
 
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
+from pybench.engines.redaction import MARK
 from pybench.model.backend import BACKENDS
 
 # How CUDA and collectives are tuned, and each backend.
@@ -15,7 +17,9 @@ TUNING_PREFIXES = (
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # A token does not tune: a suite must request it by name.
 SECRETS = frozenset({"HF_TOKEN", "VLLM_API_KEY"})
-
+# Endings, so that VLLM_MAX_TOKENS stays a number.
+_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
+_URL_USER = re.compile(r"(\w+://)[^/@\s]+@")
 
 # Collectives of one host use its loopback; containers have no other network.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -31,6 +35,33 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
         and not value.startswith("/")
         and not {"\n", "\r", "\0"}.intersection(value)
     }
+
+
+def on_this_machine(host: Mapping[str, str]) -> dict[str, str]:
+    """Tuning variables of a worker in no container: also paths, which mean the same there; no secrets."""
+    return {
+        name: value
+        for name, value in host.items()
+        if name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED | SECRETS
+    }
+
+
+def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """``values`` as a run's record keeps them, in order of their names.
+
+    Values of ``secrets``, and of every name that looks like one, are replaced by :data:`MARK`, as are a URL's user and
+    password.
+    """
+    hidden = frozenset(secrets)
+    return {
+        name: MARK if name in hidden or is_secret_name(name) else _URL_USER.sub(rf"\1{MARK}@", value)
+        for name, value in sorted(values.items())
+    }
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a part of a variable's name, between underscores, is one that credentials have."""
+    return any(part.endswith(_SECRET_WORDS) for part in name.upper().split("_"))
 
 
 def fixed(gpu_uuids: tuple[str, ...]) -> dict[str, str]:

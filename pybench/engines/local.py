@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.engines.base import Argv, ImageStore, Job, Launcher, Notify
-from pybench.engines.environment import NEVER_INHERITED, SECRETS, TUNING_PREFIXES, fixed
+from pybench.engines.environment import fixed, on_this_machine
 from pybench.engines.process import WorkerProcess, end_marked
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.machine.python_packages import missing_packages
+from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.machine import Finding
+from pybench.model.software import RECORDED_PACKAGES, Software
 from pybench.model.wire import Failure
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
@@ -40,13 +41,8 @@ class Local:
 
     def environment(self, job: Job) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""
-        kept = {
-            name: value
-            for name, value in job.host_environment.items()
-            if name in self.secrets
-            or (name not in NEVER_INHERITED | SECRETS and (name in _KEPT_NAMES or name.startswith(TUNING_PREFIXES)))
-        }
-        return {**kept, **fixed(job.gpu_uuids)}
+        kept = {name: value for name, value in job.host_environment.items() if name in _KEPT_NAMES}
+        return {**kept, **self.tuning(job.host_environment), **fixed(job.gpu_uuids)}
 
     def start(self, job: Job, log: Path) -> WorkerProcess:
         """Start the worker as a process of this machine. Raises ``OSError``."""
@@ -56,6 +52,14 @@ class Local:
         """Nothing to verify: no container is planned."""
         del container, job, log
         return None
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The shell's, and the secrets that the suite names."""
+        return {**on_this_machine(host), **{name: host[name] for name in self.secrets if name in host}}
+
+    def software(self) -> Software | None:
+        """Of its Python."""
+        return python_software(self.python, RECORDED_PACKAGES)
 
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """Those ``packages`` that its Python does not have."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_results
 from pybench.judge.counts import count
@@ -11,13 +9,12 @@ from pybench.judge.family import corrected
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
+from pybench.judge.provenance import provenance, software_key
 from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
-from pybench.model.container import ContainerSetup
 from pybench.model.manifest import Manifest
-from pybench.model.record import Record
-from pybench.model.results import Containment, Provenance, Results
+from pybench.model.results import Results
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
@@ -50,7 +47,8 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         profile=suite.profile,
         machine=manifest.machine.kind,
         fingerprint=manifest.fingerprint,
-        provenance=_provenance(manifest, measurements.records),
+        software_key=software_key(manifest, measurements.records),
+        provenance=provenance(manifest, measurements.records),
         verdict=verdict,
         reason=reason,
         points=points,
@@ -63,34 +61,4 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
             *absolute_claims(suite, measurements, points, tables, machine),
         ),
         counts=counts,
-    )
-
-
-def _provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
-    machine = manifest.machine
-    headers = [rank.header for record in records for rank in record.ranks]
-    compatibility = {header.forward_compatible for header in headers} - {None}
-    packages = {name: version for header in headers for name, version in header.packages.items()}
-    return Provenance(
-        created_utc=manifest.created_utc,
-        pybench_version=manifest.pybench_version,
-        engine=manifest.engine,
-        containment=_containment(manifest.container) if manifest.container else None,
-        gpu_names=machine.gpu_names,
-        driver=machine.driver,
-        worker_driver=next((header.driver for header in headers if header.driver), None),
-        forward_compatible=any(compatibility) if compatibility else None,
-        cpu_model=machine.cpu_model,
-        kernel=machine.kernel,
-        packages=({"python": headers[0].python} if headers else {}) | packages,
-    )
-
-
-def _containment(setup: ContainerSetup) -> Containment:
-    return Containment(
-        engine=setup.engine,
-        engine_version=setup.engine_version,
-        images=tuple(f"{image.name} {image.reference}" for image in setup.images),
-        pinned=setup.pinned,
-        relaxations=tuple(relaxation.name for relaxation in setup.relaxations),
     )

@@ -11,14 +11,13 @@ from typing import Literal
 
 from pybench.compute.gpu_models import machine_kind
 from pybench.machine.gpus import find_gpus
-from pybench.model.backend import package_distributions
 from pybench.model.machine import GpuInventory, Machine
+from pybench.model.software import RECORDED_PACKAGES
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
 _PACKAGES = (
-    *("pybench", "triton", "numpy", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas", "nvidia-cudnn-cu13"),
-    *("nvidia-ml-py", "unsloth-zoo"),
-    *package_distributions(),
+    *("pybench", "numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"),
+    *RECORDED_PACKAGES,
 )
 
 
@@ -27,6 +26,7 @@ def snapshot() -> Machine:
     inventory = find_gpus()
     names = tuple(gpu.name for gpu in inventory.gpus)
     commit, dirty = _git()
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Machine(
         kind=machine_kind(names),
         fabric=_fabric(inventory),
@@ -40,7 +40,8 @@ def snapshot() -> Machine:
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,
         cpu_model=_field("/proc/cpuinfo", "model name"),
-        cpu_cores=len(os.sched_getaffinity(0)),
+        cpu_cores=len(cpus),
+        cpus=cpus,
         numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         memory_bytes=_memory_bytes(),
         kernel=platform.release(),

@@ -137,6 +137,7 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         pcie_generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
         pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         num_nvlinks=_active_nvlinks(handle),
+        serial=_text(ask(pynvml.nvmlDeviceGetSerial, handle)),
     )
 
 

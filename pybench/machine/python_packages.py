@@ -1,4 +1,4 @@
-"""Which packages a Python of this machine lacks."""
+"""Which packages a Python of this machine has."""
 
 from __future__ import annotations
 
@@ -6,11 +6,38 @@ import json
 from collections.abc import Iterable
 
 from pybench.machine.command import run_command
+from pybench.model.software import Software
 
 _CODE = (
     "import json, sys; from importlib.util import find_spec; "
     "print(json.dumps([name for name in sys.argv[1:] if find_spec(name) is None]))"
 )
+
+
+# Packages that are there without a record of their version count as absent, as they do for a worker.
+_VERSIONS = """
+import json, platform, sys
+from importlib import metadata
+
+def version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+found = {name: version(name) for name in sys.argv[1:]}
+print(json.dumps([platform.python_version(), {name: text for name, text in found.items() if text is not None}]))
+"""
+
+
+def python_software(python: str, names: Iterable[str]) -> Software | None:
+    """Version of ``python`` and of those of ``names`` that it has; ``None`` where it can't be started."""
+    result = run_command((python, "-I", "-B", "-c", _VERSIONS, *names))
+    try:
+        version, packages = json.loads(result.out)
+    except (ValueError, TypeError):
+        return None
+    return Software(python=version, packages=packages)
 
 
 def missing_packages(python: str, names: Iterable[str]) -> tuple[str, ...]:

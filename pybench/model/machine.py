@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 
@@ -26,6 +27,7 @@ class GpuInfo:
     pcie_generation: int | None
     pcie_width: int | None
     num_nvlinks: int | None
+    serial: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class Machine:
 
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
     ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` tells which GPUs
-    were left out because they could not be asked.
+    were left out because they could not be asked. ``cpus`` are the CPUs that this process may run on, in order.
     """
 
     kind: str
@@ -74,6 +76,14 @@ class Machine:
     git_dirty: bool | None
     container_image: str | None = None
     gpu_faults: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
+
+    @property
+    def cpu_ranges(self) -> str:
+        """The CPUs of :attr:`cpus` as ``taskset -c`` takes them: ``0-3,8``."""
+        runs = [list(run) for _, run in groupby(enumerate(self.cpus), lambda pair: pair[1] - pair[0])]
+        ends = [(run[0][1], run[-1][1]) for run in runs]
+        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 @dataclass(frozen=True, kw_only=True)

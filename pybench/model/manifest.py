@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pybench.model.container import ContainerSetup
 from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
+from pybench.model.software import Software
 from pybench.model.suite import DeviceKind, Plan, Suite
 
 # 1: first form. 2: begins with a checksum. 3: expectations and rows of tables carry their form.
@@ -19,7 +20,8 @@ class Manifest:
 
     ``worker_sha256`` covers the worker's source as staged; ``keep`` and ``max_gpus`` are the command line's ``-k`` and
     ``--max-gpus``; ``power_reason`` says why power is unknown, ``None`` when it is sampled; ``container`` is
-    ``None`` when workers ran in this machine's own Python.
+    ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
+    brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
     """
 
     run_id: str
@@ -37,4 +39,6 @@ class Manifest:
     max_gpus: int | None = None
     power_reason: str | None = None
     container: ContainerSetup | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    software: Software | None = None
     version: int = MANIFEST_VERSION

@@ -48,6 +48,10 @@ class PhaseEnergy:
     flags: tuple[str, ...] = ()
 
 
+EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
+"""What the joules of GPU boards leave out."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Energy:
     """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include.

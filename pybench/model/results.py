@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pybench.model.machine import GpuInfo
 from pybench.model.suite import AxisValue, Order, ScalingKind
 
 # 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
@@ -267,12 +268,28 @@ class Containment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnergyScope:
+    """What the joules of a run include, and what they leave out.
+
+    ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` says
+    what that means for comparisons.
+    """
+
+    scope: str
+    excluded: tuple[str, ...]
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Provenance:
     """When, with what and on what a run was measured.
 
     ``gpu_names`` has one entry for each GPU of the machine, ``packages`` the versions that the workers saw, ``engine``
     what they ran in (``none``: not containerised, and no ``containment``). ``driver`` is the host's, ``worker_driver``
     the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
+    ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
+    machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
+    ``None`` where no energy was measured. Runs of versions that did not record these have ``None`` or nothing there.
     """
 
     created_utc: str
@@ -286,12 +303,19 @@ class Provenance:
     cpu_model: str | None
     kernel: str
     packages: dict[str, str]
+    environment: dict[str, str] | None = None
+    gpus: tuple[GpuInfo, ...] = ()
+    fabric: str | None = None
+    topology: tuple[tuple[str, ...], ...] = ()
+    energy_scope: EnergyScope | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself.
 
+    ``fingerprint`` is equal for runs on one machine, ``software_key`` for runs whose workers had the same packages,
+    images and tuning variables.
     ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
     """
 
@@ -301,6 +325,7 @@ class Results:
     profile: str | None
     machine: str
     fingerprint: str
+    software_key: str | None = None
     provenance: Provenance
     verdict: Verdict
     reason: str

@@ -9,13 +9,12 @@ from typing import Any
 
 from pybench.compute.energy.times import series_times_ns
 from pybench.machine.rapl import SCOPE
-from pybench.model.record import Energy, GpuEnergy
+from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
 from pybench.report.numbers import plain
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
 GAIN_FRACTION = 0.05
-EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
 
 
 def render(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> str:

@@ -17,6 +17,7 @@ def sentence(provenance: Provenance) -> str:
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
+        *(f"{name}={value}" for name, value in (provenance.environment or {}).items()),
     ]
     return ", ".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pybench.compute.all_gpus import with_all_gpus
-from pybench.compute.fingerprint import fingerprint, fingerprint_fields
+from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.engines.base import Launcher
+from pybench.engines.environment import recorded
 from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import installed_digest, stage_worker, worker_digest
 from pybench.machine.disk import disk_full_error
@@ -26,6 +28,7 @@ from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite, table_of
 from pybench.runner.backend_packages import with_packages
+from pybench.runner.resume_check import check_machine, check_software
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
@@ -86,7 +89,7 @@ def prepare_run(
             plan=plan,
             device=_devices(machine)[0],
             machine=machine,
-            fingerprint=fingerprint(machine),
+            fingerprint=fingerprint(machine_fields(machine)),
             tables=tables,
             worker_sha256=worker_digest(folder.worker),
             engine=launcher.name,
@@ -94,6 +97,8 @@ def prepare_run(
             max_gpus=max_gpus,
             power_reason=sampler_unavailable_reason(),
             container=launcher.container,
+            environment=recorded(launcher.tuning(os.environ), launcher.secrets),
+            software=launcher.software(),
         )
         folder.write_manifest(manifest)
     return Run(folder=folder, manifest=manifest, launcher=launcher)
@@ -105,16 +110,14 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher]) -> 
     folder.require_owner()
     manifest = folder.read_manifest()
     machine = snapshot()
-    if fingerprint(machine) != manifest.fingerprint:
-        before, now = fingerprint_fields(manifest.machine), fingerprint_fields(machine)
-        changes = [f"{name}: {before.get(name)} -> {now.get(name)}" for name in now if before.get(name) != now[name]]
-        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
+    check_machine(path, manifest, machine)
     _check_worker(folder, manifest)
     needs = _requirements(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
         raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
+    check_software(path, manifest, launcher.software(), recorded(launcher.tuning(os.environ), launcher.secrets))
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from pybench.model.backend import BACKENDS
+from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Header, Phase, WorkOrder
 from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.events import EventStream
@@ -59,8 +59,7 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
 def blind_header(order: WorkOrder) -> Header:
     """Header of a rank that could not reach its device."""
     numbers = rank_numbers()
-    packages = BACKENDS[order.settings.backend].all_packages
-    return read_header(numbers.rank, numbers.world_size, packages, Device(order.device, "unknown"))
+    return read_header(numbers.rank, numbers.world_size, RECORDED_PACKAGES, Device(order.device, "unknown"))
 
 
 def run_session(
@@ -69,8 +68,7 @@ def run_session(
     """Join the ranks, prepare what all orders share, then measure one after another."""
     prepare_ns = time.monotonic_ns()
     with backend.join(orders[0]) as (ranks, device):
-        packages = BACKENDS[orders[0].settings.backend].all_packages
-        header = read_header(ranks.rank, ranks.world_size, packages, device)
+        header = read_header(ranks.rank, ranks.world_size, RECORDED_PACKAGES, device)
         events.write(header)
         events.write(Phase(name="prepare", start_ns=prepare_ns))
         with backend.prepare(orders[0], ranks) as session:

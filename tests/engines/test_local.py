@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.engines.base import Job
-from pybench.engines.environment import tuning
+from pybench.engines.environment import recorded, tuning
 from pybench.engines.local import Local
 
 TUNED: dict[str, Any] = {
@@ -81,3 +81,31 @@ def test_a_secret_is_passed_on_only_when_asked_for() -> None:
     asked = Local("/py", secrets=("HF_TOKEN",)).environment(shell)
     assert (asked["HF_TOKEN"], asked["HF_HOME"]) == ("t0ken", "/models")
     assert "AWS_KEY" not in asked
+
+
+def test_what_is_recorded_is_what_tunes_a_worker() -> None:
+    """One function decides for the launch and for the record; paths stand in it, what only finds programs does not."""
+    shell = {**TUNED, "PATH": "/bin", "VLLM_CACHE_ROOT": "/cache", "AWS_KEY": "s3cret", "HF_TOKEN": "t0ken"}
+    launcher = Local("/py", secrets=("AWS_KEY",))
+    tuned = launcher.tuning(shell)
+    assert tuned == {**TUNED, "VLLM_CACHE_ROOT": "/cache", "AWS_KEY": "s3cret"}
+    assert launcher.environment(job(**shell)).items() >= tuned.items()
+    assert recorded(tuned, launcher.secrets)["AWS_KEY"] == "***"
+
+
+def test_records_hold_no_credentials() -> None:
+    """By the name's parts, and in URLs; a count of tokens is no token."""
+    values = {
+        "NCCL_ALGO": "Ring",
+        "HF_HUB_TOKEN": "t",
+        "VLLM_MAX_TOKENS": "3",
+        "TORCH_URL": "https://me:pw@x/y",
+        "A": "b",
+    }
+    assert recorded(values, ("A",)) == {
+        "A": "***",
+        "HF_HUB_TOKEN": "***",
+        "NCCL_ALGO": "Ring",
+        "TORCH_URL": "https://***@x/y",
+        "VLLM_MAX_TOKENS": "3",
+    }

@@ -162,6 +162,7 @@ def results() -> Results:
             cpu_model="CPU",
             kernel="6.1",
             packages={"python": "3.12.3", "torch": "2.11.0"},
+            environment={"NCCL_ALGO": "Ring"},
         ),
         verdict="fail",
         reason="decode[backend=torch,tensor_parallel=3]: output_tokens_per_s: because fail",

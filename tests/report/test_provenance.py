@@ -12,7 +12,8 @@ def test_gpus_driver_and_packages(results: Results) -> None:
     """Equal GPUs are counted."""
     assert sentence(results.provenance) == (
         "2026-11-21T08:15:00+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.00, python 3.12.3, torch 2.11.0, "
-        "in podman 4.3.1 with looser ulimit_memlock, image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7"
+        "in podman 4.3.1 with looser ulimit_memlock, image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7, "
+        "NCCL_ALGO=Ring"
     )
 
 
@@ -27,7 +28,9 @@ def test_an_unpinned_image_is_called_so(results: Results) -> None:
     assert results.provenance.containment is not None
     unpinned = replace(results.provenance.containment, engine_version=None, pinned=False, relaxations=())
     told = sentence(replace(results.provenance, containment=unpinned))
-    assert told.endswith(", in podman, unpinned image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7")
+    assert told.endswith(
+        ", in podman, unpinned image vllm-0.31.0 docker.io/vllm/vllm-openai@sha256:a4a4c0437bf7, NCCL_ALGO=Ring"
+    )
 
 
 def test_what_workers_saw_of_the_driver(results: Results) -> None:

@@ -59,6 +59,14 @@ class ApptainerLauncher:
         del container, job, log
         return None
 
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The suite's over the shell's, then the secrets."""
+        secrets = {name: host[name] for name in self.secrets if name in host}
+        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
+
+    def software(self) -> None:
+        """Nothing: an image brings it, and images are compared by their ids."""
+
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """None: an image brings its own packages."""
         del packages
@@ -72,9 +80,7 @@ class ApptainerLauncher:
         """The client's few variables, and the worker's behind a prefix: nothing of it stands in the command line."""
         kept = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
         inside = {
-            **tuning(job.host_environment),
-            **LOOPBACK,
-            **self.environment_of_suite,
+            **self.tuning(job.host_environment),
             **fixed(job.gpu_uuids),
             **{name: job.host_environment[name] for name in self.secrets},
         }

@@ -76,6 +76,14 @@ class OciLauncher:
             return Failure(cause="identity", message=message, detail=log_tail(log))
         return None
 
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The suite's over the shell's, then the secrets."""
+        secrets = {name: host[name] for name in self.secrets if name in host}
+        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
+
+    def software(self) -> None:
+        """Nothing: an image brings it, and images are compared by their ids."""
+
     def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """None: an image brings its own packages."""
         del packages
@@ -130,9 +138,7 @@ class OciLauncher:
     def environment_text(self, job: Job) -> str:
         """One ``NAME=VALUE`` a line: ours over the suite's over the shell's, then the secrets."""
         values = {
-            **tuning(job.host_environment),
-            **LOOPBACK,
-            **self.environment_of_suite,
+            **self.tuning(job.host_environment),
             **fixed(job.gpu_uuids),
             "HOME": "/tmp",  # noqa: S108 - inside, private
             "USER": "pybench",  # the user has no entry in the image's passwd, and libraries name caches after it

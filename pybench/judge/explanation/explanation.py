@@ -8,16 +8,18 @@ from dataclasses import asdict, replace
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import attribute
+from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_step import predicted_step
 from pybench.judge.measurements import Measurements
+from pybench.judge.provenance import worker_packages
 from pybench.model.errors import UsageError
 from pybench.model.explanation import CollectiveFit, ExplainedPoint, Explanation, Extrapolation
 from pybench.model.manifest import Manifest
 
-_OTHER_MACHINE = "the two runs are from machines, drivers or packages that differ: predictions may not hold"
+_OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
 _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it measured stands for each"
 
 
@@ -32,6 +34,8 @@ def explain(
     if not any(len(group) > 1 for group in groups):
         raise UsageError(f"{manifest.run_id}: it measured no model on two numbers of GPUs; nothing to explain")
     notes = [] if manifest.fingerprint == node.fingerprint else [_OTHER_MACHINE]
+    if changes := _other_software(manifest, measurements, node, node_measurements):
+        notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
     collectives: Mapping[tuple[str, int], AlphaBeta] = {}
@@ -54,6 +58,16 @@ def explain(
         fits=tuple(_fits(collectives)),
         notes=tuple(notes),
     )
+
+
+def _other_software(
+    manifest: Manifest, measurements: Measurements, node: Manifest, node_measurements: Measurements
+) -> list[str]:
+    """Versions that differ of what both runs' workers had, and variables that differ, the node's first."""
+    seen, of_node = worker_packages(measurements.records), worker_packages(node_measurements.records)
+    both = of_node.keys() & seen.keys()
+    versions = differences(*({name: found[name] for name in sorted(both)} for found in (of_node, seen)))
+    return [*versions, *differences(node.environment, manifest.environment)]
 
 
 def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:

@@ -1,0 +1,39 @@
+"""Whether a run may go on here: on the machine, with the software and the variables that it began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybench.compute.fingerprint import differences, machine_fields
+from pybench.model.errors import MachineError
+from pybench.model.machine import Machine
+from pybench.model.manifest import Manifest
+from pybench.model.software import Software
+
+
+def check_machine(path: Path, manifest: Manifest, machine: Machine) -> None:
+    """Raise ``MachineError`` on another machine, or under another set of CPUs."""
+    began = manifest.machine
+    if began.cpus and began.cpus != machine.cpus:
+        raise MachineError(
+            f"{path}: began on CPUs {began.cpu_ranges}, would go on on CPUs {machine.cpu_ranges}; "
+            f"resume it under the first (taskset -c {began.cpu_ranges} pybench run --resume ...), or run afresh"
+        )
+    if changes := differences(machine_fields(began), machine_fields(machine)):
+        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
+
+
+def check_software(path: Path, manifest: Manifest, software: Software | None, environment: dict[str, str]) -> None:
+    """Raise ``MachineError`` with another Python, other packages or other tuning variables, naming both versions."""
+    if manifest.software is not None and software is not None:
+        before = {"python": manifest.software.python, **manifest.software.packages}
+        if changes := differences(before, {"python": software.python, **software.packages}):
+            raise MachineError(
+                f"{path}: the workers' Python or packages have changed since the run began ({'; '.join(changes)}); "
+                "resume with the first ones (--python), or run afresh"
+            )
+    if changes := differences(manifest.environment, environment):
+        raise MachineError(
+            f"{path}: variables that tune workers have changed since the run began ({'; '.join(changes)}); "
+            "set them as they were, or run afresh"
+        )

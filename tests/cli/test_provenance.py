@@ -1,0 +1,63 @@
+"""What a run was: the variables and packages of its workers, in every file that it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+
+Drill = Callable[..., tuple[str, ...]]
+
+
+def run_folder(here: Path) -> Path:
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+def test_a_variable_that_tunes_workers_is_recorded(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the manifest, in results.json and in the printed report; a credential's value nowhere."""
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.setenv("NCCL_NET_AUTH", "s3cret")
+    monkeypatch.setenv("UNRELATED", "shell")
+    result = CliRunner().invoke(main, drill())
+    assert result.exit_code == 0, result.output
+    run = run_folder(here)
+    for file, place in (("manifest.json", ()), ("results.json", ("provenance",))):
+        found = json.loads((run / file).read_text())
+        for name in place:
+            found = found[name]
+        assert found["environment"]["NCCL_ALGO"] == "Ring"
+        assert found["environment"]["NCCL_NET_AUTH"] == "***"
+        assert "UNRELATED" not in found["environment"]
+    assert "NCCL_ALGO=Ring" in result.output
+    assert not any("s3cret" in path.read_text(errors="replace") for path in run.rglob("*.json*"))
+
+
+def test_runs_under_other_variables_have_another_software_key(
+    here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one machine: its fingerprint stays."""
+    keys = []
+    for algorithm in ("Ring", "Tree"):
+        monkeypatch.setenv("NCCL_ALGO", algorithm)
+        assert CliRunner().invoke(main, (*drill(), "--runs", algorithm)).exit_code == 0
+        (run,) = (here / algorithm).iterdir()
+        results = json.loads((run / "results.json").read_text())
+        keys.append((results["fingerprint"], results["software_key"]))
+    assert keys[0][0] == keys[1][0]
+    assert keys[0][1] != keys[1][1]
+
+
+def test_a_run_does_not_go_on_under_other_variables(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 3 and one line with both values."""
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    assert CliRunner().invoke(main, drill()).exit_code == 0
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    result = CliRunner().invoke(main, ["run", "--resume", str(run_folder(here)), "--python", str(here / "python")])
+    assert result.exit_code == 3
+    assert "(NCCL_ALGO: Ring -> Tree)" in result.stderr
