@@ -43,7 +43,7 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         ("manifest.json", "", "RUN/manifest.json: not readable as JSON"),
         ("manifest.json", DEEP, "RUN/manifest.json: not readable as JSON: maximum recursion depth"),
         ("manifest.json", "[]", "RUN/manifest.json: no version; not written by pybench"),
-        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 2); update"),
+        ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 3); update"),
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
         ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
         ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),
