@@ -51,8 +51,13 @@ main.add_command(power)
 main.add_command(report)
 
 
+_PLAN_OPTIONS = ("profile", "keep", "max_gpus", "attempts", "steps")
+
+
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     for option in (
+        click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
+        click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
         click.option("-k", "keep", metavar="EXPR", help="Keep the points whose id matches, as in pytest -k."),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
@@ -93,12 +98,9 @@ def run(
     *,
     detail: bool,
     suite: Path | None,
-    profile: str | None,
-    keep: str | None,
-    max_gpus: int | None,
     resume: Path | None,
     root: Path,
-    **engine: Any,  # noqa: ANN401 - the fields of EngineOptions
+    **options: Any,  # noqa: ANN401 - those of _plan_options and the fields of EngineOptions
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
@@ -114,14 +116,17 @@ def run(
     from pybench.runner.prepare import prepare_run, resume_run
 
     progress = make_progress(sys.stderr)
-    choose = partial(choose_launcher, EngineOptions(**engine), notify=progress.note)
+    chosen = {name: options.pop(name) for name in _PLAN_OPTIONS}
+    choose = partial(choose_launcher, EngineOptions(**options), notify=progress.note)
     if (suite is None) == (resume is None):
         raise UsageError("run takes either a SUITE or --resume RUN")
     if suite is not None:
-        job = prepare_run(suite, root, choose, profile=profile, keep=keep, max_gpus=max_gpus)
+        job = prepare_run(suite, root, choose, **chosen)
     elif resume is not None:
-        if profile or keep or max_gpus:
-            raise UsageError("--resume goes on with the run's own --profile, -k and --max-gpus; leave them out")
+        if any(value is not None for value in chosen.values()):
+            raise UsageError(
+                "--resume continues the run's own plan: --profile, -k, --max-gpus, --attempts and --steps; leave them out"
+            )
         job = resume_run(resume, choose)
     for fault in job.manifest.machine.gpu_faults:
         progress.note(f"{fault}; left out")
@@ -143,7 +148,7 @@ def run(
 @main.command()
 @click.argument("suite", type=_SUITE)
 @_plan_options
-def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | None) -> None:
+def plan(suite: Path, **chosen: Any) -> None:  # noqa: ANN401 - the plan's options
     """Print the points SUITE expands to here, without running them."""
     from pybench.machine.environment import snapshot
     from pybench.report.plan import render
@@ -152,7 +157,7 @@ def plan(suite: Path, profile: str | None, keep: str | None, max_gpus: int | Non
     machine = snapshot()
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    click.echo(render(*plan_suite(suite, machine, profile=profile, keep=keep, max_gpus=max_gpus)), nl=False)
+    click.echo(render(*plan_suite(suite, machine, **chosen)), nl=False)
 
 
 @main.command()

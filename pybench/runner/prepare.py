@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.effort_override import with_effort
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
@@ -38,7 +39,14 @@ from pybench.store.suite_file import read_suite
 
 
 def plan_suite(
-    path: Path, machine: Machine, *, profile: str | None, keep: str | None, max_gpus: int | None
+    path: Path,
+    machine: Machine,
+    *,
+    profile: str | None,
+    keep: str | None,
+    max_gpus: int | None,
+    attempts: int | None = None,
+    steps: int | None = None,
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
 
@@ -46,7 +54,7 @@ def plan_suite(
     """
     device, num_devices = _devices(machine)
     read = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
-    suite = with_all_gpus(read, num_devices=num_devices, max_gpus=max_gpus)
+    suite = with_all_gpus(with_effort(read, attempts=attempts, steps=steps), num_devices=num_devices, max_gpus=max_gpus)
     plan = expand(
         suite,
         load_models(),
@@ -68,13 +76,17 @@ def prepare_run(
     profile: str | None,
     keep: str | None,
     max_gpus: int | None,
+    attempts: int | None = None,
+    steps: int | None = None,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
     ``choose`` gives the launcher, once it is known what has to run.
     """
     machine = snapshot()
-    suite, plan = plan_suite(path, machine, profile=profile, keep=keep, max_gpus=max_gpus)
+    suite, plan = plan_suite(
+        path, machine, profile=profile, keep=keep, max_gpus=max_gpus, attempts=attempts, steps=steps
+    )
     names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_requirements(suite, plan, machine))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from pybench.model.workloads.node import ALL_GPUS
+from pybench.model.workloads.settings import ALL_GPUS
 from pybench.store.toml_lines import KeyPath
 
 _MAX_TEXT = 60
@@ -108,5 +108,5 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     return f"found {describe(found)}: {error['msg']}"
 
 
-_ELSEWHERE = f"; {ALL_GPUS!r} belongs in axes.gpus, of workloads that measure the node"
+_ELSEWHERE = f"; {ALL_GPUS!r} belongs in an axis of GPUs, such as axes.gpus or axes.data_parallel"
 _PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"

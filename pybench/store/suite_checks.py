@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes
+from pybench.model.workloads.settings import ALL_GPUS
 from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
 from pybench.store.suite_profiles import apply_profile, fields_of_workload, is_omitted
@@ -82,6 +83,7 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
         if required and field.name not in table and field.name not in axes:
             yield (field.name,), "missing, and it is required, as a value or an axis"
     yield from _effort(table)
+    yield from _all_gpus(table)
     if table["workload"] == "train":
         yield from train_checks(table)
     if table["workload"] == "generate":
@@ -89,6 +91,16 @@ def _benchmark(table: dict[str, Any]) -> Iterator[Found]:
     for index, expect in enumerate(table.get("expect", [])):
         for key, message in _expectation(expect, table):
             yield ("expect", index, *key), message
+
+
+def _all_gpus(table: dict[str, Any]) -> Iterator[Found]:
+    """What the other degrees leave is one number only where each of them is one."""
+    axes = table.get("axes", {})
+    degrees = {name: axes[name] for name in count_axes(table["workload"]) if name in axes}
+    for name, values in degrees.items():
+        several = [other for other, own in degrees.items() if other != name and (len(own) > 1 or ALL_GPUS in own)]
+        if ALL_GPUS in values and several:
+            yield ("axes", name), f"{ALL_GPUS!r} is what the other degrees leave: give {several[0]} one number"
 
 
 def _effort(table: dict[str, Any]) -> Iterator[Found]:

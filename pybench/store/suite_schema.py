@@ -14,9 +14,8 @@ from pydantic_core import PydanticCustomError
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
-from pybench.model.workloads.node import ALL_GPUS
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite_container import container_model
 
@@ -25,12 +24,11 @@ NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 # No control characters: the text goes to terminals and reports.
 _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,2000}$"
 
-# Words that stand beside the numbers of an axis, but are no value of the setting itself.
-_AXIS_WORDS = {"gpus": ALL_GPUS}
 # Which of the two a value was taken for; part of pydantic's path, and no key of the file.
 WORD, NUMBER = "[word]", "[number]"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -118,7 +116,8 @@ def _distinct(values: list[Any]) -> list[Any]:
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
     single = {key: kind for key, kind in types.items() if get_origin(get_args(kind)[0]) is not dict}
-    single |= {key: _either(single[key], Literal[word]) for key, word in _AXIS_WORDS.items() if key in single}
+    # A word that stands beside the numbers of an axis, but is no value of the setting itself.
+    single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 

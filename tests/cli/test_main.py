@@ -122,6 +122,18 @@ def test_one_attempt_is_inconclusive(here: Path, drill: Drill) -> None:
     assert result.stdout.splitlines()[-2].startswith("verdict: inconclusive - ")
 
 
+def test_attempts_and_steps_of_the_command_line(here: Path, drill: Drill) -> None:
+    """Exactly as many, whatever the suite says and the verdict asks for; the run's manifest records them."""
+    result = pybench(*drill(), "--attempts", "1", "--steps", "3")
+    assert result.exit_code == 4
+    assert len((the_run(here) / "journal.jsonl").read_text().splitlines()) == 2
+    manifest = json.loads((the_run(here) / "manifest.json").read_text())
+    efforts = [point["effort"] for point in manifest["plan"]["points"]]
+    assert {(effort["attempts"], effort["max_attempts"], effort["steps"]) for effort in efforts} == {(1, 1, 3)}
+    refused = pybench("run", "--resume", str(the_run(here)), "--attempts", "2")
+    assert (refused.exit_code, "leave them out" in refused.stderr) == (2, True)
+
+
 def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
     """``-k`` keeps the baseline only: measured, but no verdict."""
     result = pybench(*drill(), "-k", "tensor_parallel=1")

@@ -17,18 +17,18 @@ def _suite(**axes: tuple[AxisValue, ...]) -> Suite:
 @pytest.mark.parametrize(
     ("num_devices", "max_gpus", "counts"),
     [
-        (1, None, (1,)),
+        (1, None, (2,)),
         (2, None, (2,)),
         (3, None, (2, 3)),
         (4, None, (2, 4)),
         (8, None, (2, 4, 8)),
         (8, 3, (2, 3)),
         (8, 16, (2, 4, 8)),
-        (0, None, (1,)),
+        (0, None, (2,)),
     ],
 )
 def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, counts: tuple[int, ...]) -> None:
-    """Once, and nothing above it; without any device one is asked for, and will be missed."""
+    """Once, and nothing above it; on fewer than the least number that one stays, and is missed."""
     made = with_all_gpus(_suite(gpus=(2, 4, "all"), seed=(1, 2)), num_devices=num_devices, max_gpus=max_gpus)
     assert made.benchmarks[0].axes == {"gpus": counts, "seed": (1, 2)}
 
@@ -37,3 +37,20 @@ def test_an_axis_of_numbers_stays() -> None:
     """What is too large for the machine is skipped with a reason, as ever."""
     suite = _suite(gpus=(2, 4))
     assert with_all_gpus(suite, num_devices=1) == suite
+
+
+@pytest.mark.parametrize(("num_devices", "count"), [(0, 1), (1, 1), (6, 6)])
+def test_the_word_alone(num_devices: int, count: int) -> None:
+    """Without any device one is needed, and missed."""
+    made = with_all_gpus(_suite(gpus=("all",)), num_devices=num_devices)
+    assert made.benchmarks[0].axes == {"gpus": (count,)}
+
+
+@pytest.mark.parametrize(("num_devices", "degrees"), [(1, (1,)), (2, (1,)), (6, (1, 2, 3)), (8, (1, 2, 4))])
+def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...]) -> None:
+    """Beside two stages and one copy, half of the GPUs are left."""
+    settings = {"backend": "torch", "model": "m", "pipeline_parallel": 2}
+    axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, "all"), "data_parallel": (1,)}
+    benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
+    made = with_all_gpus(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=num_devices)
+    assert made.benchmarks[0].axes == {"tensor_parallel": degrees, "data_parallel": (1,)}

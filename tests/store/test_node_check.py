@@ -78,8 +78,9 @@ def test_one_gpu_has_no_links(profile: str) -> None:
     """What needs two is skipped and says so; the rest is measured."""
     plan = _plan(profile, 1)
     assert _counts(plan.points) == {name: {1} for name in _ALONE}
-    assert _counts(plan.skips) == {name: {1} for name in (*_TOGETHER, "all_reduce")}
+    assert _counts(plan.skips) == {"all_reduce": {2}, **{name: {1} for name in _TOGETHER}}
     assert {skip.reason for skip in plan.skips} == {
+        "needs 2 GPUs, found 1",
         "peer_copy needs at least 2 gpus, found 1",
         "collective needs at least 2 gpus, found 1",
     }

@@ -8,9 +8,6 @@ from typing import Annotated, ClassVar
 from pybench.model.limits import Range
 from pybench.model.workloads.settings import Degree, Settings
 
-ALL_GPUS = "all"
-"""As a value of the axis ``gpus``: every GPU that the run may use (``pybench.compute.all_gpus``)."""
-
 # A step of many operations is long against a clock's grain; a typing slip must not make it a day.
 Repeats = Range(1, 100_000)
 # Healthy GPUs differ in products by 5 % and more on a node of eight (stas00 ml-engineering, "Not all accelerators are

@@ -76,7 +76,8 @@ def setting_names(workload: WorkloadName) -> frozenset[str]:
 def count_axes(workload: WorkloadName) -> tuple[str, ...]:
     """Settings that multiply the GPUs of a point: what scaling runs along."""
     hints = get_type_hints(SETTINGS_OF[workload], include_extras=True)
-    return tuple(name for name, hint in hints.items() if Degree in get_args(hint)[1:])
+    # Other settings may have the same limits.
+    return tuple(name for name, hint in hints.items() if any(note is Degree for note in get_args(hint)[1:]))
 
 
 def settings_from_json(values: dict[str, Any]) -> AnySettings:
