@@ -125,7 +125,7 @@ def run(
     elif resume is not None:
         if any(value is not None for value in chosen.values()):
             raise UsageError(
-                "--resume continues the run's own plan: --profile, -k, --max-gpus, --attempts and --steps; leave them out"
+                "--resume continues the run's plan: leave out --profile, -k, --max-gpus, --attempts and --steps"
             )
         job = resume_run(resume, choose)
     for fault in job.manifest.machine.gpu_faults:

@@ -131,7 +131,7 @@ def test_attempts_and_steps_of_the_command_line(here: Path, drill: Drill) -> Non
     efforts = [point["effort"] for point in manifest["plan"]["points"]]
     assert {(effort["attempts"], effort["max_attempts"], effort["steps"]) for effort in efforts} == {(1, 1, 3)}
     refused = pybench("run", "--resume", str(the_run(here)), "--attempts", "2")
-    assert (refused.exit_code, "leave them out" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "leave out --profile" in refused.stderr) == (2, True)
 
 
 def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
@@ -181,7 +181,7 @@ def test_resume_takes_the_runs_own_options(here: Path, drill: Drill) -> None:
     pybench(*drill())
     result = pybench("run", "--resume", str(the_run(here)), "-k", "x", *python)
     assert result.exit_code == 2
-    assert "leave them out" in result.stderr
+    assert "leave out --profile" in result.stderr
     resumed = pybench("run", "--resume", str(the_run(here)), *python)
     assert resumed.exit_code == 0, resumed.output
 
