@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.machine import GpuInfo, Machine
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.results import CheckResult, ScalingResult
+from pybench.model.suite import Plan, Point, Suite
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""
@@ -48,6 +55,66 @@ MACHINE = Machine(
     git_commit="abc",
     git_dirty=False,
 )
+MANIFEST = Manifest(
+    run_id="r",
+    created_utc="2026-01-01T00:00:00+00:00",
+    pybench_version="0",
+    suite=Suite(name="s", description="", benchmarks=()),
+    plan=Plan(points=(), skips=()),
+    device="cuda",
+    machine=MACHINE,
+    fingerprint="f",
+    tables={},
+    worker_sha256="",
+    engine="none",
+)
+RECORD = Record(
+    point_id="p",
+    point_digest="",
+    attempt=1,
+    started_utc="2026-01-01T00:00:00+00:00",
+    duration_s=1.0,
+    startup_s=None,
+    ranks=(),
+    failure=None,
+    energy=None,
+    energy_reason=None,
+    log="",
+    trace=None,
+    argv=(),
+)
+SCALING = ScalingResult(
+    benchmark="decode",
+    metric="output_tokens_per_s",
+    scaling="strong",
+    along="tensor_parallel",
+    group={},
+    count=2,
+    baseline_count=1,
+    point_id="p2",
+    baseline_id="p1",
+    speedup=None,
+    speedup_low=None,
+    speedup_high=None,
+    efficiency=None,
+    expected=None,
+    verdict="missing",
+    reason="",
+)
+"""A speedup that was not measured."""
+
+CHECK = CheckResult(
+    benchmark="decode",
+    metric="ttft_s",
+    point_id="p2",
+    value=None,
+    minimum=None,
+    maximum=1.0,
+    verdict="missing",
+    reason="",
+)
+"""A metric that was not measured, and must be at most 1 s."""
+
 DECODER = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 """Small enough to count by hand."""
 
@@ -62,6 +129,11 @@ TINY: Architecture = {
     "max_position_embeddings": 128,
 }
 """A CPU runs it in milliseconds."""
+
+
+def with_settings(point: Point, **settings: Any) -> Point:
+    """Replace some of a point's settings, of whichever workload."""
+    return replace(point, settings=replace(point.settings, **settings))
 
 
 def decode_benchmark(*, prompt_tokens: int, output_tokens: int, attempts: int, steps: int) -> str:

@@ -11,6 +11,7 @@ from pybench.model.results import CheckResult, Decision, ScalingResult, Verdict
 from pybench.model.suite import Point
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
+from tests.builders import CHECK, RECORD, SCALING
 
 
 def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
@@ -25,60 +26,19 @@ def point(name: str, attempts: int = 2, max_attempts: int = 3) -> Point:
 
 
 def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record:
-    return Record(
-        point_id=name,
-        point_digest="",
-        attempt=attempt,
-        started_utc="",
-        duration_s=1.0,
-        startup_s=None,
-        ranks=(),
-        failure=Failure(cause=cause, message="") if cause else None,
-        energy=None,
-        energy_reason=None,
-        log="",
-        trace=None,
-        argv=(),
-    )
+    failure = Failure(cause=cause, message="") if cause else None
+    return replace(RECORD, point_id=name, attempt=attempt, failure=failure)
 
 
 OPEN = Decision(num_attempts=2, p_pass=0.1, p_fail=0.9, pass_level=0.0125, fail_level=0.0125)
 
 
 def row(verdict: Verdict, decision: Decision | None = OPEN) -> ScalingResult:
-    return ScalingResult(
-        benchmark="decode",
-        metric="output_tokens_per_s",
-        scaling="strong",
-        along="tensor_parallel",
-        group={},
-        count=2,
-        baseline_count=1,
-        point_id="b",
-        baseline_id="a",
-        speedup=None,
-        speedup_low=None,
-        speedup_high=None,
-        efficiency=None,
-        expected=None,
-        verdict=verdict,
-        reason="",
-        decision=decision,
-    )
+    return replace(SCALING, point_id="b", baseline_id="a", verdict=verdict, decision=decision)
 
 
 def check(verdict: Verdict) -> CheckResult:
-    return CheckResult(
-        benchmark="decode",
-        metric="ttft_s",
-        point_id="b",
-        value=None,
-        minimum=None,
-        maximum=1.0,
-        verdict=verdict,
-        reason="",
-        decision=OPEN,
-    )
+    return replace(CHECK, point_id="b", verdict=verdict, decision=OPEN)
 
 
 def names(attempts: tuple[tuple[Point, int], ...]) -> list[str]:

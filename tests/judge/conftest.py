@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pybench.model.suite import Point
 from pybench.model.wire import Failure, Header, Metric, Step, Work
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
+from tests.builders import MACHINE, RECORD
 
 _SECOND = 1_000_000_000
 _ARCHITECTURE = {
@@ -34,28 +36,7 @@ class Build:
 
     def machine(self, kind: str = "h200", fabric: Any = "nvlink") -> Machine:
         """A machine of some kind; nothing else of it matters here."""
-        return Machine(
-            kind=kind,
-            fabric=fabric,
-            gpu_count=0,
-            gpu_names=(),
-            gpu_vram_gb=(),
-            gpus=(),
-            gpu_reason=None,
-            topology=(),
-            driver=None,
-            cuda_driver=None,
-            cpu_model=None,
-            cpu_cores=2,
-            numa_nodes=None,
-            memory_bytes=None,
-            kernel="",
-            operating_system=None,
-            python="3.11",
-            packages={},
-            git_commit=None,
-            git_dirty=None,
-        )
+        return replace(MACHINE, kind=kind, fabric=fabric, gpus=(), gpu_count=0, gpu_names=(), driver=None, packages={})
 
     def generate(self, degree: int = 1, benchmark: str = "decode", **settings: Any) -> Point:
         """A generation point along tensor_parallel, 40 output tokens a step."""
@@ -153,20 +134,16 @@ class Build:
         startup_s: float | None = 3.0,
     ) -> Record:
         """One attempt."""
-        return Record(
+        return replace(
+            RECORD,
             point_id=point.id,
             point_digest=point.digest,
             attempt=attempt,
-            started_utc="2026-01-01T00:00:00+00:00",
-            duration_s=1.0,
             startup_s=startup_s,
             ranks=ranks,
             failure=failure,
             energy=energy,
             energy_reason=energy_reason,
-            log="",
-            trace=None,
-            argv=(),
         )
 
     def measured(self, point: Point, seconds: Sequence[Sequence[float]], **more: Any) -> list[Record]:

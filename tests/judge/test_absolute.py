@@ -15,6 +15,7 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.collective import Collective
+from tests.judge.conftest import Build
 
 _EXPECTATION = TableFigure(metric="busbw_bytes_per_s", table="t")
 
@@ -49,14 +50,14 @@ def _table(*rows: ExpectedRow) -> ExpectedTable:
     return ExpectedTable(name="t", description="", rows=rows)
 
 
-def _check(build: Any, busbw: float, *rows: ExpectedRow, attempts: int = 2) -> CheckResult:
+def _check(build: Build, busbw: float, *rows: ExpectedRow, attempts: int = 2) -> CheckResult:
     measurements = _measured(build, busbw, attempts)
     results = summarize(measurements)
     (check,) = absolute_checks(_suite(), measurements, results, {"t": _table(*rows)}, build.machine())
     return check
 
 
-def _measured(build: Any, busbw: float, attempts: int = 2) -> Measurements:
+def _measured(build: Build, busbw: float, attempts: int = 2) -> Measurements:
     point = _point()
     records = []
     for record in build.measured(point, [[1.0, 1.0]] * attempts):
@@ -76,7 +77,7 @@ def _suite() -> Suite:
 @pytest.mark.parametrize(
     ("busbw", "verdict"), [(90.0, "pass"), (100.0, "pass"), (200.0, "pass"), (89.0, "fail"), (1.0, "fail")]
 )
-def test_bandwidth_is_held_to_its_minimum(build: Any, busbw: float, verdict: str) -> None:
+def test_bandwidth_is_held_to_its_minimum(build: Build, busbw: float, verdict: str) -> None:
     """100 give or take a tenth; beyond the better side is a pass."""
     check = _check(build, busbw, _row())
     assert (check.verdict, check.table, check.source) == (verdict, "t", "s")
@@ -84,19 +85,19 @@ def test_bandwidth_is_held_to_its_minimum(build: Any, busbw: float, verdict: str
     assert check.maximum is None
 
 
-def test_one_attempt_is_inconclusive(build: Any) -> None:
+def test_one_attempt_is_inconclusive(build: Build) -> None:
     """As everywhere."""
     assert _check(build, 100.0, _row(), attempts=1).verdict == "inconclusive"
 
 
-def test_a_machine_without_a_figure_is_told(build: Any) -> None:
+def test_a_machine_without_a_figure_is_told(build: Build) -> None:
     """With what was measured, and which table has nothing."""
     check = _check(build, 100.0, _row(machine="h100"))
     assert (check.verdict, check.reason) == ("no_expectation", "table t has no figure for this point on h200")
     assert check.value is not None
 
 
-def test_what_did_not_run_and_has_no_figure(build: Any) -> None:
+def test_what_did_not_run_and_has_no_figure(build: Build) -> None:
     """A skipped point expects nothing where the table has no row for it; a broken worker is an error."""
     skip = Skip(id="ring[gpus=8]", benchmark="ring", axes={"gpus": 8}, num_gpus=8, reason="needs 8 GPUs, found 4")
     plan = Plan(points=(_point(),), skips=(skip,))
@@ -107,7 +108,7 @@ def test_what_did_not_run_and_has_no_figure(build: Any) -> None:
     assert (skipped.verdict, skipped.reason) == ("no_expectation", "needs 8 GPUs, found 4")
 
 
-def test_figures_hold_where_settings_are_as_told(build: Any) -> None:
+def test_figures_hold_where_settings_are_as_told(build: Build) -> None:
     """Another size is another figure."""
     table = _table(_row(where={"operation": "all_reduce", "message_bytes": 1024}))
     small, large = _point(message_bytes=1024), _point(message_bytes=4096)
@@ -125,7 +126,7 @@ def test_figures_hold_where_settings_are_as_told(build: Any) -> None:
         ({}, {"kind": "measured"}),
     ],
 )
-def test_the_closest_row_wins(build: Any, loser: dict[str, Any], winner: dict[str, Any]) -> None:
+def test_the_closest_row_wins(build: Build, loser: dict[str, Any], winner: dict[str, Any]) -> None:
     """In both orders."""
     rows = (_row(**loser, source="loser"), _row(**winner, source="winner"))
     for ordered in (rows, rows[::-1]):
@@ -134,7 +135,7 @@ def test_the_closest_row_wins(build: Any, loser: dict[str, Any], winner: dict[st
         assert row.source == "winner"
 
 
-def test_a_figure_of_each_gpu_holds_for_more_of_them(build: Any) -> None:
+def test_a_figure_of_each_gpu_holds_for_more_of_them(build: Build) -> None:
     """But a link's not for one alone, and another metric's or a ratio not at all."""
     link = _table(_row(count=2, per_gpu=True))
     assert absolute_row(link, _point(4), "busbw_bytes_per_s", build.machine()) is not None
@@ -152,7 +153,7 @@ def test_a_figure_of_each_gpu_holds_for_more_of_them(build: Any) -> None:
     assert absolute_row(_table(ratio), _point(4), "busbw_bytes_per_s", build.machine()) is None
 
 
-def test_a_claim_judges_nothing_and_is_shown_apart(build: Any) -> None:
+def test_a_claim_judges_nothing_and_is_shown_apart(build: Build) -> None:
     """90 of a promised 100, less a tenth, keep it; 80 do not; there is no expectation either way."""
     for busbw, state in ((100.0, "kept"), (80.0, "not kept")):
         measurements = _measured(build, busbw)

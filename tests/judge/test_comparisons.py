@@ -14,8 +14,10 @@ from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
 from pybench.model.effort import Effort
 from pybench.model.results import Counts, Decision
-from pybench.model.suite import Benchmark, Comparison, Order, Plan, Point, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Comparison, Order, Plan, Point, Skip, Suite
 from pybench.model.wire import Work
+from tests.builders import with_settings
+from tests.judge.conftest import Build
 
 
 def _suite(order: Order = "below", **more: Any) -> Suite:
@@ -31,15 +33,13 @@ def _suite(order: Order = "below", **more: Any) -> Suite:
     )
 
 
-def _point(build: Any, benchmark: str, axis: str, degree: int, batch: int) -> Point:
-    axes = {axis: degree, "batch_size": batch}
-    own = build.generate(benchmark=benchmark)
-    settings = replace(own.settings, **{"tensor_parallel": 1, **axes})
-    point: Point = replace(own, id=point_id(benchmark, axes), axes=axes, settings=settings)
-    return point
+def _point(build: Build, benchmark: str, axis: str, degree: int, batch: int) -> Point:
+    axes: dict[str, AxisValue] = {axis: degree, "batch_size": batch}
+    own = with_settings(build.generate(benchmark=benchmark), **{"tensor_parallel": 1, **axes})
+    return replace(own, id=point_id(benchmark, axes), axes=axes)
 
 
-def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(build: Any) -> None:
+def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(build: Build) -> None:
     """Four times the batch in the same time passes, and at the other batch it fails."""
     tensor = [_point(build, "tensor", "tensor_parallel", 2, batch) for batch in (4, 16)]
     pipeline = [_point(build, "pipeline", "pipeline_parallel", 2, batch) for batch in (4, 16)]
@@ -57,7 +57,7 @@ def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(bu
     assert [(row.order, row.verdict) for row in above] == [("above", "fail"), ("above", "pass")]
 
 
-def test_what_was_not_measured_has_no_order(build: Any) -> None:
+def test_what_was_not_measured_has_no_order(build: Build) -> None:
     """Either side's reason is told."""
     one, other = (
         _point(build, "tensor", "tensor_parallel", 2, 4),
@@ -76,7 +76,7 @@ def test_what_was_not_measured_has_no_order(build: Any) -> None:
     assert (failed.verdict, failed.reason) == ("error", "other: out_of_memory: 81 GiB asked")
 
 
-def _pairs_at(build: Any, seconds: dict[int, tuple[float, float]]) -> tuple[Plan, list[Any]]:
+def _pairs_at(build: Build, seconds: dict[int, tuple[float, float]]) -> tuple[Plan, list[Any]]:
     """Tensor's and pipeline's seconds at each batch, in three attempts a thousandth apart."""
     points, records = [], []
     for batch, both in seconds.items():
@@ -97,7 +97,7 @@ def _pairs_at(build: Any, seconds: dict[int, tuple[float, float]]) -> tuple[Plan
     ],
 )
 def test_an_order_can_have_to_widen(
-    build: Any, last: tuple[float, float], order: Order, verdict: str, change: float
+    build: Build, last: tuple[float, float], order: Order, verdict: str, change: float
 ) -> None:
     """From 0.8 at the least batch; what lies between decides nothing."""
     plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
@@ -109,14 +109,14 @@ def test_an_order_can_have_to_widen(
     assert [points[name].benchmark for name in row.point_ids] == ["tensor", "pipeline"] * 2
 
 
-def test_one_load_cannot_widen(build: Any) -> None:
+def test_one_load_cannot_widen(build: Build) -> None:
     """There is nothing to tell it against."""
     plan, records = _pairs_at(build, {4: (0.8, 1.0)})
     (row,) = comparison_results(_suite(widening_along="batch_size"), Measurements.of(plan, records))
     assert row.widening_along is None
 
 
-def test_an_order_widens_only_between_measured_loads(build: Any) -> None:
+def test_an_order_widens_only_between_measured_loads(build: Build) -> None:
     """Either end's reason is told."""
     plan, records = _pairs_at(build, {4: (0.8, 1.0), 64: (1.0, 2.0)})
     gone = plan.points[1].id
@@ -125,7 +125,7 @@ def test_an_order_widens_only_between_measured_loads(build: Any) -> None:
     assert (row.verdict, row.reason, row.ratio) == ("missing", "other: not measured", None)
 
 
-def test_a_starved_point_is_no_other_to_stay_below(build: Any) -> None:
+def test_a_starved_point_is_no_other_to_stay_below(build: Build) -> None:
     """More measuring would not feed it."""
     one = _point(build, "tensor", "tensor_parallel", 2, 4)
     other = _point(build, "pipeline", "pipeline_parallel", 2, 4)
@@ -148,7 +148,7 @@ def test_a_starved_point_is_no_other_to_stay_below(build: Any) -> None:
     assert [point.id for point, _ in undecided(plan.points, [hopeful], records)] == [one.id, other.id]
 
 
-def test_a_factor_asks_for_more_than_an_order(build: Any) -> None:
+def test_a_factor_asks_for_more_than_an_order(build: Build) -> None:
     """Half the other's time is below it, and not below 0.4 times it."""
     one = _point(build, "tensor", "tensor_parallel", 2, 4)
     other = _point(build, "pipeline", "pipeline_parallel", 2, 4)
@@ -162,7 +162,7 @@ def test_a_factor_asks_for_more_than_an_order(build: Any) -> None:
     ]
 
 
-def test_no_ratio_to_nothing(build: Any) -> None:
+def test_no_ratio_to_nothing(build: Build) -> None:
     """A baseline of 0 tokens is one line, no traceback, and no number of attempts changes it."""
     one = _point(build, "tensor", "tensor_parallel", 2, 4)
     other = _point(build, "pipeline", "pipeline_parallel", 2, 4)

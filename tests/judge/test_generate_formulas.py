@@ -12,6 +12,7 @@ from pybench.judge.summary import summarize
 from pybench.model.record import PhaseEnergy
 from pybench.model.suite import Plan
 from pybench.model.wire import RequestTimes, Step, Work
+from tests.judge.conftest import Build
 
 _MS = 1_000_000
 
@@ -35,13 +36,13 @@ def _step(*requests: RequestTimes, length: int = 1000, **values: float) -> Step:
     )
 
 
-def _values(build: Any, *ranks: Any, **settings: Any) -> dict[str, float]:
+def _values(build: Build, *ranks: Any, **settings: Any) -> dict[str, float]:
     point = build.generate(**settings)
     samples = metric_samples(point, [build.record(point, ranks)])
     return {name: attempts[0][0] for name, attempts in samples.items()}
 
 
-def test_each_request_has_its_own_latencies(build: Any) -> None:
+def test_each_request_has_its_own_latencies(build: Build) -> None:
     """TTFT 10, 20 and 90 ms: the 90th percentile lies 4/5 of the way between the upper two. TPOT 10 ms each."""
     requests = (_request(0, 10, 110), _request(0, 20, 120), _request(10, 100, 200))
     found = _values(build, build.rank((_step(*requests, itl_s=0.01, itl_p99_s=0.03),)))
@@ -53,14 +54,14 @@ def test_each_request_has_its_own_latencies(build: Any) -> None:
     assert "itl_p50_s" not in found
 
 
-def test_a_single_token_has_no_time_per_further_token(build: Any) -> None:
+def test_a_single_token_has_no_time_per_further_token(build: Build) -> None:
     """Its first token is its last."""
     found = _values(build, build.rank((_step(_request(0, 10, 10, tokens=1)),)))
     assert "tpot_s" not in found
     assert found["e2e_s"] == pytest.approx(0.010)
 
 
-def test_copies_add_up_over_the_span_from_the_first_start_to_the_last_end(build: Any) -> None:
+def test_copies_add_up_over_the_span_from_the_first_start_to_the_last_end(build: Build) -> None:
     """22 and 11 tokens in 1 s; percentiles are over all requests, ITL is the slower copy's, cache room is summed."""
     first = _step(_request(0, 10, 110), _request(0, 10, 110), length=800, itl_p99_s=0.02, num_preemptions=1)
     second = _step(_request(0, 500, 900), length=1000, itl_p99_s=0.05, num_preemptions=2)
@@ -76,14 +77,14 @@ def test_copies_add_up_over_the_span_from_the_first_start_to_the_last_end(build:
     assert (found["itl_p99_s"], found["kv_cache_tokens"], found["num_preemptions"]) == (0.05, 150, 3)
 
 
-def test_ranks_of_one_copy_count_once(build: Any) -> None:
+def test_ranks_of_one_copy_count_once(build: Build) -> None:
     """Both told of the same tokens."""
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
     ranks = [build.rank(build.steps([2.0], work, rounds=10), number) for number in (0, 1)]
     assert _values(build, *ranks, degree=2)["output_tokens_per_s"] == 20.0
 
 
-def test_utilisation_by_hand(build: Any) -> None:
+def test_utilisation_by_hand(build: Build) -> None:
     """Shape of Llama-3.1-8B on an H200: 4 sequences of 30 and 10 tokens in 2 s, rounds 0.2 s apart.
 
     Weights outside embedding and norms: 32 * (4096*128*80 + 3*4096*14336) = 6.979e9, head 0.525e9. A decode round reads
@@ -114,7 +115,7 @@ def test_utilisation_by_hand(build: Any) -> None:
     ],
 )
 def test_utilisation_is_unknown_where_peaks_or_bytes_are(
-    build: Any, name: str, settings: dict[str, Any], known: set[str]
+    build: Build, name: str, settings: dict[str, Any], known: set[str]
 ) -> None:
     """Unknown is not zero."""
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
@@ -122,7 +123,7 @@ def test_utilisation_is_unknown_where_peaks_or_bytes_are(
     assert found.keys() & {"mfu_fraction", "mbu_fraction"} == known
 
 
-def test_a_mixture_of_experts_reads_less_than_everything(build: Any) -> None:
+def test_a_mixture_of_experts_reads_less_than_everything(build: Build) -> None:
     """How much less depends on what its router chose."""
     point = replace(build.generate(), architecture={**build.architecture, "num_local_experts": 4})
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
@@ -132,13 +133,13 @@ def test_a_mixture_of_experts_reads_less_than_everything(build: Any) -> None:
     assert "mfu_fraction" in found
 
 
-def test_requests_that_never_decoded_use_no_bandwidth(build: Any) -> None:
+def test_requests_that_never_decoded_use_no_bandwidth(build: Build) -> None:
     """One token each."""
     found = _values(build, build.rank((_step(_request(0, 10, 10, tokens=1)),), device_name="NVIDIA H200"))
     assert "mbu_fraction" not in found
 
 
-def test_energy_of_phases_and_gpus(build: Any) -> None:
+def test_energy_of_phases_and_gpus(build: Build) -> None:
     """Two steps of 120 prompt and 40 output tokens; 60 J, 24 of them prefill; the GPUs' 40 and 20 J lie 2/3 apart."""
     point = build.generate(2)
     phases = (
@@ -159,7 +160,7 @@ def test_energy_of_phases_and_gpus(build: Any) -> None:
     assert (prefill.low_j, prefill.high_j, decode.flags) == (10.0, 14.0, ("gap",))
 
 
-def test_a_phase_of_unknown_energy_is_left_out(build: Any) -> None:
+def test_a_phase_of_unknown_energy_is_left_out(build: Build) -> None:
     """Unknown is not zero."""
     point = build.generate()
     phases = (PhaseEnergy(name="prefill", duration_s=0.4), PhaseEnergy(name="decode", duration_s=0.4))

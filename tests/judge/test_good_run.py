@@ -15,11 +15,12 @@ from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.effort import Effort
 from pybench.model.errors import FileError, UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
-from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.expected_tables import read_table, write_table
+from tests.builders import MANIFEST
+from tests.judge.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
@@ -28,7 +29,7 @@ _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
 class GoodRun:
     """Two benchmarks: generation on 1 and 2 GPUs, and a matmul that reports 100, 102 and 104 TFLOP/s."""
 
-    def __init__(self, build: Any, flops: tuple[float, ...] = (100e12, 102e12, 104e12)) -> None:
+    def __init__(self, build: Build, flops: tuple[float, ...] = (100e12, 102e12, 104e12)) -> None:
         one, two = build.generate(1), build.generate(2)
         square = Point(
             id="square[gpus=1]",
@@ -57,18 +58,12 @@ class GoodRun:
         kernel = Benchmark(
             name="square", workload="matmul", settings={}, axes={}, effort=Effort(), expectations=(_KERNEL,)
         )
-        self.manifest = Manifest(
-            run_id="r",
-            created_utc="2026-01-01T00:00:00+00:00",
-            pybench_version="0",
+        self.manifest = dataclasses.replace(
+            MANIFEST,
             suite=Suite(name="s", description="d", benchmarks=(decode, kernel)),
             plan=Plan(points=points, skips=()),
-            device="cuda",
             machine=dataclasses.replace(build.machine(), gpu_names=("NVIDIA H200",), gpu_count=1, driver="580"),
-            fingerprint="f",
             tables={name: ExpectedTable(name=name, description="", rows=()) for name in ("t", "k")},
-            worker_sha256="",
-            engine="none",
         )
 
     def table(self, only: str | None = None, **changes: Any) -> ExpectedTable:
@@ -77,7 +72,7 @@ class GoodRun:
         return table_of_run(manifest, measured, assemble(manifest, measured), "mine", only)
 
 
-def test_figures_are_medians_with_the_spread_between_attempts(build: Any) -> None:
+def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> None:
     """100, 102, 104: s of logarithms 0.01961, t(2) = 4.303, another mean of three: t s sqrt(2/3). Ratio: all equal."""
     absolute, ratio = GoodRun(build).table().rows
     assert isinstance(absolute, FigureRow)
@@ -91,7 +86,7 @@ def test_figures_are_medians_with_the_spread_between_attempts(build: Any) -> Non
     assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 1 steps")
 
 
-def test_one_table_of_several(build: Any) -> None:
+def test_one_table_of_several(build: Build) -> None:
     """Each in a file of its own."""
     run = GoodRun(build)
     assert [row.metric for row in run.table("k").rows] == ["matmul_flops_per_s"]
@@ -100,7 +95,7 @@ def test_one_table_of_several(build: Any) -> None:
         run.table("x")
 
 
-def test_what_is_written_is_read_back(build: Any, tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(build: Build, tmp_path: Path) -> None:
     """By the strict reader; figures to six digits."""
     run = GoodRun(build)
     run.manifest = dataclasses.replace(
@@ -118,7 +113,7 @@ def test_what_is_written_is_read_back(build: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"), [("mine.txt", "an expected table is a .toml file"), ("none/mine.toml", "can't be written")]
 )
-def test_where_no_table_can_be_written(build: Any, tmp_path: Path, path: str, message: str) -> None:
+def test_where_no_table_can_be_written(build: Build, tmp_path: Path, path: str, message: str) -> None:
     """Said, not thrown."""
     with pytest.raises(FileError, match=message):
         write_table(GoodRun(build).table(), tmp_path / path)
@@ -158,13 +153,13 @@ _UNPINNED = ContainerSetup(
         ({"container": _UNPINNED}, "image that is not pinned|an image that isn't pinned"),
     ],
 )
-def test_partial_and_unpinned_runs_are_refused(build: Any, changes: dict[str, Any], message: str) -> None:
+def test_partial_and_unpinned_runs_are_refused(build: Build, changes: dict[str, Any], message: str) -> None:
     """With what to do instead."""
     with pytest.raises(UsageError, match=message):
         GoodRun(build).table(**changes)
 
 
-def test_failed_attempts_are_refused(build: Any) -> None:
+def test_failed_attempts_are_refused(build: Build) -> None:
     """Also when others of that point were good."""
     run = GoodRun(build)
     run.records.append(build.failed(run.manifest.plan.points[0], attempt=4))
@@ -172,7 +167,7 @@ def test_failed_attempts_are_refused(build: Any) -> None:
         run.table()
 
 
-def test_unmeasured_points_are_refused(build: Any) -> None:
+def test_unmeasured_points_are_refused(build: Build) -> None:
     """The run's verdict says so."""
     run = GoodRun(build)
     run.records = run.records[:3]
@@ -180,7 +175,7 @@ def test_unmeasured_points_are_refused(build: Any) -> None:
         run.table()
 
 
-def test_one_attempt_is_refused(build: Any) -> None:
+def test_one_attempt_is_refused(build: Build) -> None:
     """It shows no spread."""
     run = GoodRun(build, flops=(100e12,))
     run.manifest = dataclasses.replace(
@@ -190,7 +185,7 @@ def test_one_attempt_is_refused(build: Any) -> None:
         run.table()
 
 
-def test_a_suite_without_tables_is_refused(build: Any) -> None:
+def test_a_suite_without_tables_is_refused(build: Build) -> None:
     """There is nothing that a row could be for."""
     run = GoodRun(build)
     bare = tuple(dataclasses.replace(b, expectations=()) for b in run.manifest.suite.benchmarks)

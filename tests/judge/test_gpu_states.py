@@ -10,13 +10,14 @@ from pybench.judge.summary import summarize
 from pybench.model.health import GpuConditions
 from pybench.model.results import GpuState
 from pybench.model.suite import Plan
+from tests.judge.conftest import Build
 
 
 def _gpu(index: int, **read: Any) -> GpuConditions:
     return GpuConditions(uuid=f"GPU-{index}", index=index, **read)
 
 
-def test_over_attempts(build: Any) -> None:
+def test_over_attempts(build: Build) -> None:
     """The median clock, the highest temperature, everything that held the clock; also of a GPU alone."""
     point = build.generate()
     told = [
@@ -38,7 +39,7 @@ def test_over_attempts(build: Any) -> None:
     )
 
 
-def test_nothing_held_it_and_nothing_was_read(build: Any) -> None:
+def test_nothing_held_it_and_nothing_was_read(build: Build) -> None:
     """The two are told apart; without a sensor there is no GPU to tell of."""
     point = build.generate()
     (record,) = build.measured(point, [[2.0]])

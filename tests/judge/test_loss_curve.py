@@ -13,17 +13,18 @@ from pybench.judge.verdict import overall
 from pybench.model.results import Counts
 from pybench.model.suite import Plan
 from pybench.model.wire import Failure, Work
+from tests.judge.conftest import Build
 
 CURVE = (11.8, 9.0, 6.0, 3.0, 1.0, 0.5)
 
 
-def measured(build: Any, point: Any, curve: tuple[float, ...], samples: int = 8, **more: Any) -> Any:
+def measured(build: Build, point: Any, curve: tuple[float, ...], samples: int = 8, **more: Any) -> Any:
     steps = build.steps([1.0, 1.0], Work(samples=samples))
     rank = dataclasses.replace(build.rank(steps), losses=curve)
     return build.record(point, (rank,), **more)
 
 
-def trained(build: Any, degree: int, **settings: Any) -> Any:
+def trained(build: Build, degree: int, **settings: Any) -> Any:
     point = build.train(degree)
     values = {"dtype": "float32", "batch_size_per_gpu": None, "global_batch_size": 8, **settings}
     return dataclasses.replace(point, settings=dataclasses.replace(point.settings, **values))
@@ -35,7 +36,7 @@ def checks(*pairs: Any) -> Any:
     )
 
 
-def test_the_same_loss_passes(build: Any) -> None:
+def test_the_same_loss_passes(build: Build) -> None:
     """Within a thousandth of the baseline's way in float32; the baseline has no row of its own."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((two, measured(build, two, (11.81, *CURVE[1:]))), (one, measured(build, one, CURVE)))
@@ -45,7 +46,7 @@ def test_the_same_loss_passes(build: Any) -> None:
     assert row.reason == "loss 11.81 at step 0, 11.8 at fit[data_parallel=1]"
 
 
-def test_a_strategy_that_computes_something_else_fails(build: Any) -> None:
+def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
     """At the worst of the first steps, and with it the run."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.8, 9.0, 6.5, 3.1, 1.0, 0.5))))
@@ -55,7 +56,7 @@ def test_a_strategy_that_computes_something_else_fails(build: Any) -> None:
     assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
 
 
-def test_16_bit_types_have_their_own_tolerance(build: Any) -> None:
+def test_16_bit_types_have_their_own_tolerance(build: Build) -> None:
     """Also those that only compute in one."""
     curve = (11.9, *CURVE[1:])
     for settings in ({"dtype": "bfloat16"}, {"strategy": "fsdp", "mixed_precision": "bfloat16"}):
@@ -76,7 +77,7 @@ ADAPTED = (11.8, 11.79, 11.75, 11.65, 11.5)
         ((11.8,) * 5, "fail"),
     ],
 )
-def test_a_loss_that_moves_little_is_held_to_its_own_way(build: Any, curve: Any, verdict: str) -> None:
+def test_a_loss_that_moves_little_is_held_to_its_own_way(build: Build, curve: Any, verdict: str) -> None:
     """Copies that learn alone, or an optimizer that does nothing, lie well within 2 % of the first loss."""
     adapters = {"dtype": "bfloat16", "lora_rank": 8}
     one, two = trained(build, 1, **adapters), trained(build, 2, **adapters)
@@ -84,7 +85,7 @@ def test_a_loss_that_moves_little_is_held_to_its_own_way(build: Any, curve: Any,
     assert (row.verdict, row.maximum) == (verdict, pytest.approx(2e-2 * 0.3 / 11.8))
 
 
-def test_a_loss_that_hardly_moved_shows_nothing(build: Any) -> None:
+def test_a_loss_that_hardly_moved_shows_nothing(build: Build) -> None:
     """Agreement is no pass there, and the remedy is named; a curve beyond all noise fails all the same."""
     one, two, four = (trained(build, degree, dtype="bfloat16") for degree in (1, 2, 4))
     still = (11.8, 11.8, 11.799, 11.798, 11.797)
@@ -97,21 +98,21 @@ def test_a_loss_that_hardly_moved_shows_nothing(build: Any) -> None:
     assert astray.verdict == "fail"
 
 
-def test_only_steps_that_both_have_count(build: Any) -> None:
+def test_only_steps_that_both_have_count(build: Build) -> None:
     """A curve that ended before the baseline moved shows nothing."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE[:1])))
     assert row.verdict == "inconclusive"
 
 
-def test_a_loss_that_rose_allows_no_more_than_before(build: Any) -> None:
+def test_a_loss_that_rose_allows_no_more_than_before(build: Build) -> None:
     """A tenfold loss is no way to be near to."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, (1.0, 11.0))), (two, measured(build, two, (1.0, 11.002))))
     assert (row.verdict, row.maximum) == ("fail", 1e-3)
 
 
-def test_later_steps_do_not_count(build: Any) -> None:
+def test_later_steps_do_not_count(build: Build) -> None:
     """Rounding grows with every update."""
     one, two = trained(build, 1), trained(build, 2)
     late = (*CURVE[:NUM_STEPS], 99.0)
@@ -122,19 +123,19 @@ def test_later_steps_do_not_count(build: Any) -> None:
 @pytest.mark.parametrize(
     "change", [{"seed": 1}, {"sequence_tokens": 50}, {"lora_rank": 8}, {"learning_rate": 0.5}, {"model": "n"}]
 )
-def test_another_training_is_another_group(build: Any, change: dict[str, Any]) -> None:
+def test_another_training_is_another_group(build: Build, change: dict[str, Any]) -> None:
     """Nothing to hold it against."""
     one, two = trained(build, 1), trained(build, 2, **change)
     assert checks((one, measured(build, one, CURVE)), (two, measured(build, two, (1.0,)))) == ()
 
 
-def test_another_effective_batch_is_another_group(build: Any) -> None:
+def test_another_effective_batch_is_another_group(build: Build) -> None:
     """As of weak scaling: the worker says how many samples a step had."""
     one, two = trained(build, 1), trained(build, 2)
     assert checks((one, measured(build, one, CURVE)), (two, measured(build, two, (1.0,), samples=16))) == ()
 
 
-def test_the_worst_attempt_decides(build: Any) -> None:
+def test_the_worst_attempt_decides(build: Build) -> None:
     """One that failed, or told no loss, says nothing."""
     one, two = trained(build, 1), trained(build, 2)
     broken = build.record(two, (), failure=Failure(cause="signal", message=""))
@@ -150,7 +151,7 @@ def test_the_worst_attempt_decides(build: Any) -> None:
     assert row.verdict == "fail"
 
 
-def test_a_guard_that_passes_shows_nothing_by_itself(build: Any) -> None:
+def test_a_guard_that_passes_shows_nothing_by_itself(build: Build) -> None:
     """A suite that expects a speedup and could not judge it has not passed."""
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE)))

@@ -11,9 +11,10 @@ from pybench.judge import measurements
 from pybench.judge.formulas.registry import metric_values
 from pybench.judge.measurements import Measurements
 from pybench.model.suite import Plan, Skip
+from tests.judge.conftest import Build
 
 
-def test_metrics_of_a_record_are_evaluated_once(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_a_record_are_evaluated_once(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three attempts are three evaluations, however many judges read the point; unread points cost nothing."""
     read, unread = build.generate(1), build.generate(2)
     records = [*build.measured(read, [[1.0]] * 3), *build.measured(unread, [[1.0]])]
@@ -30,7 +31,7 @@ def test_metrics_of_a_record_are_evaluated_once(build: Any, monkeypatch: pytest.
     assert calls == [read.id] * 3
 
 
-def test_records_of_other_points_or_settings_are_left_out(build: Any) -> None:
+def test_records_of_other_points_or_settings_are_left_out(build: Build) -> None:
     """A journal may hold points that the plan lacks, or an older form of one."""
     point, stranger = build.generate(1), build.generate(2)
     kept, old = build.measured(point, [[1.0], [2.0]])
@@ -38,7 +39,7 @@ def test_records_of_other_points_or_settings_are_left_out(build: Any) -> None:
     assert Measurements.of(Plan(points=(point,), skips=()), records).records == (kept,)
 
 
-def test_failed_attempts_count_and_give_no_values(build: Any) -> None:
+def test_failed_attempts_count_and_give_no_values(build: Build) -> None:
     """A point that cannot run has neither."""
     point = build.generate(1)
     skip = Skip(id="s", benchmark="decode", axes={}, num_gpus=8, reason="needs 8 GPUs")

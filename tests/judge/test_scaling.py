@@ -15,8 +15,9 @@ from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.manifest import Manifest
 from pybench.model.suite import Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from tests.builders import MANIFEST
+from tests.judge.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
 _ENERGY = dataclasses.replace(_STRONG, metric="energy_j_per_output_token")
@@ -56,13 +57,13 @@ def _skip(count: int, reason: str) -> Skip:
     return Skip(id=identity, benchmark="decode", axes={"tensor_parallel": count}, num_gpus=count, reason=reason)
 
 
-def _measured(build: Any, steps: dict[int, list[list[float]]]) -> tuple[Plan, list[Any]]:
+def _measured(build: Build, steps: dict[int, list[list[float]]]) -> tuple[Plan, list[Any]]:
     points = {count: build.generate(count) for count in steps}
     records = [record for count, lengths in steps.items() for record in build.measured(points[count], lengths)]
     return Plan(points=tuple(points.values()), skips=()), records
 
 
-def test_speedup_and_efficiency_by_hand(build: Any) -> None:
+def test_speedup_and_efficiency_by_hand(build: Build) -> None:
     """4 s on one GPU, 2.5 s on two, 2 s on four: 1.6x and 2x, efficiency 0.8 and 0.5. The baseline is no row."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     table = _table(_row(value=1.8), _row(count=4, minimum=1.5, value=None))
@@ -76,7 +77,7 @@ def test_speedup_and_efficiency_by_hand(build: Any) -> None:
     assert (two.expected.source, two.expected.table) == ("a source", "t")
 
 
-def test_a_baseline_above_one_gpu(build: Any) -> None:
+def test_a_baseline_above_one_gpu(build: Build) -> None:
     """Against two GPUs, four at 1.25x have an efficiency of 0.625; one GPU is below the baseline and no row."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     suite = _suite(dataclasses.replace(_STRONG, baseline=2))
@@ -86,7 +87,7 @@ def test_a_baseline_above_one_gpu(build: Any) -> None:
     assert four.verdict == "pass"
 
 
-def test_weak_scaling_of_training(build: Any) -> None:
+def test_weak_scaling_of_training(build: Build) -> None:
     """Two GPUs train twice the samples in 2.5 s instead of 2 s: 1.6x the tokens, efficiency 0.8."""
     from pybench.model.wire import Work  # noqa: PLC0415
 
@@ -112,7 +113,7 @@ def test_weak_scaling_of_training(build: Any) -> None:
     assert (row.scaling, row.verdict) == ("weak", "no_expectation")
 
 
-def test_energy_has_a_ratio_and_no_efficiency(build: Any) -> None:
+def test_energy_has_a_ratio_and_no_efficiency(build: Build) -> None:
     """30 J instead of 20 J for the same tokens: 1.5x, at most 1.6 allowed."""
     one, two = build.generate(1), build.generate(2)
     records = [
@@ -129,7 +130,7 @@ def test_energy_has_a_ratio_and_no_efficiency(build: Any) -> None:
     assert row.verdict == "pass"
 
 
-def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Any) -> None:
+def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Build) -> None:
     """On a CPU without a sensor the run can still pass; with a row for it, the metric is missing."""
     one, two = build.generate(1), build.generate(2)
     records = [r for p in (one, two) for r in build.measured(p, [[1.0], [1.0]], energy_reason="no GPU takes part")]
@@ -141,7 +142,7 @@ def test_unknown_energy_that_nothing_would_judge_is_no_shortfall(build: Any) -> 
     assert (row.verdict, row.reason) == ("missing", "no GPU takes part")
 
 
-def test_points_that_were_not_measured_are_rows(build: Any) -> None:
+def test_points_that_were_not_measured_are_rows(build: Build) -> None:
     """A skip and a point without records are missing, one the user left out is not, a broken one is an error."""
     one, two, three = build.generate(1), build.generate(2), build.generate(4)
     plan = Plan(
@@ -161,7 +162,7 @@ def test_points_that_were_not_measured_are_rows(build: Any) -> None:
     assert all(row.speedup is None and row.efficiency is None for row in rows)
 
 
-def test_a_broken_baseline_breaks_its_rows_and_says_so(build: Any) -> None:
+def test_a_broken_baseline_breaks_its_rows_and_says_so(build: Build) -> None:
     """The reason names the baseline, not the point."""
     one, two = build.generate(1), build.generate(2)
     records = [build.failed(one), *build.measured(two, [[1.0], [1.0]])]
@@ -172,7 +173,7 @@ def test_a_broken_baseline_breaks_its_rows_and_says_so(build: Any) -> None:
 
 
 @pytest.mark.parametrize("baseline", [None, 1])
-def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Any, baseline: int | None) -> None:
+def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Build, baseline: int | None) -> None:
     """With ``-k`` on 2 and 4 alone, two GPUs must not quietly become the baseline."""
     plan, records = _measured(build, {2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
     suite = _suite(dataclasses.replace(_STRONG, baseline=baseline))
@@ -184,7 +185,7 @@ def test_a_baseline_that_was_filtered_out_is_not_replaced(build: Any, baseline: 
     assert rows[0].reason == "baseline: decode[tensor_parallel=1] was left out by -k"
 
 
-def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Any) -> None:
+def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Build) -> None:
     """With data_parallel fixed at 2, tensor_parallel 1 and 2 occupy 2 and 4 GPUs; the axis counts 1 and 2."""
     one, two = build.generate(1, data_parallel=2), build.generate(2, data_parallel=2)
     records = [r for p, s in ((one, 4.0), (two, 2.5)) for r in build.measured(p, [[s], [s]])]
@@ -196,7 +197,7 @@ def test_counts_are_the_axis_own_where_another_degree_is_fixed(build: Any) -> No
     assert row.efficiency == pytest.approx(0.8)
 
 
-def test_each_group_of_other_axes_has_its_own_baseline(build: Any) -> None:
+def test_each_group_of_other_axes_has_its_own_baseline(build: Build) -> None:
     """Batch 1 is slower than batch 2, and neither is measured against the other."""
 
     def at(count: int, batch: int) -> Point:
@@ -212,7 +213,7 @@ def test_each_group_of_other_axes_has_its_own_baseline(build: Any) -> None:
     assert [(row.group, row.speedup) for row in rows] == [({"batch_size": 1}, 1.6), ({"batch_size": 2}, 2.0)]
 
 
-def test_a_starved_baseline_is_suspect(build: Any) -> None:
+def test_a_starved_baseline_is_suspect(build: Build) -> None:
     """4.6x on two GPUs: one GPU had no room for its cache."""
     plan, records = _measured(build, {1: [[4.6], [4.6]], 2: [[1.0], [1.0]]})
     (row,) = scaling_results(_suite(_STRONG), Measurements.of(plan, records), {"t": _table(_row())}, build.machine())
@@ -269,7 +270,7 @@ def test_a_row_of_something_else_does_not_match(keys: dict[str, Any]) -> None:
     assert _source(table, **keys) is None
 
 
-def test_claims_judge_nothing(build: Any) -> None:
+def test_claims_judge_nothing(build: Build) -> None:
     """A guide's 1.8 on two GPUs, where 1.6 was measured: not kept, and no expectation of this machine."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
     table = _table(_row(source="a guide", machine="gpu", kind="claim"))
@@ -298,7 +299,7 @@ def test_absolute_figures_are_no_ratios() -> None:
     assert _source(_table(figure)) is None
 
 
-def test_absolute_checks_of_a_benchmark(build: Any) -> None:
+def test_absolute_checks_of_a_benchmark(build: Build) -> None:
     """20 tokens/s asked of every point: one passes, one broke, one is skipped, one the user left out."""
     one, two = build.generate(1), build.generate(2)
     plan = Plan(points=(one, two), skips=(_skip(4, "needs 4 GPUs"),), left_out=(_skip(8, "left out"),))
@@ -313,21 +314,16 @@ def test_absolute_checks_of_a_benchmark(build: Any) -> None:
     assert scaling_results(suite, Measurements.of(plan, []), {}, build.machine()) == ()
 
 
-def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
+def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
     """Records of points that the plan does not have are left aside."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]]})
     stranger = build.measured(build.generate(64), [[1.0]])
-    manifest = Manifest(
-        run_id="r",
-        created_utc="",
-        pybench_version="0",
+    manifest = dataclasses.replace(
+        MANIFEST,
         suite=_suite(_STRONG, counts=(1, 2)),
         plan=plan,
-        device="cuda",
         machine=build.machine(),
-        fingerprint="f",
         tables={"t": _table(_row())},
-        worker_sha256="",
         engine="local",
     )
     results = assemble(manifest, Measurements.of(manifest.plan, [*records, *stranger]))
@@ -344,7 +340,7 @@ def test_results_are_assembled_from_manifest_and_records(build: Any) -> None:
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)
 
 
-def test_without_a_table_the_speedup_is_only_shown(build: Any) -> None:
+def test_without_a_table_the_speedup_is_only_shown(build: Build) -> None:
     """Measured or skipped, nothing is expected of it."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]]})
     plan = dataclasses.replace(plan, skips=(_skip(4, "needs 4 GPUs, found 2"),))

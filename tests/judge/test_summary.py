@@ -12,13 +12,14 @@ from pybench.judge.summary import summarize
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Failure, Work
 from pybench.model.workloads.registry import METRICS, METRICS_OF
+from tests.judge.conftest import Build
 
 
 def _plan(*points: Any, skips: tuple[Skip, ...] = (), left_out: tuple[Skip, ...] = ()) -> Plan:
     return Plan(points=points, skips=skips, left_out=left_out)
 
 
-def test_generation_metrics_by_hand(build: Any) -> None:
+def test_generation_metrics_by_hand(build: Build) -> None:
     """40 decoded and 120 prompt tokens of 4 sequences in 2 s, ten rounds 0.2 s apart."""
     point = build.generate()
     samples = metric_samples(point, build.measured(point, [[2.0, 2.0]]))
@@ -34,7 +35,7 @@ def test_generation_metrics_by_hand(build: Any) -> None:
     }
 
 
-def test_training_metrics_by_hand(build: Any) -> None:
+def test_training_metrics_by_hand(build: Build) -> None:
     """4 samples of 100 tokens in 2 s on two ranks; 60 J in two steps."""
     point = build.train(2)
     steps = build.steps([2.0, 2.0], Work(samples=4))
@@ -48,7 +49,7 @@ def test_training_metrics_by_hand(build: Any) -> None:
     assert "output_tokens_per_s" not in samples
 
 
-def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Any) -> None:
+def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Build) -> None:
     """Rank 1 begins 0.5 s after rank 0: 2.5 s together. Memory is the larger of the two."""
     point = build.generate(2)
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
@@ -60,7 +61,7 @@ def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Any) -> N
     assert samples["peak_memory_bytes"] == [[9.0]]
 
 
-def test_one_decode_round_has_no_time_per_further_token(build: Any) -> None:
+def test_one_decode_round_has_no_time_per_further_token(build: Build) -> None:
     """And without any round there is no time to the first."""
     point = build.generate()
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
@@ -72,7 +73,7 @@ def test_one_decode_round_has_no_time_per_further_token(build: Any) -> None:
     assert "startup_s" not in metric_samples(point, [none])
 
 
-def test_memory_that_no_rank_could_tell_is_absent(build: Any) -> None:
+def test_memory_that_no_rank_could_tell_is_absent(build: Build) -> None:
     """Unknown is not zero."""
     point = build.generate()
     rank = replace(build.rank(build.steps([2.0], Work(output_tokens=40))), metrics=())
@@ -81,7 +82,7 @@ def test_memory_that_no_rank_could_tell_is_absent(build: Any) -> None:
     assert samples["step_s"] == [[2.0]]
 
 
-def test_energy_of_generation_by_hand(build: Any) -> None:
+def test_energy_of_generation_by_hand(build: Build) -> None:
     """160 J in two steps of 40 tokens: 80 J a step, 2 J a token; each GPU's own joules a step."""
     point = build.generate(2)
     (record,) = build.measured(point, [[2.0, 2.0]], energy=build.energy([100.0, 60.0], 4.0, flags=("alias_risk",)))
@@ -94,7 +95,7 @@ def test_energy_of_generation_by_hand(build: Any) -> None:
     assert result.flags == ("single_attempt", "alias_risk")
 
 
-def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Any) -> None:
+def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Build) -> None:
     """A sum without one of its parts would be too small; the known GPU is still shown."""
     point = build.generate(2)
     (record,) = build.measured(point, [[2.0]], energy=build.energy([100.0, None], 2.0))
@@ -103,7 +104,7 @@ def test_unknown_energy_of_one_gpu_leaves_the_sum_out(build: Any) -> None:
     assert result.energy_by_gpu_j == {"GPU-0": 100.0}
 
 
-def test_every_unit_is_the_metrics_own(build: Any) -> None:
+def test_every_unit_is_the_metrics_own(build: Build) -> None:
     """Units are stated once."""
     point = build.generate()
     (result,) = summarize(
@@ -117,7 +118,7 @@ def test_every_unit_is_the_metrics_own(build: Any) -> None:
     assert set(result.metrics) == set(METRICS_OF["generate"]) - absent
 
 
-def test_one_good_attempt_makes_a_point_ok(build: Any) -> None:
+def test_one_good_attempt_makes_a_point_ok(build: Build) -> None:
     """The failed one is counted, and its steps are not."""
     point = build.generate()
     records = [build.failed(point, 2), *build.measured(point, [[2.0]])]
@@ -127,21 +128,21 @@ def test_one_good_attempt_makes_a_point_ok(build: Any) -> None:
     assert result.metrics["step_s"].low is None
 
 
-def test_a_point_that_only_failed_says_why(build: Any) -> None:
+def test_a_point_that_only_failed_says_why(build: Build) -> None:
     """The first failure's cause and message."""
     point = build.generate()
     (result,) = summarize(Measurements.of(_plan(point), [build.failed(point)]))
     assert (result.status, result.reason, result.metrics) == ("failed", "out_of_memory: 81 GiB asked", {})
 
 
-def test_a_point_without_records_is_missing(build: Any) -> None:
+def test_a_point_without_records_is_missing(build: Build) -> None:
     """Another point's records are not its own."""
     point, other = build.generate(1), build.generate(2)
     results = summarize(Measurements.of(_plan(point, other), build.measured(other, [[1.0]])))
     assert [(r.status, r.reason) for r in results] == [("missing", "not measured"), ("ok", None)]
 
 
-def test_skipped_and_left_out_points_stay_visible(build: Any) -> None:
+def test_skipped_and_left_out_points_stay_visible(build: Build) -> None:
     """Each with its reason."""
     skip = Skip(id="a", benchmark="decode", axes={}, num_gpus=8, reason="needs 8 GPUs, found 1")
     left = Skip(id="b", benchmark="decode", axes={}, num_gpus=4, reason="left out by --max-gpus 1")
@@ -149,7 +150,7 @@ def test_skipped_and_left_out_points_stay_visible(build: Any) -> None:
     assert [(r.status, r.reason) for r in results[1:]] == [("skipped", skip.reason), ("skipped", left.reason)]
 
 
-def test_cautions_are_flags(build: Any) -> None:
+def test_cautions_are_flags(build: Build) -> None:
     """An attempt that never got steady, and one far off the other four, which still counts."""
     point = build.generate()
     records = build.measured(point, [[2.0], [2.02], [1.98], [2.0]])
@@ -160,7 +161,7 @@ def test_cautions_are_flags(build: Any) -> None:
     assert result.metrics["step_s"].value == pytest.approx((2.0 * 2.02 * 1.98 * 2.0 * 4.0) ** 0.2)
 
 
-def test_points_of_one_process_are_named_by_each_other(build: Any) -> None:
+def test_points_of_one_process_are_named_by_each_other(build: Build) -> None:
     """One log is one process; a process that only a failed attempt shared does not count for that point."""
     one, two, three = build.generate(1), build.generate(2), build.generate(4)
     records = [

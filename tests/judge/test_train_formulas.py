@@ -11,9 +11,12 @@ from pybench.compute.train_flops import model_flops_per_token
 from pybench.judge.measurements import metric_samples
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.train import Train
+from tests.builders import with_settings
+from tests.judge.conftest import Build
 
 
-def samples(build: Any, point: Any, seconds: list[float], device_name: str = "NVIDIA H200", told: Any = None) -> Any:
+def samples(build: Build, point: Any, seconds: list[float], device_name: str = "NVIDIA H200", told: Any = None) -> Any:
     """Two ranks, 4 samples of 100 tokens a step; every rank tells ``told`` of itself, the second one more."""
     steps = build.steps(seconds, Work(samples=4))
     ranks = []
@@ -25,25 +28,27 @@ def samples(build: Any, point: Any, seconds: list[float], device_name: str = "NV
     return metric_samples(point, [build.record(point, tuple(ranks))])
 
 
-def test_utilisation_by_hand(build: Any) -> None:
+def test_utilisation_by_hand(build: Build) -> None:
     """400 tokens in 2 s on two H200: 100 tokens/s each, times the model's operations, over 989.5 TFLOP/s."""
     point = build.train(2)
     found = samples(build, point, [2.0])
+    assert point.shape is not None
+    assert isinstance(point.settings, Train)
     needed = 100 * model_flops_per_token(point.shape, point.settings)
     assert found["flops_per_s_per_gpu"] == [[needed]]
     assert found["mfu_fraction"] == found["hfu_fraction"] == [[needed / 989.5e12]]
 
 
-def test_recomputed_layers_count_as_work_of_the_hardware_only(build: Any) -> None:
+def test_recomputed_layers_count_as_work_of_the_hardware_only(build: Build) -> None:
     """HFU above MFU."""
     point = build.train(2)
-    again = dataclasses.replace(point, settings=dataclasses.replace(point.settings, activation_checkpointing="full"))
+    again = with_settings(point, activation_checkpointing="full")
     found, before = samples(build, again, [2.0]), samples(build, point, [2.0])
     assert found["mfu_fraction"] == before["mfu_fraction"]
     assert found["hfu_fraction"][0][0] > found["mfu_fraction"][0][0]
 
 
-def test_utilisation_of_an_unknown_device_is_unknown(build: Any) -> None:
+def test_utilisation_of_an_unknown_device_is_unknown(build: Build) -> None:
     """No peak, no fraction of it; operations a second are known all the same."""
     found = samples(build, build.train(2), [2.0], "AVX512")
     assert "mfu_fraction" not in found
@@ -51,7 +56,7 @@ def test_utilisation_of_an_unknown_device_is_unknown(build: Any) -> None:
     assert "flops_per_s_per_gpu" in found
 
 
-def test_a_point_without_a_model_has_no_utilisation(build: Any) -> None:
+def test_a_point_without_a_model_has_no_utilisation(build: Build) -> None:
     """Rates are left."""
     point = dataclasses.replace(build.train(2), architecture=None)
     found = samples(build, point, [2.0])
@@ -59,19 +64,19 @@ def test_a_point_without_a_model_has_no_utilisation(build: Any) -> None:
     assert found["tokens_per_s"] == [[200.0]]
 
 
-def test_percentiles_lie_between_the_nearest_steps(build: Any) -> None:
+def test_percentiles_lie_between_the_nearest_steps(build: Build) -> None:
     """Of ten steps of 1 to 10 s: half, 9/10 and 99/100 of the way from the first to the last."""
     found = samples(build, build.train(2), [float(n) for n in range(10, 0, -1)])
     assert [found[f"step_p{n}_s"][0][0] for n in (50, 90, 99)] == pytest.approx([5.5, 9.1, 9.91])
 
 
 @pytest.mark.parametrize("name", ["exposed_communication_fraction", "straggler_gap_fraction", "batch_size_per_gpu"])
-def test_what_ranks_tell_is_the_worst_of_them(build: Any, name: str) -> None:
+def test_what_ranks_tell_is_the_worst_of_them(build: Build, name: str) -> None:
     """The point's is the largest."""
     assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == [[1.5]]
 
 
-def test_evaluation_by_hand(build: Any) -> None:
+def test_evaluation_by_hand(build: Build) -> None:
     """4 samples in 2 s, 60 J in two steps."""
     settings = Evaluate(
         backend="torch", model="m", method="loss", batch_size=4, prompt_tokens=6, output_tokens=4, data_parallel=2

@@ -14,9 +14,12 @@ from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.suite import Benchmark, Plan, Scaling, Suite
 from pybench.model.wire import Step, Work
+from tests.judge.conftest import Build
 
 
-def _record(build: Any, point: Any, values: dict[str, float], cache_tokens: float = 1e6, length_s: float = 1.0) -> Any:
+def _record(
+    build: Build, point: Any, values: dict[str, float], cache_tokens: float = 1e6, length_s: float = 1.0
+) -> Any:
     step = Step(
         index=0,
         phase="measure",
@@ -38,19 +41,19 @@ def _record(build: Any, point: Any, values: dict[str, float], cache_tokens: floa
         ({}, 150, None),
     ],
 )
-def test_a_cache_that_was_too_small(build: Any, values: dict[str, float], cache_tokens: float, words: str) -> None:
+def test_a_cache_that_was_too_small(build: Build, values: dict[str, float], cache_tokens: float, words: str) -> None:
     """4 sequences of 40 tokens need room for 160; running fewer with that room is the scheduler's own affair."""
     point = build.generate()
     found = starvation(point, metric_samples(point, [_record(build, point, values, cache_tokens)]))
     assert found is None if words is None else found is not None and words in found
 
 
-def test_training_has_no_such_cache(build: Any) -> None:
+def test_training_has_no_such_cache(build: Build) -> None:
     """Whatever it reports."""
     assert starvation(build.train(), {"num_preemptions": [[1.0]]}) is None
 
 
-def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Any) -> None:
+def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Build) -> None:
     """Its speedup would be within the table's limits, and says nothing."""
     one, two = build.generate(1), build.generate(2)
     hungry = [_record(build, one, {"num_preemptions": 1.0}) for _ in range(2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pybench.judge.verdict import judge_comparison, judge_ratio, judge_value, ov
 from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, Counts, Expected, PointResult, ScalingResult, Verdict
 from pybench.model.suite import Order
+from tests.builders import CHECK, SCALING
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")
 
@@ -171,37 +173,11 @@ def test_a_comparison_can_ask_for_a_factor() -> None:
 
 
 def _scaling(verdict: Verdict) -> ScalingResult:
-    return ScalingResult(
-        benchmark="b",
-        metric="m",
-        scaling="strong",
-        along="tensor_parallel",
-        group={},
-        count=2,
-        baseline_count=1,
-        point_id="p2",
-        baseline_id="p1",
-        speedup=None,
-        speedup_low=None,
-        speedup_high=None,
-        efficiency=None,
-        expected=None,
-        verdict=verdict,
-        reason=f"it is {verdict}",
-    )
+    return replace(SCALING, benchmark="b", metric="m", verdict=verdict, reason=f"it is {verdict}")
 
 
 def _check(verdict: Verdict) -> CheckResult:
-    return CheckResult(
-        benchmark="b",
-        metric="m",
-        point_id="p",
-        value=None,
-        minimum=1,
-        maximum=None,
-        verdict=verdict,
-        reason="r",
-    )
+    return replace(CHECK, benchmark="b", metric="m", point_id="p", verdict=verdict, reason="r")
 
 
 def _point(status: Any) -> PointResult:

@@ -15,7 +15,7 @@ from pybench.model.effort import Effort
 from pybench.model.explanation import Explanation
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.suite import Plan, Point, Suite
+from pybench.model.suite import Plan, Point
 from pybench.model.wire import Work
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
@@ -23,6 +23,8 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
+from tests.builders import MANIFEST
+from tests.judge.conftest import Build
 
 _MIB = 2**20
 
@@ -30,7 +32,7 @@ _MIB = 2**20
 class Runs:
     """A node's run with round figures, and runs of a model on it."""
 
-    def __init__(self, build: Any, second: dict[str, float] | None = None) -> None:
+    def __init__(self, build: Build, second: dict[str, float] | None = None) -> None:
         """``second`` are figures of the second GPU, which else does what the first one does."""
         self.build = build
         self.node_points: list[Point] = []
@@ -53,18 +55,9 @@ class Runs:
         return Measurements.of(self.node.plan, self.node_records)
 
     def manifest(self, points: tuple[Point, ...], run_id: str = "run", fingerprint: str = "f") -> Manifest:
-        return Manifest(
-            run_id=run_id,
-            created_utc="",
-            pybench_version="0",
-            suite=Suite(name="s", description="", benchmarks=()),
-            plan=Plan(points=points, skips=()),
-            device="cuda",
-            machine=self.build.machine(),
-            fingerprint=fingerprint,
-            tables={},
-            worker_sha256="",
-            engine="none",
+        plan = Plan(points=points, skips=())
+        return dataclasses.replace(
+            MANIFEST, run_id=run_id, plan=plan, machine=self.build.machine(), fingerprint=fingerprint
         )
 
     def explain(self, times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
@@ -108,11 +101,11 @@ class Runs:
 
 
 @pytest.fixture
-def runs(build: Any) -> Runs:
+def runs(build: Build) -> Runs:
     return Runs(build, second={"matmul_flops_per_s": 540e12})
 
 
 @pytest.fixture
-def node(build: Any) -> Callable[..., Runs]:
+def node(build: Build) -> Callable[..., Runs]:
     """Makes runs on a node whose second GPU has figures of its own."""
     return partial(Runs, build)

@@ -13,9 +13,10 @@ from pybench.model.errors import UsageError
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.report.explanation import render
+from tests.judge.conftest import Build
 
 
-def test_generation_is_explained(runs: Any, build: Any) -> None:
+def test_generation_is_explained(runs: Any, build: Build) -> None:
     """Two GPUs: 1.6 times measured; the parts add up to what is longer than half."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
     (point,) = explanation.points
@@ -32,7 +33,7 @@ def test_generation_is_explained(runs: Any, build: Any) -> None:
     assert explanation.notes == ()
 
 
-def test_training_is_explained(runs: Any, build: Any) -> None:
+def test_training_is_explained(runs: Any, build: Build) -> None:
     """Weak scaling: twice the samples in 1.1 times the time is 1.82 times the work."""
     (point,) = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)]).points
     assert point.measured_speedup == pytest.approx(2 / 1.1)
@@ -41,7 +42,7 @@ def test_training_is_explained(runs: Any, build: Any) -> None:
     assert sum(point.parts.values()) == pytest.approx(0.01)
 
 
-def test_what_was_not_measured_is_told(runs: Any, build: Any) -> None:
+def test_what_was_not_measured_is_told(runs: Any, build: Build) -> None:
     """Four GPUs, of which the node's run has no curve: measured speedups alone are extrapolated."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)])
     _, four = explanation.points
@@ -53,14 +54,14 @@ def test_what_was_not_measured_is_told(runs: Any, build: Any) -> None:
     assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
 
 
-def test_another_machine_is_noted(runs: Any, build: Any) -> None:
+def test_another_machine_is_noted(runs: Any, build: Build) -> None:
     """Its figures may still tell something."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)], fingerprint="g")
     assert "may not hold" in explanation.notes[0]
 
 
 @pytest.mark.parametrize("figure", ["matmul_flops_per_s", "memory_bytes_per_s"])
-def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Any, figure: str) -> None:
+def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Build, figure: str) -> None:
     """The baseline ran on the other one: what the slow one costs is imbalance, and nothing else changes."""
     lame = {"matmul_flops_per_s": 660e12, "memory_bytes_per_s": 4.2e12}
     lame[figure] *= 0.5
@@ -78,7 +79,7 @@ def test_a_slow_gpu_costs_predicted_speedup(node: Any, build: Any, figure: str) 
     assert {name: slowed.parts[name] for name in own} == {name: even.parts[name] for name in own}
 
 
-def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, build: Any) -> None:
+def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, build: Build) -> None:
     """Two GPUs are no faster than it, so nothing is imbalance."""
     runs = node(second={"matmul_flops_per_s": 330e12, "memory_bytes_per_s": 2.1e12})
     one, two = build.generate(1), build.generate(2)
@@ -88,7 +89,7 @@ def test_a_baseline_on_the_slow_gpu_is_predicted_with_its_figures(node: Any, bui
     assert point.parts["imbalance"] == 0.0
 
 
-def test_copies_in_waves_share_them_evenly(runs: Any, build: Any) -> None:
+def test_copies_in_waves_share_them_evenly(runs: Any, build: Build) -> None:
     """Copies tell of their own samples; two have half as many waves of two sequences each: linear."""
     one, two = (_copies(build, count, batch_size=8, max_num_seqs=2) for count in (1, 2))
     (point,) = runs.explain([(one, 0.16), (two, 0.081)]).points
@@ -96,7 +97,7 @@ def test_copies_in_waves_share_them_evenly(runs: Any, build: Any) -> None:
     assert point.predicted_speedup == pytest.approx(2.0)
 
 
-def _copies(build: Any, count: int, **settings: Any) -> Point:
+def _copies(build: Build, count: int, **settings: Any) -> Point:
     """Copies that share nothing but the samples."""
     point: Point = build.generate(1, **settings)
     assert isinstance(point.settings, Generate)
@@ -104,7 +105,7 @@ def _copies(build: Any, count: int, **settings: Any) -> Point:
     return dataclasses.replace(point, id=f"decode[data_parallel={count}]", axes={"data_parallel": count}, settings=own)
 
 
-def test_one_number_of_gpus_explains_nothing(runs: Any, build: Any) -> None:
+def test_one_number_of_gpus_explains_nothing(runs: Any, build: Build) -> None:
     """Nor does a run of no model."""
     with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
         runs.explain([(build.generate(2), 0.1)])
@@ -112,7 +113,7 @@ def test_one_number_of_gpus_explains_nothing(runs: Any, build: Any) -> None:
         explain(runs.node, runs.node_measurements, runs.node, runs.node_measurements)
 
 
-def test_unmeasured_points_are_left_aside(runs: Any, build: Any) -> None:
+def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
     """The others are explained."""
     one, two, four = build.generate(1), build.generate(2), build.generate(4)
     records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
@@ -132,7 +133,7 @@ def test_unmeasured_points_are_left_aside(runs: Any, build: Any) -> None:
         ({"max_num_seqs": 2}, "max_num_seqs"),
     ],
 )
-def test_generation_that_the_model_does_not_know(runs: Any, build: Any, settings: dict[str, Any], named: str) -> None:
+def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settings: dict[str, Any], named: str) -> None:
     """The setting is named, and the speedup that was measured stays."""
     times = [(build.generate(1, **settings), 0.16), (build.generate(2, **settings), 0.1)]
     explanation = runs.explain(times)

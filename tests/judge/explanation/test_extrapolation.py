@@ -8,9 +8,10 @@ from typing import Any
 from pybench.compute.plan import point_id
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
+from tests.judge.conftest import Build
 
 
-def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Any) -> None:
+def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Build) -> None:
     """A law starts from one; nor are those with two speedups for a number of GPUs, or with one number."""
     explanation = runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)])
     assert explanation.extrapolations == ()
@@ -25,7 +26,7 @@ def test_groups_without_one_gpu_are_not_extrapolated(runs: Any, build: Any) -> N
     )
 
 
-def test_mixed_degrees_are_extrapolated(runs: Any, build: Any) -> None:
+def test_mixed_degrees_are_extrapolated(runs: Any, build: Build) -> None:
     """Two copies of two parts of every layer, from one GPU: more GPUs are more copies."""
     mixed = _split(build, tensor_parallel=2, data_parallel=2)
     explanation = runs.explain([(_split(build), 0.1), (mixed, 0.11)])
@@ -35,14 +36,14 @@ def test_mixed_degrees_are_extrapolated(runs: Any, build: Any) -> None:
     assert not any("extrapolated" in note for note in explanation.notes)
 
 
-def test_counts_that_do_not_divide_are_named(runs: Any, build: Any) -> None:
+def test_counts_that_do_not_divide_are_named(runs: Any, build: Build) -> None:
     """Three GPUs make neither 16 nor 64."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
     assert explanation.extrapolations == ()
     assert "fit: not extrapolated to 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
 
 
-def _split(build: Any, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:
+def _split(build: Build, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:
     """A point of the benchmark ``fit`` that splits its model by FSDP's mesh."""
     degrees = {"tensor_parallel": tensor_parallel, "data_parallel": data_parallel}
     point: Point = build.train(1)

@@ -10,9 +10,10 @@ import pytest
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
 from pybench.report.explanation import render
+from tests.judge.conftest import Build
 
 
-def test_boards_at_their_power_limit_are_named(runs: Any, build: Any) -> None:
+def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
     """Beside the shortfall: GPU 1 of two, whose clock is a tenth lower, none of the baseline; a third is no rank's."""
     one, two = build.train(1), build.train(2)
     records = [
@@ -29,7 +30,7 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Any) -> None:
     assert "-10.0%" in text
 
 
-def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Any) -> None:
+def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Build) -> None:
     """Not none."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
     (point,) = explanation.points

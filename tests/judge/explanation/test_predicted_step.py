@@ -14,16 +14,18 @@ from pybench.judge.explanation.predicted_step import predicted_step
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
+from tests.builders import with_settings
+from tests.judge.conftest import Build
 
 
-def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
+def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
     """Says so: another strategy, context parallelism, no model at all."""
     figures = node_figures("node", runs.node_measurements, "bfloat16")
     fit = build.train(2)
-    other = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, strategy="deepspeed"))
+    other = with_settings(fit, strategy="deepspeed")
     with pytest.raises(UnmeasuredError, match="knows no strategy deepspeed"):
         predicted_step(figures, other, 4)
-    ring = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, context_parallel=2))
+    ring = with_settings(fit, context_parallel=2)
     with pytest.raises(UnmeasuredError, match="knows no context_parallel"):
         predicted_step(figures, ring, 4)
     with pytest.raises(UnmeasuredError, match="knows no matmul"):
@@ -46,7 +48,7 @@ def test_what_the_model_does_not_know(runs: Any, build: Any) -> None:
         ({"batch_size_per_gpu": "auto", "grad_accum": "auto", "global_batch_size": 8}, "found by trying"),
     ],
 )
-def test_training_that_the_model_does_not_know(runs: Any, build: Any, settings: dict[str, Any], named: str) -> None:
+def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings: dict[str, Any], named: str) -> None:
     """Refused by name."""
     figures = node_figures("node", runs.node_measurements, "bfloat16")
     fit = build.train(2)
@@ -55,17 +57,12 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Any, settings: 
         predicted_step(figures, asked, 4)
 
 
-def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Any) -> None:
+def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Build) -> None:
     """As the worker does: two stages take 3/4 of the work each, not all of it."""
     figures = node_figures("node", runs.node_measurements, "bfloat16")
     point = build.train(1)
     unset, two = (
-        dataclasses.replace(
-            point,
-            settings=dataclasses.replace(
-                point.settings, strategy="pipeline_parallel", pipeline_parallel=2, microbatches=parts
-            ),
-        )
+        with_settings(point, strategy="pipeline_parallel", pipeline_parallel=2, microbatches=parts)
         for parts in (None, 2)
     )
     assert predicted_step(figures, unset, 4) == predicted_step(figures, two, 4)
@@ -73,21 +70,19 @@ def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build:
     assert predicted_step(figures, unset, 4).compute_s == pytest.approx(0.75 * whole_s)
 
 
-def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Any) -> None:
+def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None:
     """Set, they stay; ``auto`` follows the samples of a rank. More passes hide less of DDP's sums."""
     figures = node_figures("node", runs.node_measurements, "bfloat16")
-    settings = build.train(2).settings
-    auto = dataclasses.replace(settings, global_batch_size=64, grad_accum="auto")
-    set_ = dataclasses.replace(settings, grad_accum=16)
-    one = dataclasses.replace(settings, batch_size_per_gpu=32)
-    many, same, single = (
-        predicted_step(figures, dataclasses.replace(build.train(2), settings=own), 64) for own in (auto, set_, one)
-    )
+    point = build.train(2)
+    auto = with_settings(point, global_batch_size=64, grad_accum="auto")
+    set_ = with_settings(point, grad_accum=16)
+    one = with_settings(point, batch_size_per_gpu=32)
+    many, same, single = (predicted_step(figures, each, 64) for each in (auto, set_, one))
     assert many == same
     assert many.communication_s > single.communication_s
 
 
-def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Any) -> None:
+def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Build) -> None:
     """Eight times two copies are sixteen: as many samples each as an eighth of the grown step."""
     point = Point(
         id=point_id("fit", {}),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pybench.report.explanation import render
+from tests.judge.conftest import Build
 
 
-def test_the_report_says_what_is_prediction(runs: Any, build: Any) -> None:
+def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:
     """Every table, with the runs' names; a point without a prediction shows why."""
     explanation = runs.explain(
         [(build.generate(1), 0.16), (build.generate(2), 0.1), (build.generate(4), 0.08)], fingerprint="g"
@@ -21,7 +22,7 @@ def test_the_report_says_what_is_prediction(runs: Any, build: Any) -> None:
     assert "unexplained" in text
 
 
-def test_the_report_without_predictions(runs: Any, build: Any) -> None:
+def test_the_report_without_predictions(runs: Any, build: Build) -> None:
     """Tables without rows are left out."""
     text = render(runs.explain([(build.generate(2), 0.1), (build.generate(4), 0.08)]), width=200)
     assert "Measured and predicted" in text

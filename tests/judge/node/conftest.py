@@ -26,6 +26,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.peer_copy import PeerCopy
+from tests.builders import H200, MACHINE
 
 _SECOND = 1_000_000_000
 _WORKLOADS: dict[str, tuple[type[NodeSettings], str, float, float]] = {
@@ -57,9 +58,7 @@ class Node:
     def machine(self) -> Machine:
         """NVLink all to all."""
         topology = tuple(tuple("X" if a == b else "NV18" for b in self.gpus) for a in self.gpus)
-        values: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(Machine)), None)
-        gpus = tuple(self._gpu(rank) for rank in self.gpus)
-        return Machine(**{**values, "kind": "h200", "fabric": "nvlink", "gpus": gpus, "topology": topology})
+        return dataclasses.replace(MACHINE, gpus=tuple(self._gpu(rank) for rank in self.gpus), topology=topology)
 
     def checks(self) -> tuple[NodeCheck, ...]:
         return node_checks(Measurements.of(self.plan, self.records), self.machine)
@@ -224,10 +223,7 @@ class Node:
         )
 
     def _gpu(self, rank: int) -> GpuInfo:
-        values: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(GpuInfo)), None)
-        return GpuInfo(
-            **{**values, "index": rank, "uuid": uuid(rank), "pci_bus_id": f"00000000:{0x19 + rank:02X}:00.0"}
-        )
+        return dataclasses.replace(H200, index=rank, uuid=uuid(rank), pci_bus_id=f"00000000:{0x19 + rank:02X}:00.0")
 
 
 @pytest.fixture

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from pybench.model.health import PcieLink, Xid
+from pybench.model.record import Energy
 from pybench.model.wire import Failure
+from tests.builders import with_settings
+from tests.judge.node.conftest import Node
 
 SLOW = 5
 
@@ -21,14 +24,14 @@ def _slower(names: tuple[str, ...], factor: float) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_healthy_node_passes(make_node: Any, seed: int) -> None:
+def test_a_healthy_node_passes(make_node: type[Node], seed: int) -> None:
     """GPUs differ by 1.5 % in matmul, attempts and steps by 0.2 %: fifty of fifty, with the attempts of node_check."""
     node = make_node(seed)
     node.decide(max_attempts=4)
     assert node.found() == []
 
 
-def test_every_check_is_made(node: Any) -> None:
+def test_every_check_is_made(node: Node) -> None:
     """Each has its verdict, in every run."""
     assert {check.name for check in node.checks()} == {
         *("slowest", "power_at_equal_work", "temperature", "clock", "link", "checksum"),
@@ -45,7 +48,7 @@ def test_every_check_is_made(node: Any) -> None:
         ("host_copy_bytes_per_s", 0.5),
     ],
 )
-def test_a_slow_gpu(node: Any, metric: str, factor: float) -> None:
+def test_a_slow_gpu(node: Node, metric: str, factor: float) -> None:
     """By its name, its metric and how much."""
     node.change_values(_slower((metric,), factor))
     (check,) = (check for check in node.checks() if check.verdict == "fail" and check.name == "slowest")
@@ -55,7 +58,7 @@ def test_a_slow_gpu(node: Any, metric: str, factor: float) -> None:
     assert {name for name, *_ in node.found()} <= {"slowest", "power_at_equal_work"}
 
 
-def test_a_gpu_near_the_limit_is_undecided(node: Any) -> None:
+def test_a_gpu_near_the_limit_is_undecided(node: Node) -> None:
     """More attempts may tell: the check names its point."""
     node.change_values(_slower(("matmul_flops_per_s",), 0.89))
     undecided = [check for check in node.checks() if check.verdict == "inconclusive"]
@@ -63,7 +66,7 @@ def test_a_gpu_near_the_limit_is_undecided(node: Any) -> None:
     assert "allowed -10%; undecided after 2 attempts; about " in undecided[0].reason
 
 
-def test_an_undecided_gpu_is_shown_beside_a_failing_one(node: Any) -> None:
+def test_an_undecided_gpu_is_shown_beside_a_failing_one(node: Node) -> None:
     """A clear fail of GPU 1 must not hide that GPU 5 is at its limit, too."""
     node.change_values(_slower(("matmul_flops_per_s",), 0.89))
     assert {check.subject for check in node.checks() if check.verdict != "pass"} == {"GPU 5 (GPU-5)"}
@@ -76,14 +79,14 @@ def test_an_undecided_gpu_is_shown_beside_a_failing_one(node: Any) -> None:
     assert {("GPU 1 (GPU-1)", "fail"), ("GPU 5 (GPU-5)", "inconclusive")} <= shown
 
 
-def test_one_attempt_shows_no_spread(make_node: Any) -> None:
+def test_one_attempt_shows_no_spread(make_node: type[Node]) -> None:
     """Then no throughput is judged."""
     found = make_node(num_attempts=1).checks()
     assert {check.verdict for check in found if check.name in {"slowest", "link"}} == {"inconclusive"}
     assert "one attempt shows no spread" in found[0].reason
 
 
-def test_a_slow_link(node: Any) -> None:
+def test_a_slow_link(node: Node) -> None:
     """One direction between two GPUs."""
 
     def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
@@ -97,7 +100,7 @@ def test_a_slow_link(node: Any) -> None:
     assert check.reason.startswith("NV18, 18")
 
 
-def test_links_are_compared_with_their_kind(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_are_compared_with_their_kind(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A way over the host is slower than NVLink and no outlier."""
     near = [[a // 4 == b // 4 for b in range(8)] for a in range(8)]
     topology = tuple(tuple("NV18" if near[a][b] else "SYS" for b in range(8)) for a in range(8))
@@ -115,7 +118,7 @@ def test_links_are_compared_with_their_kind(node: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("slow", [{0}, {2, 3}])
-def test_all_links_of_slow_gpus(make_node: Any, slow: set[int]) -> None:
+def test_all_links_of_slow_gpus(make_node: type[Node], slow: set[int]) -> None:
     """Of one GPU of three, of two GPUs of four: most links are slow, and each is named."""
     num_gpus = 2 + len(slow)
     node = make_node(num_gpus=num_gpus)
@@ -136,7 +139,7 @@ def test_all_links_of_slow_gpus(make_node: Any, slow: set[int]) -> None:
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "pass"), (0.6, "fail")])
-def test_two_gpus_have_one_way_each(make_node: Any, factor: float, verdict: str) -> None:
+def test_two_gpus_have_one_way_each(make_node: type[Node], factor: float, verdict: str) -> None:
     """One slow direction shows against the other; the reason says that two slow ones would not."""
     node = make_node(num_gpus=2)
     node.change_values(
@@ -152,7 +155,7 @@ def test_two_gpus_have_one_way_each(make_node: Any, factor: float, verdict: str)
 
 
 @pytest.mark.parametrize(("reasons", "words"), [(0x48, "slowdown, hardware thermal slowdown"), (0x80, "brake")])
-def test_throttling(node: Any, reasons: int, words: str) -> None:
+def test_throttling(node: Node, reasons: int, words: str) -> None:
     """Heat and power brake are; the power limit is not."""
     node.change_conditions(2, clock_event_reasons=reasons)
     (check,) = (check for check in node.checks() if check.verdict != "pass")
@@ -160,7 +163,7 @@ def test_throttling(node: Any, reasons: int, words: str) -> None:
     assert words in check.reason
 
 
-def test_throttling_tells_what_was_read(node: Any) -> None:
+def test_throttling_tells_what_was_read(node: Node) -> None:
     """In how many points, and which boards met their power limit."""
     *_, last = (record for record in node.records if record.point_id == "burn[gpus=8]")
     node.records = [dataclasses.replace(r, conditions=()) if r.point_id == last.point_id else r for r in node.records]
@@ -171,7 +174,7 @@ def test_throttling_tells_what_was_read(node: Any) -> None:
     )
 
 
-def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Any) -> None:
+def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Node) -> None:
     """The others do."""
     node.change_conditions(2, clock_event_reasons=None)
     throttling = [check for check in node.checks() if check.name == "throttling"]
@@ -181,10 +184,9 @@ def test_a_gpu_of_which_nothing_was_read_does_not_pass(node: Any) -> None:
     ]
 
 
-def test_a_lowered_power_limit_is_told(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lowered_power_limit_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the boards that met it; one that nobody lowered is no cause."""
-    limits = {"power_limit_w": 700.0, "power_limit_default_w": 700.0}
-    gpus = [dataclasses.replace(gpu, **limits) for gpu in node.machine.gpus]
+    gpus = list(node.machine.gpus)
     gpus[3] = dataclasses.replace(gpus[3], power_limit_w=500.0)
     monkeypatch.setattr(type(node), "machine", dataclasses.replace(node.machine, gpus=tuple(gpus)))
     for rank in (0, 1, 4, 5, 6, 7):
@@ -205,38 +207,35 @@ def test_a_lowered_power_limit_is_told(node: Any, monkeypatch: pytest.MonkeyPatc
     ("fields", "name"),
     [({"temperature_c": 90.0}, "temperature"), ({"sm_clock_hz": 1.2e9}, "clock")],
 )
-def test_a_hot_or_held_back_gpu(node: Any, fields: dict[str, float], name: str) -> None:
+def test_a_hot_or_held_back_gpu(node: Node, fields: dict[str, float], name: str) -> None:
     """In both points that load the GPUs."""
     node.change_conditions(4, **fields)
     assert node.found() == [(name, "GPU 4 (GPU-4)", "fail")] * 2
 
 
-def test_a_hungry_gpu(node: Any) -> None:
-    """A third more joules for the same work."""
-    node.records = [
-        dataclasses.replace(
-            record,
-            energy=dataclasses.replace(
-                record.energy,
-                gpus=tuple(
-                    dataclasses.replace(gpu, mean_power_w=gpu.mean_power_w * (4 / 3 if gpu.index == 6 else 1))
-                    for gpu in record.energy.gpus
-                ),
-            ),
-        )
-        for record in node.records
+def _hungry(energy: Energy | None, index: int, factor: float) -> Energy:
+    assert energy is not None
+    gpus = [
+        dataclasses.replace(gpu, mean_power_w=(gpu.mean_power_w or 0.0) * (factor if gpu.index == index else 1))
+        for gpu in energy.gpus
     ]
+    return dataclasses.replace(energy, gpus=tuple(gpus))
+
+
+def test_a_hungry_gpu(node: Node) -> None:
+    """A third more joules for the same work."""
+    node.records = [dataclasses.replace(record, energy=_hungry(record.energy, 6, 4 / 3)) for record in node.records]
     assert node.found() == [("power_at_equal_work", "GPU 6 (GPU-6)", "fail")] * 2
 
 
-def test_unknown_sensors_expect_nothing(node: Any) -> None:
+def test_unknown_sensors_expect_nothing(node: Node) -> None:
     """But say so."""
     node.change_conditions(4, temperature_c=None)
     assert node.found() == [("temperature", "all GPUs", "no_expectation")] * 2
 
 
 @pytest.mark.parametrize("name", ["checksum", "mismatched_elements"])
-def test_a_wrong_result(node: Any, name: str) -> None:
+def test_a_wrong_result(node: Node, name: str) -> None:
     """Another checksum than the others', or elements that did not repeat."""
 
     def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
@@ -247,7 +246,7 @@ def test_a_wrong_result(node: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("num_gpus", "apart"), [(2, {1}), (4, {2, 3})])
-def test_no_majority_blames_no_one_alone(make_node: Any, num_gpus: int, apart: set[int]) -> None:
+def test_no_majority_blames_no_one_alone(make_node: type[Node], num_gpus: int, apart: set[int]) -> None:
     """Half found one result and half another: all are named, and that it is unknown which are wrong."""
     node = make_node(num_gpus=num_gpus)
     node.change_values(
@@ -261,7 +260,7 @@ def test_no_majority_blames_no_one_alone(make_node: Any, num_gpus: int, apart: s
     assert "no majority tells which are wrong" in check.reason
 
 
-def test_of_two_gpus_the_one_that_does_not_repeat_is_wrong(make_node: Any) -> None:
+def test_of_two_gpus_the_one_that_does_not_repeat_is_wrong(make_node: type[Node]) -> None:
     """The other agrees with itself, and has nobody else to disagree with."""
     node = make_node(num_gpus=2)
     node.change_values(
@@ -273,7 +272,7 @@ def test_of_two_gpus_the_one_that_does_not_repeat_is_wrong(make_node: Any) -> No
     assert found == [("GPU 0 (GPU-0)", "fail")]
 
 
-def test_gpus_that_all_differ_from_themselves(make_node: Any) -> None:
+def test_gpus_that_all_differ_from_themselves(make_node: type[Node]) -> None:
     """Each is named by its own results."""
     node = make_node(num_gpus=2)
     node.change_values(
@@ -285,7 +284,7 @@ def test_gpus_that_all_differ_from_themselves(make_node: Any) -> None:
     assert found == [("GPU 0 (GPU-0)", "fail"), ("GPU 1 (GPU-1)", "fail")]
 
 
-def test_gpus_of_another_name_have_results_of_their_own(node: Any) -> None:
+def test_gpus_of_another_name_have_results_of_their_own(node: Node) -> None:
     """Another chip may round otherwise; it is held to itself."""
 
     def change(_workload: str, rank: int, values: dict[str, float]) -> dict[str, float]:
@@ -317,7 +316,7 @@ def test_gpus_of_another_name_have_results_of_their_own(node: Any) -> None:
         ({"ecc_corrected": 10}, "inconclusive", "corrected ECC errors: 7"),
     ],
 )
-def test_memory_errors_that_came(node: Any, fields: dict[str, int], verdict: str, words: str) -> None:
+def test_memory_errors_that_came(node: Node, fields: dict[str, int], verdict: str, words: str) -> None:
     """What was there before does not count: three corrected errors, one remapped row."""
     node.change_counters(3, **fields)
     (check,) = (check for check in node.checks() if check.verdict != "pass")
@@ -325,7 +324,7 @@ def test_memory_errors_that_came(node: Any, fields: dict[str, int], verdict: str
     assert words in check.reason
 
 
-def test_counters_that_fell_were_reset(node: Any) -> None:
+def test_counters_that_fell_were_reset(node: Node) -> None:
     """With the driver; that is no error."""
     node.change_counters(3, ecc_corrected=0)
     assert node.found() == []
@@ -338,7 +337,7 @@ def test_counters_that_fell_were_reset(node: Any) -> None:
         ({"generation": 4}, "generation 4 x16 at best, could be generation 5 x16"),
     ],
 )
-def test_a_narrow_or_slow_slot(node: Any, link: dict[str, int], words: str) -> None:
+def test_a_narrow_or_slow_slot(node: Node, link: dict[str, int], words: str) -> None:
     """In every attempt, however busy."""
     best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
     links = tuple(PcieLink(uuid=f"GPU-{n}", **{**best, **(link if n == 1 else {})}) for n in range(8))
@@ -348,13 +347,13 @@ def test_a_narrow_or_slow_slot(node: Any, link: dict[str, int], words: str) -> N
 
 
 @pytest.mark.parametrize(("place", "subject"), [("0000:1a:00", "GPU 1 (GPU-1)"), ("0000:99:00", "PCI 0000:99:00")])
-def test_an_xid(node: Any, place: str, subject: str) -> None:
+def test_an_xid(node: Node, place: str, subject: str) -> None:
     """Once, however many attempts' logs hold it."""
     node.change_health(xids=(Xid(sequence=1, pci_bus_id=place, number=79),))
     assert node.found() == [("xid", subject, "fail")]
 
 
-def test_what_the_driver_said_counts_where_every_worker_failed(node: Any) -> None:
+def test_what_the_driver_said_counts_where_every_worker_failed(node: Node) -> None:
     """An XID is why they did."""
     failure = Failure(cause="signal", message="killed", detail="")
     node.records = [dataclasses.replace(r, failure=failure, ranks=(), conditions=()) for r in node.records]
@@ -367,7 +366,7 @@ def test_what_the_driver_said_counts_where_every_worker_failed(node: Any) -> Non
     }
 
 
-def test_what_no_driver_tells_is_no_expectation(node: Any) -> None:
+def test_what_no_driver_tells_is_no_expectation(node: Node) -> None:
     """Visible, and neither pass nor fail."""
     node.change_health(xids=None, links=(), before=(), after=())
     for rank in range(8):
@@ -377,7 +376,7 @@ def test_what_no_driver_tells_is_no_expectation(node: Any) -> None:
     ]
 
 
-def test_cpu_ranks_are_compared_loosely(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_ranks_are_compared_loosely(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """They share their cores: only less than half counts. No driver is asked."""
     node.records = [
         dataclasses.replace(
@@ -399,7 +398,7 @@ def test_cpu_ranks_are_compared_loosely(node: Any, monkeypatch: pytest.MonkeyPat
     assert {check.name for check in node.checks()} == {"slowest", "link", "checksum"}
 
 
-def test_a_suite_that_measures_no_node_has_no_checks(node: Any) -> None:
+def test_a_suite_that_measures_no_node_has_no_checks(node: Node) -> None:
     """Nor has one of which nothing was measured."""
     node.records = []
     assert node.checks() == ()
@@ -407,10 +406,10 @@ def test_a_suite_that_measures_no_node_has_no_checks(node: Any) -> None:
     assert node.checks() == ()
 
 
-def test_one_gpu_has_nobody_to_be_compared_with(node: Any) -> None:
+def test_one_gpu_has_nobody_to_be_compared_with(node: Node) -> None:
     """Its results must repeat all the same."""
     point = next(point for point in node.plan.points if point.benchmark == "burn")
-    alone = dataclasses.replace(point, settings=dataclasses.replace(point.settings, gpus=1))
+    alone = with_settings(point, gpus=1)
     node.plan = dataclasses.replace(node.plan, points=(alone,))
     node.records = [
         dataclasses.replace(r, ranks=r.ranks[:1], point_digest=alone.digest)
