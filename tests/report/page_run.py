@@ -20,14 +20,17 @@ SECOND = 1_000_000_000
 
 
 def power_trace(num_gpus: int, num_samples: int, *, period_ns: int = 20_000_000) -> PowerTrace:
-    """``num_samples`` of each GPU from 1 s on: a square wave of 2 s between 200 and 600 W with noise, one peak each."""
+    """``num_samples`` of each GPU from 1 s on: a square wave of 2 s between 200 and 600 W, with one peak each.
+
+    Its noise has the steps of 323 mW that an H200 reports.
+    """
     random = np.random.default_rng(7)
     times_ns = SECOND + np.arange(num_samples) * period_ns + random.integers(0, 2_000_000, num_samples)
     end_ns = int(times_ns[-1]) + SECOND
     gpus = []
     for index in range(num_gpus):
         high = (times_ns // SECOND) % 2 == 1
-        power_mw = np.where(high, 600_000, 200_000) + random.integers(-15_000, 15_000, num_samples)
+        power_mw = np.where(high, 600_000, 200_000) + 323 * random.integers(-46, 47, num_samples)
         power_mw[num_samples // 3 + index] = 700_000 + index
         slow_ns = np.arange(SECOND, end_ns, SECOND)
         counter_ns = np.arange(SECOND, end_ns, SECOND // 10)

@@ -28,10 +28,15 @@ _COARSE_BUCKETS = 2000
 
 @dataclass(frozen=True)
 class PowerPayload:
-    """``attempts`` for the script, and a sentence for each attempt whose trace is not in the page."""
+    """``attempts`` for the script, and a sentence for each attempt whose trace is not in the page.
+
+    ``columns`` are the samples of long traces by the id that an attempt names: the page draws from a coarse view before
+    it has read them.
+    """
 
     attempts: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
+    columns: dict[str, dict[str, Any]]
 
 
 def power_payload(view: RunView) -> PowerPayload:
@@ -39,6 +44,7 @@ def power_payload(view: RunView) -> PowerPayload:
     names = short_labels(view.results.points, with_benchmark=True)
     attempts: list[dict[str, Any]] = []
     notes: list[str] = []
+    columns: dict[str, dict[str, Any]] = {}
     room = MOST_SAMPLES
     for record in view.good_records:
         label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
@@ -55,7 +61,11 @@ def power_payload(view: RunView) -> PowerPayload:
             continue
         room -= size
         attempts.append(_attempt(label, record, trace))
-    return PowerPayload(tuple(attempts), tuple(notes))
+        for gpu in attempts[-1]["gpus"]:
+            if "coarse_t" in gpu:
+                gpu["columns"] = f"power-{len(columns)}"
+                columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
+    return PowerPayload(tuple(attempts), tuple(notes), columns)
 
 
 def _attempt(label: str, record: Record, trace: PowerTrace) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def render(view: RunView) -> str:
             csp=_policy(scripts, styles),
             scripts=[Markup(text) for text in scripts],  # noqa: S704 - files of this package
             styles=[Markup(text) for text in styles],  # noqa: S704 - as above
+            column_json={name: Markup(_json(value)) for name, value in power.columns.items()},  # noqa: S704 - as below
             power_json=Markup(_json(power.attempts)),  # noqa: S704 - :func:`_json` escapes
             **_content(view, power),
         )

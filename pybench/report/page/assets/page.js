@@ -46,7 +46,7 @@
 (async function power() {
   const source = document.getElementById("power-data");
   if (!source) { document.body.dataset.ready = "yes"; return; }
-  const TICK_S = 1e-4, W = 1e-3, BLOCK = 1024;
+  const TICK_S = 1e-4, W = 1e-3, BLOCK = 64;
   const attempts = JSON.parse(source.textContent);
   const plot = document.getElementById("plot");
   const status = document.getElementById("power-status");
@@ -152,12 +152,23 @@
       if (inside(x, y)) c.fillRect(x, top, Math.max(y - x - p, p), u.bbox.height);
     }
     const bar = (color, a, b, lane) => { c.fillStyle = color; const x = place(a), y = place(b); if (inside(x, y)) c.fillRect(x, top + lane * 8 * p, Math.max(y - x, p), 6 * p); };
-    for (const [name, a, b] of current.attempt.phases) bar(ink(name === "prefill" ? "--s4" : "--s5"), a, b, 0);
-    for (const gpu of current.attempt.gpus) for (const [a, b] of gpu.limits) bar(ink("--fail"), a, b, 1);
+    const colors = { prefill: ink("--s4"), decode: ink("--s5") }, red = ink("--fail");
+    for (const [name, a, b] of current.attempt.phases) bar(colors[name], a, b, 0);
+    // Of many spans or marks within one pixel, one is drawn.
+    const tick = (x) => u.posToVal((x - left) / p, "x") / TICK_S, first = tick(left), last = tick(right);
+    for (const { starts, ends } of current.limits) {
+      for (let i = Math.max(lower(starts, first) - 1, 0); i < starts.length && starts[i] <= last;) {
+        bar(red, starts[i], ends[i], 1);
+        i = Math.max(i + 1, lower(starts, tick(place(starts[i]) + p)) - 1);
+      }
+    }
     c.fillStyle = ink("--quiet");
-    for (const times of current.anchors) for (const at of times) {
-      const x = place(at);
-      if (inside(x, x)) c.fillRect(x, top + 17 * p, p, 5 * p);
+    for (const times of current.anchors) {
+      for (let i = lower(times, first); i < times.length && times[i] <= last;) {
+        const x = place(times[i]);
+        c.fillRect(x, top + 17 * p, p, 5 * p);
+        i = Math.max(i + 1, lower(times, tick(x + p)));
+      }
     }
     c.restore();
   }
@@ -183,7 +194,6 @@
     });
     view.textContent = `${min.toFixed(3)} to ${max.toFixed(3)} s: ${spans.join(", ")}`;
   }
-  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
   function draw() {
     if (chart) chart.destroy();
     const top = 1.18 * Math.max(1, ...current.series.map((one) => one.high.reduce((a, b) => Math.max(a, b), 0) * W));
@@ -194,7 +204,7 @@
       width, height: 320, legend: { show: false }, cursor: { drag: { x: true, y: false } },
       scales: { x: { time: false, range: (u, a, b) => [Math.max(a, whole[0]), Math.min(b, whole[1])] }, y: { range: () => [0, top] } },
       axes: [{ ...axis, values: (u, all) => all.map((v) => `${+v.toFixed(4)} s`) }, { ...axis, size: 64, values: (u, all) => all.map((v) => `${v} W`) }],
-      series: [{}, ...current.series.map((_, i) => ({ stroke: ink(`--s${i % 8}`), width: 1.4, dash: DASHES[(i / 4 | 0) % 4], spanGaps: true, points: { show: false } }))],
+      series: [{}, ...current.series.map((_, i) => ({ stroke: ink(`--s${i % 8}`), width: 1.4, spanGaps: true, points: { show: false } }))],
       hooks: {
         drawClear: [lanes],
         setScale: [(u, key) => {
@@ -214,10 +224,11 @@
   }
   async function choose(number) {
     const attempt = attempts[number];
-    current = { attempt, series: [], anchors: [], complete: attempt.gpus.every((gpu) => !gpu.coarse_t) };
+    const limits = attempt.gpus.map((gpu) => ({ starts: gpu.limits.map((one) => one[0]), ends: gpu.limits.map((one) => one[1]) }));
+    current = { attempt, limits, series: [], anchors: [], complete: attempt.gpus.every((gpu) => !gpu.columns) };
     for (const gpu of attempt.gpus) {
       current.series.push(series(await unpack(gpu.coarse_t || gpu.t), await unpackLevels(gpu.coarse_mw || gpu.mw)));
-      current.anchors.push(gpu.coarse_t ? [] : await unpack(gpu.anchors));
+      current.anchors.push(gpu.columns ? [] : await unpack(gpu.anchors));
     }
     keys();
     draw();
@@ -227,9 +238,13 @@
     const own = current;
     own.complete = true;
     status.textContent = "reading every sample …";
+    // The samples stand behind this script: a long page may not have arrived yet.
+    if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
     for (let i = 0; i < own.attempt.gpus.length; i++) {
-      const gpu = own.attempt.gpus[i];
-      if (gpu.coarse_t) { own.series[i] = series(await unpack(gpu.t), await unpackLevels(gpu.mw)); own.anchors[i] = await unpack(gpu.anchors); }
+      if (!own.attempt.gpus[i].columns) continue;
+      const gpu = JSON.parse(document.getElementById(own.attempt.gpus[i].columns).textContent);
+      own.series[i] = series(await unpack(gpu.t), await unpackLevels(gpu.mw));
+      own.anchors[i] = await unpack(gpu.anchors);
       if (own !== current) return;
     }
     status.textContent = "";
