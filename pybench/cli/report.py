@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.report.formats import FORMATS, REPORT_FILES, export, render
+from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
     from pybench.report.run_view import RunView
@@ -32,18 +32,22 @@ def report(run_path: Path, name: str, output: Path | None, detail: bool) -> None
 
     if detail and name != "terminal":
         raise UsageError(f"-v belongs to --format terminal; --format {name} is always complete")
-    folder_format = FORMATS[name].output == "folder"
-    if folder_format and output is None:
+    kind = FORMATS[name].output
+    if kind == "folder" and output is None:
         raise UsageError(f"--format {name} writes several files; give their folder with -o DIR")
+    if kind == "bytes" and output is None:
+        raise UsageError(f"--format {name} is not text; give its file with -o FILE")
     view = _view(run_path)
     if output is None and name == "terminal":
         print_terminal_report(view, detail=detail)
     elif output is None:
         echo(render(view, name), nl=False)
-    elif folder_format:
+    elif kind == "folder":
         echo(export(view, name, output))
+    elif kind == "bytes":
+        _write(output, render_bytes(view, name))
     else:
-        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})))
+        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode("utf-8"))
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
@@ -72,10 +76,10 @@ def _view(path: Path) -> RunView:
     return RunView.of_folder(RunFolder.open(path))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     from pybench.model.errors import UsageError
 
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{path}: cannot write the report: {error.strerror}") from error

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 class Format:
     """One format, in ``pybench.report.MODULE``.
 
-    ``output`` is what the module offers: ``text`` has ``render(view, **options) -> str``, ``folder`` has
+    ``output`` is what the module offers: ``text`` has ``render(view, **options) -> str``, ``bytes`` has
+    ``render(view) -> bytes``, ``folder`` has
     ``export(view, folder) -> str``, which writes files and returns a sentence about them. ``file`` is the name under
     which a run's folder keeps the report, ``None`` where it keeps none.
     """
 
     name: str
     module: str
-    output: Literal["text", "folder"] = "text"
+    output: Literal["text", "bytes", "folder"] = "text"
     file: str | None = None
 
 
@@ -35,6 +36,7 @@ _LIST = (
     Format(name="junit", module="junit", file="junit.xml"),
     Format(name="markdown", module="markdown", file="summary.md"),
     Format(name="html", module="page.render", file="report.html"),
+    Format(name="perfetto", module="perfetto", output="bytes"),
     Format(name="tensorboard", module="tensorboard", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}
@@ -45,6 +47,11 @@ REPORT_FILES = {entry.name: entry.file for entry in _LIST if entry.file is not N
 def render(view: RunView, name: str, **options: object) -> str:
     """Render ``view`` in the text format ``name``; ``options`` are that format's own."""
     return cast("str", _module(name).render(view, **options))
+
+
+def render_bytes(view: RunView, name: str) -> bytes:
+    """Render ``view`` in the binary format ``name``."""
+    return cast("bytes", _module(name).render(view))
 
 
 def export(view: RunView, name: str, folder: Path) -> str:

@@ -74,6 +74,7 @@ def test_event_files_need_a_folder_of_their_own(here: Path, drill: Drill) -> Non
     assert len(list((here / "events").glob("decode_tensor_parallel=*/events.out.tfevents.*"))) == 4
     for arguments, reason in (
         (("--format", "tensorboard"), "--format tensorboard writes several files; give their folder with -o DIR"),
+        (("--format", "perfetto"), "--format perfetto is not text; give its file with -o FILE"),
         (("--format", "json", "-o", "."), ".: cannot write the report: Is a directory"),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
     ):

@@ -1,0 +1,120 @@
+"""The Perfetto trace, read back by the official package's protobuf classes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+
+from pybench.model.results import Results
+from pybench.report.perfetto import render
+from pybench.report.run_view import RunView
+from tests.report.page_run import SECOND, traced_run
+
+
+def _read(view: RunView) -> Any:
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(render(view))
+    return trace
+
+
+@pytest.fixture
+def trace(results: Results, tmp_path: Path) -> Any:
+    """Two good attempts and a failed one that left nothing."""
+    return _read(traced_run(tmp_path, results))
+
+
+def _names(trace: Any) -> dict[int, str]:
+    found = (p.track_descriptor for p in trace.packet if p.HasField("track_descriptor"))
+    return {track.uuid: track.name or track.process.process_name for track in found}
+
+
+def _slices(trace: Any, name: str) -> list[tuple[str, float, float]]:
+    """Name, start and end in s of a track's spans, which do not overlap."""
+    names, found, opened = _names(trace), [], None
+    for packet in trace.packet:
+        event = packet.track_event
+        if not packet.HasField("track_event") or names[event.track_uuid] != name:
+            continue
+        if event.type == event.TYPE_SLICE_BEGIN:
+            opened = (event.name, packet.timestamp / SECOND)
+        elif event.type == event.TYPE_SLICE_END and opened is not None:
+            found.append((*opened, packet.timestamp / SECOND))
+    return found
+
+
+def test_every_field_is_one_that_perfetto_knows(trace: Any) -> None:
+    """Written anew by the official classes it is as long, so that nothing was unknown to them."""
+    known = perfetto_trace_pb2.Trace()
+    known.CopyFrom(trace)
+    known.DiscardUnknownFields()
+    assert known.ByteSize() == trace.ByteSize()
+
+
+def test_times_are_wall_clock_times(trace: Any) -> None:
+    """The sequence says so once, and names it the clock of the whole trace."""
+    first = trace.packet[0]
+    assert first.trace_packet_defaults.timestamp_clock_id == 1
+    assert first.clock_snapshot.primary_trace_clock == 1
+    assert {packet.trusted_packet_sequence_id for packet in trace.packet} == {1}
+
+
+def test_power_of_each_gpu_is_a_counter_in_watts(trace: Any) -> None:
+    """600 samples an attempt, with the peak of 700 W and a mW more for each GPU; one vertical axis for all."""
+    names = _names(trace)
+    for index in range(4):
+        values = [
+            packet.track_event.double_counter_value
+            for packet in trace.packet
+            if packet.HasField("track_event") and names[packet.track_event.track_uuid] == f"GPU {index} power"
+        ]
+        assert len(values) == 2 * 600
+        assert max(values) == pytest.approx(700.0 + index / 1000)
+    counters = [p.track_descriptor.counter for p in trace.packet if p.track_descriptor.HasField("counter")]
+    assert {(counter.unit_name, counter.y_axis_share_key) for counter in counters} == {
+        ("W", "W"),
+        ("MHz", "MHz"),
+        ("°C", "°C"),
+    }
+
+
+def test_steps_and_phases_stand_where_they_were(trace: Any) -> None:
+    """Steps of 2, 2, 3.6 and 2 s from 2 s on, the first tenth of each is prefill; by hand."""
+    steps = [(name, round(start, 6), round(end, 6)) for name, start, end in _slices(trace, "rank 0")][:4]
+    assert steps == [("step 0", 2.0, 4.0), ("step 1", 4.0, 6.0), ("step 2", 6.0, 9.6), ("step 3", 9.6, 11.6)]
+    phases = [(name, round(start, 6), round(end, 6)) for name, start, end in _slices(trace, "rank 0 phases")][:2]
+    assert phases == [("prefill", 2.0, 2.2), ("decode", 2.2, 4.0)]
+    assert [name for name, _, _ in _slices(trace, "attempts")] == ["decode TP 1, attempt 1", "decode TP 1, attempt 2"]
+
+
+def test_start_up_and_clock_limits_are_spans(trace: Any) -> None:
+    """Start-up ends where measuring begins at the latest; a power limit lasts until the next reading."""
+    assert _slices(trace, "phases of an attempt")[:3] == [
+        ("start-up", 0.0, 2.0),
+        ("warm-up", 2.0, 2.0),
+        ("measured steps", 2.0, 11.6),
+    ]
+    assert _slices(trace, "GPU 0 clock held by")[0] == ("power limit", 2.0, 3.0)
+
+
+def test_a_sample_needs_at_most_30_bytes(results: Results, tmp_path: Path) -> None:
+    """The file of a long recording, over its samples of power; the other columns are few."""
+    size = len(render(traced_run(tmp_path, results, num_samples=20_000, num_gpus=1, attempts=1)))
+    assert size / 20_000 < 30
+
+
+def test_without_power_the_steps_start_at_the_attempts_start(results: Results, tmp_path: Path) -> None:
+    """The wall clock is then known to the second: 2026-01-01T00:00:00Z."""
+    view = traced_run(tmp_path, results)
+    bare = tuple(dataclasses.replace(record, trace=None) for record in view.records)
+    (first, *_) = _slices(_read(dataclasses.replace(view, records=bare)), "rank 0")
+    assert first == ("step 0", 1_767_225_600.0, 1_767_225_602.0)
+
+
+def test_hostile_names_are_printable(hostile: Results, tmp_path: Path) -> None:
+    """A point's name in a track of the viewer."""
+    trace = _read(traced_run(tmp_path, hostile))
+    assert all(char.isprintable() for name in _names(trace).values() for char in name)
