@@ -1,4 +1,4 @@
-"""Expand a suite's axes to points, and say which of them can't run here and why."""
+"""Expand a suite's axes to points, and find those that can't run here, with the reason."""
 
 from __future__ import annotations
 

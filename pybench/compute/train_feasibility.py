@@ -1,4 +1,4 @@
-"""What a training point asks that its strategy, its batch or its device can't give."""
+"""Why a training point can't run: its strategy, its batch or its device."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
 def _batch(settings: Train) -> Iterator[str]:
     whole, passes = settings.global_batch_size, settings.grad_accum
     if whole is not None and whole % settings.data_parallel:
-        return  # the workload's own check says so
+        return  # the workload's own check reports it
     if whole is not None and settings.batch_size_per_gpu is None:
         share = whole // settings.data_parallel
         if share % int(passes):

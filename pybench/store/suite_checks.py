@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes
 from pybench.model.workloads.settings import ALL_GPUS
 from pybench.store.problem_text import did_you_mean
 from pybench.store.suite_container import container_checks
-from pybench.store.suite_profiles import apply_profile, fields_of_workload, is_omitted
+from pybench.store.suite_profiles import fields_of_workload, is_omitted
 from pybench.store.toml_lines import KeyPath
 from pybench.store.train_checks import train_checks
 
@@ -19,17 +19,20 @@ MAX_POINTS = 4096
 Found = tuple[KeyPath, str]
 
 
-def cross_checks(document: dict[str, Any], chosen: str | None) -> list[Found]:
-    """Check names, profiles, and every benchmark as it stands under the chosen and under every profile."""
+def cross_checks(document: dict[str, Any], views: Mapping[str | None, Sequence[dict[str, Any]]]) -> list[Found]:
+    """Check names, profiles, and every benchmark in each of ``views``: its tables by the profile laid over them.
+
+    A problem that several views have is reported for the first of them.
+    """
     container = ((("container", *path), message) for path, message in container_checks(document.get("container", {})))
     found = [*_names(document), *_profile_keys(document), *_others(document), *container]
-    views = [chosen, *(name for name in document.get("profile", {}) if name != chosen)]
-    for index, table in enumerate(document["benchmark"]):
-        for profile in views:
+    seen = {path for path, _ in found}
+    for index in range(len(document["benchmark"])):
+        for profile, tables in views.items():
             under = f" under profile {profile}" if profile else ""
-            for path, message in _benchmark(apply_profile(document, table, profile)):
-                if not any(path_seen == ("benchmark", index, *path) for path_seen, _ in found):
-                    found.append((("benchmark", index, *path), message + under))
+            new = [(("benchmark", index, *path), message + under) for path, message in _benchmark(tables[index])]
+            found += [(path, message) for path, message in new if path not in seen]
+            seen |= {path for path, _ in new}
     return found
 
 

@@ -17,7 +17,7 @@ from pybench.store.problem_text import describe, did_you_mean, key_text, message
 from pybench.store.suite_checks import cross_checks
 from pybench.store.suite_container import container_request
 from pybench.store.suite_expectations import expectation_of
-from pybench.store.suite_profiles import apply_profile, is_omitted
+from pybench.store.suite_profiles import is_omitted, tables_under
 from pybench.store.suite_schema import NUMBER, WORD, suite_model, suite_schema
 from pybench.store.toml_file import read_toml, refuse
 from pybench.store.toml_lines import KeyPath, nearest_line
@@ -40,10 +40,11 @@ def read_suite(path: Path, *, profile: str | None, machine_kind: str) -> Suite:
             valid = ", ".join(profiles) or "none, the suite has no profiles"
             raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
         chosen = profile if profile is not None else machine_kind if machine_kind in profiles else None
-        problems = cross_checks(document, chosen)
+        views = {name: tables_under(document, name) for name in (chosen, *profiles)}
+        problems = cross_checks(document, views)
     if problems:
         raise FileError(_located(path, document, lines, problems))
-    return _build(path, document, chosen)
+    return _build(path, document, views[chosen], chosen)
 
 
 def _shape_problems(document: dict[str, Any]) -> list[tuple[KeyPath, str]]:
@@ -92,17 +93,15 @@ def _located(
     ]
     located.sort(key=lambda problem: problem.line or 0)
     if len(problems) > MAX_PROBLEMS:
-        located.append(Problem(file=str(path), line=None, path="", message="more problems follow; mend these first"))
+        located.append(Problem(file=str(path), line=None, path="", message="more problems follow; fix these first"))
     return tuple(located)
 
 
-def _build(path: Path, document: dict[str, Any], profile: str | None) -> Suite:
-    kept = [table for table in document["benchmark"] if not is_omitted(document, table, profile)]
-    tables = [apply_profile(document, table, profile) for table in kept]
+def _build(path: Path, document: dict[str, Any], tables: list[dict[str, Any]], profile: str | None) -> Suite:
     return Suite(
         name=document["name"],
         description=document.get("description", ""),
-        benchmarks=tuple(_benchmark(table) for table in tables),
+        benchmarks=tuple(_benchmark(table) for table in tables if not is_omitted(document, table, profile)),
         profile=profile,
         path=str(path),
         container=container_request(document.get("container", {})),

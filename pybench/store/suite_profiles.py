@@ -17,8 +17,12 @@ def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
     return setting_names(workload) | _EFFORT
 
 
-def apply_profile(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> dict[str, Any]:
-    """Lay ``[profile.NAME]``, then ``[profile.NAME.benchmark.BENCH]``, over a benchmark's table."""
+def tables_under(document: dict[str, Any], profile: str | None) -> list[dict[str, Any]]:
+    """Every benchmark's table with ``[profile.NAME]``, then ``[profile.NAME.benchmark.BENCH]``, laid over it."""
+    return [_under(document, table, profile) for table in document["benchmark"]]
+
+
+def _under(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> dict[str, Any]:
     if profile is None:
         return table
     whole = document["profile"][profile]

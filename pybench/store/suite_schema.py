@@ -65,7 +65,7 @@ def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
 
 
 def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
-    """A number or a word, told apart by the value, so that an error is about the one that was meant."""
+    """A number or a word, chosen by the value, so that an error is about the one that was meant."""
     return Annotated[
         Union[Annotated[number, Tag(NUMBER)], Annotated[word, Tag(WORD)]],  # noqa: UP007 - built at run time
         Discriminator(lambda value: WORD if isinstance(value, str) else NUMBER),

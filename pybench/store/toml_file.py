@@ -1,4 +1,4 @@
-"""Read a TOML file of ours, or say in plain words why not."""
+"""Read one of pybench's TOML files, or report in plain words why it can't be read."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _BOUND = "all_reduce"
 
 
 class UnmeasuredError(Exception):
-    """The node's run lacks a figure that a prediction needs; the message says which."""
+    """The node's run lacks a figure that a prediction needs; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ class StepTime:
         )
 
     def times(self, factor: float) -> StepTime:
-        """So many such steps."""
+        """The time of ``factor`` such steps."""
         return StepTime(
             compute_s=self.compute_s * factor,
             memory_s=self.memory_s * factor,
@@ -55,11 +55,11 @@ class Shortfall:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A step as predicted and as measured: what it tells of every other step.
+    """A step as predicted and as measured: the calibration of every other step.
 
     Launches stay as they are on more GPUs, so what it takes beyond the model is added once; kernels beside the products
     share the work as these do (``beyond_shrinks``), and it grows and shrinks with them. A baseline that is faster than
-    the model says shrinks every prediction alike.
+    predicted shrinks every prediction by the same factor.
     """
 
     predicted: StepTime

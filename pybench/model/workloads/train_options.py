@@ -18,7 +18,7 @@ def is_on(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A value for which ``applies`` needs the setting ``other`` to be among ``wanted``; ``why`` says so to the user.
+    """A value for which ``applies`` needs the setting ``other`` to be among ``wanted``; ``why`` is the message.
 
     ``None`` among ``wanted`` stands for a setting that is not given.
     """

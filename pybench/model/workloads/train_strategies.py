@@ -37,7 +37,7 @@ class StrategyTraits:
     ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds. ``needs``
     are what it needs of other settings. ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
     head is its embedding, even on one GPU; splitting a model over stages or tensor-parallel ranks never does.
-    ``microbatch_each_stage``: it cuts a rank's batch, into as many parts as there are stages unless told otherwise.
+    ``microbatch_each_stage``: it cuts a rank's batch, into as many parts as there are stages by default.
     ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
     nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
     however many passes it has.
