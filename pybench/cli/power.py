@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import math
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from pybench.model.trace import PowerTrace
+from pybench.cli.power_files import check_trace_file, check_writable, write_json, write_text, write_trace_file
+from pybench.model.errors import PybenchError
 
+# As for any other file that a command can't write.
+_NOT_WRITTEN = 2
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
+
+
+def _finite(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no length of time", param=parameter)
+    return value
 
 
 @click.group()
@@ -30,7 +39,7 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     from pybench.report.sensor_probe import as_json, render
 
     found = probe_sensors(_uuids(indices))
-    _write_json(json_file, as_json(found))
+    write_json(json_file, as_json(found))
     click.echo(render(found), nl=False)
 
 
@@ -52,7 +61,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 
     uuids = _uuids(indices)
     if trace_file is not None:
-        _check_trace_file(trace_file)
+        check_trace_file(trace_file)
         if len(uuids) > 1:
             from pybench.model.errors import UsageError
 
@@ -66,8 +75,8 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
             path = write_calibration(calibration.uuid, calibration.driver, calibration.model)
         click.echo(render(calibration, path), nl=False)
         if trace_file is not None:
-            _write_trace(trace_file, trace)
-    _write_json(json_file, [asdict(calibration) for calibration in found])
+            write_trace_file(trace_file, trace)
+    write_json(json_file, [asdict(calibration) for calibration in found])
     if any(calibration.model is None for calibration in found):
         raise MachineError("power calibrate: not every GPU's sensor was fitted; nothing is stored for those")
 
@@ -77,7 +86,12 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
 @click.option("--trace", "trace_file", type=_FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet.")
 @click.option("--plot", "plot_file", type=_FILE, metavar="FILE", help="Draw watts over time: .svg.")
-@click.option("--period-ms", type=click.FloatRange(min=0, min_open=True), help="The load's own period, if it has one.")
+@click.option(
+    "--period-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
+    help="The load's own period, if it has one.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def record(
@@ -95,19 +109,23 @@ def record(
     from pybench.runner.power_command import record_command
 
     if trace_file is not None:
-        _check_trace_file(trace_file)
+        check_trace_file(trace_file)
     for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
         if file is not None:
-            _check_writable(option, file)
+            check_writable(option, file)
     found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (found.energy, found.package_j, found.package_reason)
-    _write_json(json_file, {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)})
+    _say(render(*result))
+    written = {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)}
+    failures = [_failure(write_json, json_file, written)]
     if trace_file is not None:
-        _write_trace(trace_file, found.trace)
+        failures.append(_failure(write_trace_file, trace_file, found.trace))
     if plot_file is not None:
-        _write(plot_file, svg(found.trace, found.energy))
-    click.echo(render(*result), nl=False, err=True)
-    ctx.exit(found.exit_code)
+        failures.append(_failure(write_text, plot_file, svg(found.trace, found.energy)))
+    failures = [failure for failure in failures if failure is not None]
+    for error in failures:
+        _say(f"pybench: {error}\n")
+    ctx.exit(found.exit_code or (_NOT_WRITTEN if failures else 0))
 
 
 @power.command()
@@ -128,6 +146,21 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
             click.echo(f"{time.strftime('%H:%M:%S')}  {shown}")
 
 
+def _say(text: str) -> None:
+    """On standard error; one that is full or closed must not cost the command's exit code."""
+    with suppress(OSError):
+        click.echo(text, nl=False, err=True)
+
+
+def _failure(write: Callable[..., object], *arguments: object) -> PybenchError | None:
+    """Why a file was not written; the others are, all the same."""
+    try:
+        write(*arguments)
+    except PybenchError as error:
+        return error
+    return None
+
+
 def _uuids(indices: tuple[int, ...]) -> list[str]:
     """Of the GPUs asked for, all that are visible unless some are named."""
     from pybench.machine.gpus import find_gpus
@@ -142,59 +175,4 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
         raise UsageError(f"--gpu {absent[0]}: no such GPU; {told}")
     for fault in found.faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    return [there[index] for index in indices] or list(there.values())
-
-
-def _check_trace_file(file: Path) -> None:
-    """Refuse a trace that could not be written before anything is run for it."""
-    from importlib.util import find_spec
-
-    from pybench.model.errors import UsageError
-
-    if file.suffix not in {".csv", ".npz", ".parquet"}:
-        raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
-    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
-
-
-def _check_writable(option: str, file: Path) -> None:
-    """Refuse a file that can't be written, and leave none behind that was not there."""
-    from pybench.model.errors import UsageError
-
-    was_there = file.exists()
-    try:
-        file.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
-    if not was_there:
-        file.unlink()
-
-
-def _write_trace(file: Path, trace: PowerTrace) -> None:
-    from pybench.machine.trace_file import write_trace
-    from pybench.report.power import trace_csv
-
-    if file.suffix == ".npz":
-        write_trace(trace, file)
-    elif file.suffix == ".csv":
-        _write(file, trace_csv(trace))
-    else:
-        from io import BytesIO
-
-        from pyarrow import csv, parquet
-
-        parquet.write_table(csv.read_csv(BytesIO(trace_csv(trace).encode())), file)
-
-
-def _write_json(file: Path | None, value: object) -> None:
-    if file is not None:
-        _write(file, json.dumps(value, indent=2) + "\n")
-
-
-def _write(file: Path, text: str) -> None:
-    from pybench.model.errors import UsageError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+    return [there[index] for index in dict.fromkeys(indices)] or list(there.values())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pybench.compute.energy.times import series_times_ns
 from pybench.machine.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
-from pybench.model.trace import PowerTrace
+from pybench.model.trace import GpuTrace, PowerTrace
 from pybench.report.numbers import plain
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
@@ -66,20 +66,25 @@ def as_json(energy: Energy, package_j: Mapping[str, float], package_reason: str 
 
 
 def trace_csv(trace: PowerTrace) -> str:
-    """Every reading as a row: time in ns on CLOCK_MONOTONIC, GPU, source, value, unit.
+    """Every reading as a row, in order of time: ns on CLOCK_MONOTONIC, GPU, source, value, unit.
 
     The series' stamps are moved there by the offsets measured between the clocks.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("monotonic_ns", "gpu", "source", "value", "unit"))
-    for gpu in trace.gpus:
-        for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
-            writer.writerow((int(t_ns), gpu.index, "counter", int(mj), "mJ"))
-        for t_ns, mw in zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True):
-            writer.writerow((int(t_ns), gpu.index, "series", int(mw), "mW"))
-        for source in ("instant", "average", "memory"):
-            for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
-                if mw >= 0:
-                    writer.writerow((int(t_ns), gpu.index, source, int(mw), "mW"))
+    rows = [row for gpu in trace.gpus for row in _rows(gpu, trace)]
+    rows.sort(key=lambda row: row[0])
+    writer.writerows(rows)
     return out.getvalue()
+
+
+def _rows(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int | None, str, int, str]]:
+    for t_ns, mj in zip(gpu.counter.after_ns, gpu.counter.energy_mj, strict=True):
+        yield int(t_ns), gpu.index, "counter", int(mj), "mJ"
+    for t_ns, mw in zip(series_times_ns(gpu.series, trace.offsets), gpu.series.power_mw, strict=True):
+        yield int(t_ns), gpu.index, "series", int(mw), "mW"
+    for source in ("instant", "average", "memory"):
+        for t_ns, mw in zip(gpu.polled.t_ns, getattr(gpu.polled, f"{source}_mw"), strict=False):
+            if mw >= 0:
+                yield int(t_ns), gpu.index, source, int(mw), "mW"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from pybench.compute.energy import LoadPeriods, attempt_energy
 from pybench.machine.power_recorder import PowerRecorder
@@ -20,6 +24,8 @@ LEAD_S = 0.5
 # Often enough that no package counter wraps twice.
 _PACKAGE_PERIOD_S = 10.0
 _SIGNAL_BASE = 128
+_OUTSIDE = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -65,18 +71,64 @@ def record_command(argv: Sequence[str], uuids: Sequence[str], period_s: float | 
 
 
 def _run(argv: Sequence[str], packages: PackageCounters | str) -> int:
-    """The command's exit code. Ctrl-C reaches the command by the terminal, and its answer is waited for."""
-    try:
-        process = subprocess.Popen(argv)
-    except OSError as error:
-        raise UsageError(f"power record: {argv[0]}: {error.strerror}") from error
-    while True:
+    """The command's exit code. A signal to pybench is the command's, and its end is waited for."""
+    with _Forwarding() as forwarding:
         try:
-            code = process.wait(_PACKAGE_PERIOD_S)
-        except subprocess.TimeoutExpired:
-            if not isinstance(packages, str):
-                packages.update()
-        except KeyboardInterrupt:
-            continue
+            process = subprocess.Popen(argv)
+        except OSError as error:
+            raise UsageError(f"power record: {argv[0]}: {error.strerror}") from error
+        forwarding.to(process)
+        while True:
+            try:
+                code = process.wait(_PACKAGE_PERIOD_S)
+            except subprocess.TimeoutExpired:
+                if not isinstance(packages, str):
+                    packages.update()
+            else:
+                return code if code >= 0 else _SIGNAL_BASE - code
+
+
+class _Forwarding:
+    """Gives a process the signals that this one gets; those of the keyboard reach it by the terminal already."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._former = {number: signal.signal(number, self._take) for number in (*_OUTSIDE, *_KEYBOARD)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Signals that came before are given at once."""
+        self._process = process
+        for number in self._early:
+            process.send_signal(number)
+
+    def _take(self, number: int, _frame: object) -> None:
+        if number in _KEYBOARD and _by_terminal():
+            return
+        if self._process is None:
+            self._early.append(number)
         else:
-            return code if code >= 0 else _SIGNAL_BASE - code
+            self._process.send_signal(number)
+
+
+def _by_terminal() -> bool:
+    """Whether this process and its command are what the terminal's keyboard signals."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -136,3 +139,65 @@ def test_watch_prints_watts(fake_nvml: Tell) -> None:
     code, output = invoke("watch", "--count", "2", "--interval", "0.2")
     assert code == 0
     assert output.count("400.0 W") >= 2
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0"])
+def test_record_refuses_a_period_that_is_none(fake_nvml: Tell, value: str) -> None:
+    fake_nvml()
+    assert invoke("record", "--period-ms", value, "--", "true")[0] == 2
+
+
+def test_a_gpu_named_twice_counts_once(fake_nvml: Tell, tmp_path: Path) -> None:
+    fake_nvml()
+    assert invoke("record", "--gpu", "1", "--gpu", "1", "--json", tmp_path / "out.json", "--", "true")[0] == 0
+    assert [gpu["index"] for gpu in json.loads((tmp_path / "out.json").read_text())["gpus"]] == [1]
+
+
+def test_a_pipe_without_a_reader_is_refused(fake_nvml: Tell, tmp_path: Path) -> None:
+    fake_nvml()
+    os.mkfifo(tmp_path / "pipe.json")
+    code, output = invoke("record", "--json", tmp_path / "pipe.json", "--", "true")
+    assert code == 2
+    assert "cannot be written" in output
+
+
+def test_a_file_lost_meanwhile_costs_no_joules(fake_nvml: Tell, tmp_path: Path) -> None:
+    """The command removes the folder: the joules are printed, its own exit code stays, the other file is whole."""
+    fake_nvml()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    options = ("--json", folder / "out.json", "--trace", tmp_path / "out.csv")
+    code, output = invoke("record", *options, "--", "sh", "-c", f"rmdir {folder}; exit 7")
+    assert code == 7
+    assert "scope: gpu_board" in output
+    assert "out.json: cannot be written" in output.replace("\n", "")
+    times_ns = [int(line.split(",")[0]) for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
+    assert times_ns == sorted(times_ns)
+    assert len(times_ns) > 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_is_the_commands_and_joules_are_printed(fake_nvml: Tell, number: signal.Signals) -> None:
+    fake_nvml(devices=1)
+    program = (sys.executable, "-c", "from pybench.cli.main import main; main()")
+    command = (*program, "power", "record", "--", "sh", "-c", "echo begun; exec sleep 30")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as recording:
+        assert recording.stdout is not None
+        assert recording.stdout.readline() == "begun\n"
+        recording.send_signal(number)
+        _, errors = recording.communicate(timeout=20)
+    assert recording.returncode == 128 + number
+    assert "scope: gpu_board" in errors
+
+
+def test_sixteen_gpus_have_labels_within_the_picture(fake_nvml: Tell, tmp_path: Path) -> None:
+    fake_nvml(devices=16)
+    assert invoke("record", "--plot", tmp_path / "out.svg", "--", "true")[0] == 0
+    picture = ET.parse(tmp_path / "out.svg").getroot()
+    width, height = (float(part) for part in picture.attrib["viewBox"].split()[2:])
+    labels = [each for each in picture.iter() if (each.text or "").startswith("GPU ")]
+    places = {(float(each.attrib["x"]), float(each.attrib["y"])) for each in labels}
+    assert len(places) == 16
+    assert all(x + 50 <= width and 0 < y < height for x, y in places)

@@ -122,7 +122,7 @@ class Board:
         if last not in self._sums:
             first = max((k for k in self._sums if k < last), default=None)
             begun = int(np.floor(float(load.edge_s[0]) / self.counter_sample_s)) if first is None else first
-            times_s = np.arange(begun + 1, last + 1, dtype=np.float64) * self.counter_sample_s
+            times_s = np.arange(begun, last, dtype=np.float64) * self.counter_sample_s
             since_j = float(np.sum(self._reading_w(load, times_s))) * self.counter_sample_s
             self._sums[last] = since_j + (0.0 if first is None else self._sums[first])
         return self._sums[last] + float(self._reading_w(load, np.array([last * self.counter_sample_s]))[0]) * (

@@ -28,6 +28,8 @@ LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "decode_drifting": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, drift=0.003),
     "decode_jittered": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, jitter=0.02),
     "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),
+    "square_at_101ms": lambda rng, start_s, end_s: square(120, 680, 0.0505, 0.0505, start_s - rng.random(), end_s),
+    "pulses_of_10ms": lambda rng, start_s, end_s: square(100, 650, 0.190, 0.010, start_s - rng.random(), end_s),
     "bursty": lambda rng, start_s, end_s: bursty(rng, start_s - rng.random(), end_s),
 }
 
@@ -39,6 +41,18 @@ class Outcome:
     error_fraction: npt.NDArray[np.float64]
     inside: npt.NDArray[np.bool_]
     half_width_fraction: npt.NDArray[np.float64]
+    flags: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def told_percent(self) -> float:
+        """Windows whose bound holds the truth, or whose joules are unknown or flagged, in percent."""
+        flagged = np.array([bool(flags) for flags in self.flags])
+        return float(np.mean(self.inside | flagged)) * 100
+
+    @property
+    def half_width_percent(self) -> float:
+        """Median of half the bound's width, in percent of the truth."""
+        return float(np.median(self.half_width_fraction)) * 100
 
     @property
     def p95_percent(self) -> float:
@@ -54,8 +68,8 @@ class Outcome:
 def measure(load_name: str, window_s: float, num_windows: int, board: Board | None = None) -> Outcome:
     """Windows on boards with random counter phase and lag, each with its own recording; seeded by their number."""
     rows = [_one(load_name, window_s, np.random.default_rng(seed), board or Board()) for seed in range(num_windows)]
-    error, inside, half = zip(*rows, strict=True)
-    return Outcome(np.array(error), np.array(inside), np.array(half))
+    error, inside, half, flags = zip(*rows, strict=True)
+    return Outcome(np.array(error), np.array(inside), np.array(half), flags)
 
 
 def phases(rng: np.random.Generator) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -78,7 +92,9 @@ def _together(load: Load, trace: PowerTrace, starts_s: npt.ArrayLike, ends_s: np
     return found.energy_j / truth - 1, (found.energy_high_j - found.energy_j) / truth
 
 
-def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board) -> tuple[float, bool, float]:
+def _one(
+    load_name: str, window_s: float, rng: np.random.Generator, board: Board
+) -> tuple[float, bool, float, tuple[str, ...]]:
     phased = replace(
         board,
         counter_phase_s=rng.random() * board.counter_period_s,
@@ -95,4 +111,4 @@ def _one(load_name: str, window_s: float, rng: np.random.Generator, board: Board
     assert found.energy_low_j is not None
     assert found.energy_high_j is not None
     inside = found.energy_low_j <= truth <= found.energy_high_j
-    return found.energy_j / truth - 1, inside, (found.energy_high_j - found.energy_j) / truth
+    return found.energy_j / truth - 1, inside, (found.energy_high_j - found.energy_j) / truth, found.flags

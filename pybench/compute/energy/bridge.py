@@ -29,7 +29,7 @@ LAG_STEP_S = 1e-3
 # Counter and series agreed to 0.15 % over 3 s, to 0.11 % over 20 s.
 GAIN_SPREAD = 1e-3
 # How far in step with the counter's sampling a load is taken to be, as a standard deviation; 1 is wholly.
-STEP_SPREAD = 0.5
+STEP_SPREAD = 0.6
 # Weight of the expected scale against the data's, in values.
 SCALE_FREEDOM = 4.0
 DIGIT_J2 = 1e-6

@@ -1,0 +1,79 @@
+"""The files that ``pybench power`` writes: checked before anything runs, replaced only when whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pybench.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from pybench.model.trace import PowerTrace
+
+
+def check_trace_file(file: Path) -> None:
+    """Refuse a trace that could not be written. Raises ``UsageError``."""
+    if file.suffix not in {".csv", ".npz", ".parquet"}:
+        raise UsageError(f'--trace {file}: "{file.suffix}" is not one of .csv, .npz, .parquet')
+    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
+
+
+def check_writable(option: str, file: Path) -> None:
+    """Refuse a file that can't be written, and leave none behind that was not there. Raises ``UsageError``."""
+    was_there = file.exists()
+    try:
+        # A pipe without a reader is refused: opening it otherwise would wait for one.
+        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666))
+    except OSError as error:
+        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
+    if not was_there:
+        file.unlink()
+
+
+def write_trace_file(file: Path, trace: PowerTrace) -> None:
+    """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
+    from pybench.machine.trace_file import write_trace
+    from pybench.report.power import trace_csv
+
+    if file.suffix == ".npz":
+        _replace(file, lambda path: write_trace(trace, path))
+    elif file.suffix == ".csv":
+        write_text(file, trace_csv(trace))
+    else:
+        from io import BytesIO
+
+        from pyarrow import csv, parquet
+
+        table = csv.read_csv(BytesIO(trace_csv(trace).encode()))
+        _replace(file, lambda path: parquet.write_table(table, path))
+
+
+def write_json(file: Path | None, value: object) -> None:
+    """Write a value, if there is a file. Raises ``UsageError``."""
+    if file is not None:
+        write_text(file, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text. Raises ``UsageError``."""
+    _replace(file, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _replace(file: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the file, then put it in its place; pipes and devices are written to as they are."""
+    special = file.exists() and not file.is_file()
+    target = file if special else file.resolve()
+    path = target if special else target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        write(path)
+        if not special:
+            path.replace(target)
+    except OSError as error:
+        if not special:
+            path.unlink(missing_ok=True)
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
