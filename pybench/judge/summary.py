@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
-from pybench.compute.stats import Samples, estimate, outlying_attempts
+from pybench.compute.phases import phase_cuts_ns
+from pybench.compute.stats import Samples, estimate, location, outlying_attempts
+from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
@@ -70,15 +72,16 @@ def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
 
 
 def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
-    """Each phase of one step: means over the attempts that know it, with the means of the sensor's bounds."""
+    """Each phase of one step: the location of its steps' times, means of the joules and of the sensor's bounds."""
     found: dict[str, list[PhaseResult]] = {}
     for record in records:
+        durations_s = _phase_durations_s(record)
         for phase in record.energy.phases if record.energy else ():
             if phase.energy_j is not None and phase.energy_low_j is not None and phase.energy_high_j is not None:
                 per_step = 1 / len(record.ranks[0].steps)
                 one = PhaseResult(
                     name=phase.name,
-                    duration_s=phase.duration_s * per_step,
+                    duration_s=median(durations_s[phase.name]),
                     energy_j=phase.energy_j * per_step,
                     low_j=phase.energy_low_j * per_step,
                     high_j=phase.energy_high_j * per_step,
@@ -88,10 +91,19 @@ def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
     return tuple(_mean_phase(name, told) for name, told in found.items())
 
 
+def _phase_durations_s(record: Record) -> dict[str, list[float]]:
+    """Of each measured step; a step's own time is taken the same way."""
+    cuts_ns = [phase_cuts_ns(step.ranks) for step in joint_steps(record)]
+    return {
+        "prefill": [(cut - start) / 1e9 for start, cut, _ in cuts_ns],
+        "decode": [(end - cut) / 1e9 for _, cut, end in cuts_ns],
+    }
+
+
 def _mean_phase(name: str, told: Sequence[PhaseResult]) -> PhaseResult:
     return PhaseResult(
         name=name,
-        duration_s=fmean(phase.duration_s for phase in told),
+        duration_s=location([[phase.duration_s] for phase in told]),
         energy_j=fmean(phase.energy_j for phase in told),
         low_j=fmean(phase.low_j for phase in told),
         high_j=fmean(phase.high_j for phase in told),

@@ -29,7 +29,11 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseResult:
-    """One phase of a step: prefill or decode. Means over attempts; ``low_j`` and ``high_j`` are the sensor's bound."""
+    """One phase of a step: prefill or decode. ``low_j`` and ``high_j`` are the sensor's bound.
+
+    ``duration_s`` is the location over attempts of their median steps, as of every time of a step; joules are means over
+    all steps.
+    """
 
     name: str
     duration_s: float

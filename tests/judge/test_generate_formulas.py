@@ -156,8 +156,24 @@ def test_energy_of_phases_and_gpus(build: Build) -> None:
     assert found["energy_imbalance_fraction"][0] == pytest.approx([20 / 30])
     (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     prefill, decode = result.energy_phases
-    assert (prefill.name, prefill.duration_s, prefill.energy_j) == ("prefill", 0.2, 12.0)
+    assert (prefill.name, prefill.energy_j) == ("prefill", 12.0)
+    assert prefill.duration_s == pytest.approx(0.2)
     assert (prefill.low_j, prefill.high_j, decode.flags) == (10.0, 14.0, ("gap",))
+
+
+def test_phases_and_steps_have_the_same_location(build: Build) -> None:
+    """One step in three took four times as long: the median of each leaves it out; joules are means over the three."""
+    point = build.generate()
+    phases = (
+        PhaseEnergy(name="prefill", duration_s=1.2, energy_j=12.0, energy_low_j=9.0, energy_high_j=15.0),
+        PhaseEnergy(name="decode", duration_s=10.8, energy_j=90.0, energy_low_j=80.0, energy_high_j=99.0),
+    )
+    records = build.measured(point, [[2.0, 8.0, 2.0]], energy=replace(build.energy([102.0], 12.0), phases=phases))
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
+    prefill, decode = result.energy_phases
+    assert (prefill.duration_s, decode.duration_s) == pytest.approx((0.2, 1.8))
+    assert prefill.duration_s + decode.duration_s == pytest.approx(result.metrics["step_s"].value)
+    assert (prefill.energy_j, decode.energy_j) == (4.0, 30.0)
 
 
 def test_a_phase_of_unknown_energy_is_left_out(build: Build) -> None:

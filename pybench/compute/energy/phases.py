@@ -10,6 +10,7 @@ from typing import Literal
 
 from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.compute.energy.attempt import gpu_energies
+from pybench.compute.phases import phase_cuts_ns
 from pybench.model.record import PhaseEnergy
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
@@ -27,24 +28,12 @@ def phase_energies(
     ``rounds`` are those of decode, which a sensor may alias with. A window shorter than the sensor's
     sampling period is flagged ``short_window``: what the sensor saw of it is mostly its neighbours.
     """
-    cuts = [_cut(ranks) for ranks in steps]
+    cuts = [phase_cuts_ns(ranks) for ranks in steps]
     if not cuts or any(not start < cut < end for start, cut, end in cuts):
         return ()
     prefill = [(start, cut) for start, cut, _ in cuts]
     decode = [(cut, end) for _, cut, end in cuts]
     return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, rounds)
-
-
-def _cut(ranks: Sequence[Step]) -> tuple[int, int, int]:
-    """Start of a step, the moment when every sequence has its first token, end of the step."""
-    start_ns, end_ns = min(step.start_ns for step in ranks), max(step.end_ns for step in ranks)
-    return start_ns, max((_first_tokens_ns(step) for step in ranks), default=start_ns), end_ns
-
-
-def _first_tokens_ns(step: Step) -> int:
-    if step.requests:
-        return max(request.first_token_ns for request in step.requests)
-    return step.token_end_ns[0] if step.token_end_ns else step.start_ns
 
 
 def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: LoadPeriods | None) -> PhaseEnergy:
