@@ -31,8 +31,8 @@ class Estimate:
 class PhaseResult:
     """One phase of a step: prefill or decode. ``low_j`` and ``high_j`` are the sensor's bound.
 
-    ``duration_s`` is the location over attempts of their median steps, as of every time of a step; joules are means over
-    all steps.
+    ``duration_s`` is the location over attempts of their median steps, as of every time of a step; joules are means
+    over all steps.
     """
 
     name: str
