@@ -7,6 +7,7 @@ from pybench.model.results import Verdict
 
 USAGE = 2
 MACHINE = 3
+INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of pybench, never a verdict
 INTERRUPTED = 130
 
 BY_VERDICT: dict[Verdict, int] = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pybench.cli.error_boundary import ErrorBoundary
 from pybench.cli.expect import expect
 from pybench.cli.explain import explain
 from pybench.cli.images import images
@@ -21,24 +22,6 @@ from pybench.engines.registry import ENGINES
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
-
-
-class ErrorBoundary(click.Group):
-    """The one place where errors become messages and exit codes."""
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
-        """Run the command; an error of ours prints its message alone, any other keeps its traceback."""
-        from pybench.cli.exit_codes import INTERRUPTED, exit_code_of
-        from pybench.model.errors import PybenchError
-
-        try:
-            return super().invoke(ctx)
-        except PybenchError as error:
-            click.echo(f"pybench: {error}", err=True)
-            ctx.exit(exit_code_of(error))
-        except KeyboardInterrupt:
-            click.echo("pybench: interrupted", err=True)
-            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=ErrorBoundary, context_settings={"help_option_names": ["-h", "--help"]})

@@ -53,11 +53,11 @@ class Run:
     def finish(self, progress: Progress) -> Results:
         """Measure all that is owed, then what is undecided, and judge it.
 
-        Raises ``KeyboardInterrupt`` on Ctrl-C or SIGTERM, ``MachineError`` on a full disk or an engine that went down:
-        workers are ended by then and everything measured is kept.
+        Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a full disk or an engine that
+        went down: workers are ended by then and everything measured is kept.
         """
         path = self.folder.path
-        with disk_full_error(path, resume_remedy(path)), self.folder.lock(), _sigterm_interrupts():
+        with disk_full_error(path, resume_remedy(path)), self.folder.lock(), _signals_interrupt():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())
@@ -156,14 +156,17 @@ def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM take Ctrl-C's way out, so that a CI's cancel leaves no worker behind either."""
+def _signals_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: a CI's cancel or a closed terminal leaves no worker behind."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # nohup has SIGHUP ignored.
+    taken = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in taken}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,78 @@
+"""The one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+import click
+
+from pybench.cli.guarded_output import GuardedStream, guarded_output
+
+
+class ErrorBoundary(click.Group):
+    """A command that ends with its own exit code, one line for an error, and never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+        """Run the command. Standard output that is closed or full stops nothing."""
+        with guarded_output() as out:
+            try:
+                result = self._invoke(ctx)
+            except click.exceptions.Exit as ended:
+                self._check_output(ctx, out, ended.exit_code)
+                raise
+            self._check_output(ctx, out, 0)
+            return result
+
+    def _invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+        from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
+        from pybench.model.errors import PybenchError
+
+        try:
+            return super().invoke(ctx)
+        except PybenchError as error:
+            _end(ctx, str(error), exit_code_of(error))
+        except KeyboardInterrupt:
+            _end(ctx, "interrupted", INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _end(ctx, f"{where}{error.strerror or error}; details: {_details()}", MACHINE)
+        except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
+            text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            _end(ctx, f"internal error: {text}; please report it with {_details()}", INTERNAL)
+
+    def _check_output(self, ctx: click.Context, out: GuardedStream, code: int) -> None:
+        """A full disk under standard output is an error of a command that only prints. A verdict keeps its code."""
+        from pybench.cli.exit_codes import MACHINE
+
+        out.flush()
+        if out.error is None or out.error.errno == errno.EPIPE:
+            return
+        click.echo(f"pybench: standard output: {out.error.strerror}", err=True)
+        if code == 0 and ctx.invoked_subcommand not in _JUDGING:
+            ctx.exit(MACHINE)
+
+
+_JUDGING = frozenset({"run", "power"})
+
+
+def _end(ctx: click.Context, message: str, code: int) -> None:
+    click.echo(f"pybench: {message}", err=True)
+    ctx.exit(code)
+
+
+def _details() -> str:
+    """Write the present traceback to a file of this user's, and give its path."""
+    text = traceback.format_exc()
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="pybench-error-", suffix=".txt", delete=False) as file:
+            file.write(text)
+            return file.name
+    except OSError:
+        sys.stderr.write(text)
+        return "the traceback above"

@@ -1,0 +1,59 @@
+"""Standard output and error that may be closed or full: what can't be written is dropped, and the command goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+
+class GuardedStream:
+    """A text stream that keeps its first ``error`` and writes nothing more after it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write ``text``, or drop it."""
+        if self.error is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._drop(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or drop it."""
+        if self.error is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._drop(error)
+
+    def _drop(self, error: OSError) -> None:
+        self.error = error
+        # Python flushes its own stream when it ends, and would fail again.
+        for name in ("stdout", "stderr"):
+            if getattr(sys, f"__{name}__") is self._stream:
+                setattr(sys, f"__{name}__", None)
+
+
+@contextmanager
+def guarded_output() -> Iterator[GuardedStream]:
+    """Guard both streams; gives standard output."""
+    before = sys.stdout, sys.stderr
+    out, err = GuardedStream(sys.stdout), GuardedStream(sys.stderr)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        # A stream that failed stays guarded: Python flushes it when it ends.
+        sys.stdout = before[0] if out.error is None else out
+        sys.stderr = before[1] if err.error is None else err

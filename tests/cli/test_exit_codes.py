@@ -1,0 +1,87 @@
+"""Exit codes that never lie: an unexpected error is no verdict, and lost output changes none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli import exit_codes
+from pybench.cli.main import main
+from pybench.runner import prepare
+
+Drill = Callable[..., tuple[str, ...]]
+COMMAND = (sys.executable, "-m", "pybench.cli.main")
+CODE = "from pybench.cli.main import main; main()"
+
+
+def test_an_internal_error_is_no_verdict(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 70, one line, and a file with the traceback."""
+
+    def broken(*_any: object, **_options: object) -> None:
+        raise KeyError("nobody caught it")
+
+    monkeypatch.setattr(prepare, "prepare_run", broken)
+    monkeypatch.setenv("TMPDIR", str(here))
+    result = CliRunner().invoke(main, drill())
+    assert result.exit_code == exit_codes.INTERNAL == 70
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    start, _, file = line.rpartition(" ")
+    assert start == "pybench: internal error: KeyError: 'nobody caught it'; please report it with"
+    assert "nobody caught it" in Path(file).read_text()
+    Path(file).unlink()
+
+
+def test_what_the_system_refuses_is_the_machines_trouble(
+    here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only or broken disk ends in a line with its name."""
+
+    def refused(*_any: object, **_options: object) -> None:
+        raise OSError(5, "Input/output error", "/disk/file")
+
+    monkeypatch.setattr(prepare, "prepare_run", refused)
+    result = CliRunner().invoke(main, drill())
+    assert result.exit_code == exit_codes.MACHINE
+    assert result.stderr.startswith("pybench: /disk/file: Input/output error; details: ")
+    Path(result.stderr.split()[-1]).unlink()
+    assert here.is_dir()
+
+
+@pytest.mark.parametrize(("value", "code"), [(2.0, 0), (3.0, 1)])
+@pytest.mark.parametrize("streams", ["output", "both"])
+def test_a_closed_output_changes_no_verdict(here: Path, drill: Drill, value: float, code: int, streams: str) -> None:
+    """As ``pybench run ... | head -1`` leaves it: every attempt is made, and the code is the verdict's."""
+    arguments = drill("ok", value)
+    reading, writing = os.pipe()
+    os.close(reading)
+    error = writing if streams == "both" else subprocess.PIPE
+    done = subprocess.run((sys.executable, "-c", CODE, *arguments), stdout=writing, stderr=error, check=False)
+    os.close(writing)
+    assert done.returncode == code, done.stderr
+    if streams == "output":
+        assert b"Traceback" not in done.stderr
+        assert b"BrokenPipe" not in done.stderr
+    (run,) = (here / "runs").iterdir()
+    assert len((run / "journal.jsonl").read_bytes().splitlines()) >= 4
+    assert (run / "results.json").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_output(here: Path, drill: Drill) -> None:
+    """A run keeps its verdict; a command that only prints has failed. Both name it."""
+    arguments = drill()
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run((sys.executable, "-c", CODE, *arguments), stdout=full, stderr=subprocess.PIPE, check=False)
+        printed = subprocess.run(
+            (sys.executable, "-c", CODE, "schema"), stdout=full, stderr=subprocess.PIPE, check=False, cwd=here
+        )
+    assert ran.returncode == 0
+    assert b"pybench: standard output: No space left on device" in ran.stderr
+    assert (printed.returncode, printed.stderr) == (3, b"pybench: standard output: No space left on device\n")
