@@ -18,6 +18,7 @@ from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError
 from pybench.model.machine import Finding
 from pybench.model.software import RECORDED_PACKAGES, Software
+from pybench.model.starter import STARTER_VARIABLE
 from pybench.model.wire import Failure
 
 # Where programs, caches and libraries are. No other variable of the shell is passed on.
@@ -46,7 +47,8 @@ class Local:
 
     def start(self, job: Job, log: Path) -> WorkerProcess:
         """Start the worker as a process of this machine. Raises ``OSError``."""
-        return WorkerProcess(self.argv(job), self.environment(job), log, job.token)
+        environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
+        return WorkerProcess(self.argv(job), environment, log, job.token)
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
         """Nothing to verify: no container is planned."""

@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pybench.model.container import ContainerRun
+from pybench.model.errors import MachineError
 
 # Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
 GRACE_S = 5.0
+# A process that SIGKILL does not end in this time never ends.
+KILL_S = 30.0
 _POLL_S = 0.05
 # Set for every process of a worker to the token of its job.
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
@@ -31,10 +34,11 @@ def processes_marked(prefix: str) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def end_marked(prefix: str, grace_s: float = GRACE_S) -> int:
+def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) -> int:
     """Terminate, then kill, every marked process; returns how many there were.
 
-    A process group is not enough: torchrun puts each rank into a session of its own.
+    A process group is not enough: torchrun puts each rank into a session of its own. Raises ``MachineError`` when one
+    lives on after ``kill_s``: it waits inside the kernel for a device or a disk.
     """
     found = tuple(processes_marked(prefix))
     _signal_all(found, signal.SIGTERM)
@@ -42,7 +46,14 @@ def end_marked(prefix: str, grace_s: float = GRACE_S) -> int:
     while found and time.monotonic() < deadline and any(processes_marked(prefix)):
         time.sleep(_POLL_S)
     # Killing may uncover children born meanwhile, hence the loop.
+    deadline = time.monotonic() + kill_s
     while left := tuple(processes_marked(prefix)):
+        if time.monotonic() > deadline:
+            pids = ",".join(map(str, left))
+            raise MachineError(
+                f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
+                f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
+            )
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)
     return len(found)

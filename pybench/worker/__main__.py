@@ -12,7 +12,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.meta_path.insert(0, PathFinder)
 
-from pybench.worker import launcher, main  # noqa: E402 - only now it is the staged one
+from pybench.worker.process import die_with_parent  # noqa: E402 - only now it is the staged one
+
+if __name__ == "__main__":
+    # Before the other imports, which take long enough for the host to be killed meanwhile.
+    die_with_parent()
+
+from pybench.worker import launcher, main  # noqa: E402
 
 
 def run(argv: list[str]) -> int:

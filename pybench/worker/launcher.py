@@ -1,18 +1,17 @@
-"""The worker's launcher role: start N ranks of this machine with torchrun and die with the host."""
+"""The worker's launcher role: start N ranks of this machine with torchrun."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import closing
 from pathlib import Path
 
+from pybench.model.starter import STARTER_VARIABLE
 from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
 from pybench.worker.main import blind_header
 from pybench.worker.orders import read_orders
-from pybench.worker.process import die_with_parent
 
 
 def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
@@ -38,7 +37,7 @@ def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
 
 def launch(exchange: Path, num_ranks: int) -> int:
     """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams say why."""
-    die_with_parent(signal.SIGTERM)
+    os.environ[STARTER_VARIABLE] = str(os.getpid())
     order = read_orders(exchange)[0]
     # One machine needs no network: loopback works in a container without any.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

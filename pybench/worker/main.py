@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 import time
 import traceback
@@ -21,14 +20,12 @@ from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
 from pybench.worker.orders import read_orders, wait_for_go
-from pybench.worker.process import die_with_parent
 from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.timing import TimingLoop
 
 
 def run_rank(exchange: Path) -> int:
     """Work through the session in ``exchange`` and report every event there. Returns the exit code."""
-    die_with_parent(signal.SIGKILL)
     orders = read_orders(exchange)
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
         backend = import_backend(orders[0], events)

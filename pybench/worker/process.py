@@ -5,18 +5,38 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from pybench.model.starter import STARTER_VARIABLE
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def die_with_parent(signum: signal.Signals) -> None:
-    """Ask the kernel to send ``signum`` when the parent dies. Raises ``OSError`` when it refuses."""
-    parent = os.getppid()
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies. Raises ``OSError`` when it refuses.
+
+    A parent that died before this request would never be noticed: this process ends where the one that started it is
+    not among its ancestors. To be called before anything else.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signum), 0, 0, 0) != 0:
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent:  # it died before the request: the signal would never come
-        os.kill(os.getpid(), signum)
+    starter = os.environ.get(STARTER_VARIABLE)
+    if starter is not None and int(starter) not in _ancestors():
+        os._exit(1)
+
+
+def _ancestors() -> Iterator[int]:
+    """Ids of the parent, its parent and so on: a shell may stand between a worker and the process that started it."""
+    pid = os.getppid()
+    while pid > 1:
+        yield pid
+        try:
+            # The name in parentheses may hold anything: fields are counted behind it (proc(5)).
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return
 
 
 def end_group_with_me() -> None:

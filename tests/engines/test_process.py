@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.process import WorkerProcess, processes_marked
+from pybench.engines import process as process_module
+from pybench.engines.process import WorkerProcess, end_marked, processes_marked
+from pybench.model.errors import MachineError
 
 # A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM and tells its pid.
 STUBBORN = """
@@ -67,3 +69,15 @@ def test_a_program_that_is_not_there_raises_oserror(tmp_path: Path) -> None:
     """The attempt turns it into a record."""
     with pytest.raises(FileNotFoundError):
         WorkerProcess(["/no/such/python"], {}, tmp_path / "log", "x")
+
+
+def test_a_process_that_cannot_be_killed_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits inside the kernel is named, with what to do; nothing waits for it for ever."""
+    process, token = start("import time; time.sleep(600)", tmp_path)
+    (pid,) = processes_marked(token)
+    monkeypatch.setattr(process_module, "_signal_all", lambda _pids, _number: None)
+    with pytest.raises(MachineError, match=rf"killed, but not ended within 0.1 s: process {pid} of a worker") as error:
+        end_marked(token, grace_s=0.1, kill_s=0.1)
+    assert f"-p {pid}`" in str(error.value)
+    monkeypatch.undo()
+    process.end()

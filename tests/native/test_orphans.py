@@ -1,0 +1,95 @@
+"""A host that is killed at any moment leaves no worker behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.process import end_marked, processes_marked
+from pybench.engines.stage import stage_worker
+
+KILLS = 100
+LONGEST_S = 0.4
+HOST = """
+import os, sys, time
+from pathlib import Path
+from pybench.engines.base import Job
+from pybench.engines.local import Local
+folder = Path(sys.argv[1])
+exchange = Path(sys.argv[2])
+exchange.mkdir()
+(exchange / "orders.jsonl").write_text((folder / "orders.jsonl").read_text())
+job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, gpu_uuids=(), token=sys.argv[3],
+          host_environment=dict(os.environ))
+print("begin", flush=True)
+Local().start(job, exchange / "log")
+time.sleep(600)
+"""
+ORDER = """
+{"point_id": "p", "settings": {"workload": "burn", "backend": "torch"}, "architecture": null, "device": "cpu",
+"steps": 1, "max_warmup_steps": 1, "dither_ms": 0, "protocol": 2}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A worker whose backend takes ten minutes to import."""
+    stage_worker(tmp_path / "stage")
+    entry = tmp_path / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
+    entry.write_text("import time\ntime.sleep(600)\n")
+    (tmp_path / "orders.jsonl").write_text(ORDER.replace("\n", "") + "\n")
+    return tmp_path
+
+
+def test_no_orphan_of_100_killed_hosts(folder: Path) -> None:
+    """SIGKILL at 100 moments from a fixed seed, from before the worker's start to long after it."""
+    numbers = random.Random(1)
+    for kill in range(KILLS):
+        token = f"orphans-{os.getpid()}-{kill}/"
+        command = (sys.executable, "-c", HOST, str(folder), str(folder / f"exchange{kill}"), token)
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
+            assert host.stdout is not None
+            assert host.stdout.readline() == b"begin\n"
+            time.sleep(numbers.random() * LONGEST_S)
+            host.send_signal(signal.SIGKILL)
+        # A worker that is still starting ends as soon as it looks for its host.
+        deadline = time.monotonic() + 30
+        while (left := tuple(processes_marked(token))) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        end_marked(token)
+        assert not left, f"kill {kill}"
+
+
+def test_a_shell_between_host_and_worker_is_no_stranger(folder: Path) -> None:
+    """``--python`` may name a script that starts Python: its worker runs, and knows its host."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\nexit 0\n')
+    python.chmod(0o755)
+    token = f"shell-{os.getpid()}/"
+    code = HOST.replace("Local()", f"Local({str(python)!r})")
+    command = (sys.executable, "-c", code, str(folder), str(folder / "exchange"), token)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
+        deadline = time.monotonic() + 60
+        script = str(folder / "stage")
+        while not any(script in _command_line(pid) for pid in processes_marked(token)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(1)
+        assert any(
+            script in _command_line(pid) and "/bin/sh" not in _command_line(pid) for pid in processes_marked(token)
+        )
+        host.kill()
+    end_marked(token)
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
