@@ -15,9 +15,7 @@ TUNING_PREFIXES = (
 )
 # Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# A token does not tune: a suite must request it by name.
-SECRETS = frozenset({"HF_TOKEN", "VLLM_API_KEY"})
-# Endings, so that VLLM_MAX_TOKENS stays a number.
+# A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.
 _SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
 _URL_USER = re.compile(r"(\w+://)[^/@\s]+@")
 
@@ -30,20 +28,17 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in host.items()
-        if name.startswith(TUNING_PREFIXES)
-        and name not in NEVER_INHERITED | SECRETS
-        and not value.startswith("/")
-        and not {"\n", "\r", "\0"}.intersection(value)
+        if _tunes(name) and not value.startswith("/") and not {"\n", "\r", "\0"}.intersection(value)
     }
 
 
 def on_this_machine(host: Mapping[str, str]) -> dict[str, str]:
     """Tuning variables of a worker in no container: also paths, which mean the same there; no secrets."""
-    return {
-        name: value
-        for name, value in host.items()
-        if name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED | SECRETS
-    }
+    return {name: value for name, value in host.items() if _tunes(name)}
+
+
+def _tunes(name: str) -> bool:
+    return name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED and not is_secret_name(name)
 
 
 def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:

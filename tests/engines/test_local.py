@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pybench.engines.base import Job
 from pybench.engines.environment import recorded, tuning
 from pybench.engines.local import Local
@@ -109,3 +111,14 @@ def test_records_hold_no_credentials() -> None:
         "TORCH_URL": "https://***@x/y",
         "VLLM_MAX_TOKENS": "3",
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_TOKEN", "HF_HUB_TOKEN", "VLLM_API_KEY", "TRTLLM_API_KEY", "TORCH_SECRET", "NCCL_PASSWORD"]
+)
+def test_a_credential_reaches_no_worker_unless_named(name: str) -> None:
+    """Whatever its beginning: neither in a container nor outside; a suite may name it."""
+    shell = job(**{name: "s3cret", "VLLM_MAX_TOKENS": "5"})
+    assert name not in Local("/py").environment(shell)
+    assert tuning(shell.host_environment) == {"VLLM_MAX_TOKENS": "5"}
+    assert Local("/py", secrets=(name,)).environment(shell)[name] == "s3cret"
