@@ -118,7 +118,8 @@ def test_records_hold_no_credentials() -> None:
 )
 def test_a_credential_reaches_no_worker_unless_named(name: str) -> None:
     """Whatever its beginning: neither in a container nor outside; a suite may name it."""
-    shell = job(**{name: "s3cret", "VLLM_MAX_TOKENS": "5"})
+    variables: dict[str, Any] = {name: "s3cret", "VLLM_MAX_TOKENS": "5"}
+    shell = job(**variables)
     assert name not in Local("/py").environment(shell)
     assert tuning(shell.host_environment) == {"VLLM_MAX_TOKENS": "5"}
     assert Local("/py", secrets=(name,)).environment(shell)[name] == "s3cret"

@@ -18,7 +18,7 @@ import pytest
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
 from pybench.model.machine import Machine
-from pybench.model.manifest import Manifest
+from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Failure, Header, Metric, Step, Work
@@ -183,9 +183,11 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="not readable as JSON"):
         folder.read_manifest()
     manifest.write_text(json.dumps({"version": 1}))
-    with pytest.raises(RunFolderError, match=r"manifest.json: version 1 is too old for this pybench \(reads 2\)"):
+    with pytest.raises(
+        RunFolderError, match=rf"manifest.json: version 1 is too old for this pybench \(reads {MANIFEST_VERSION}\)"
+    ):
         folder.read_manifest()
-    manifest.write_text(json.dumps({"version": 2}))
+    manifest.write_text(json.dumps({"version": MANIFEST_VERSION}))
     with pytest.raises(RunFolderError, match=r"manifest.json: its checksum does not fit"):
         folder.read_manifest()
 
