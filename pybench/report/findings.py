@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pybench.model.record import Record
-from pybench.model.results import PointResult, Results
+from pybench.model.results import Decision, PointResult, Results
 from pybench.report.expectations import expectations
 from pybench.report.labels import short_labels
 from pybench.report.run_view import RunView
@@ -24,7 +23,7 @@ _OF_CAUSE = {
 _OF_VERDICT = {
     "fail": "compare with what the node's own figures predict: pybench explain RUN --node NODE_CHECK_RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
-    "inconclusive": "raise max_attempts of the benchmark; the interval then narrows until it lies on one side",
+    "inconclusive": "raise max_attempts of the benchmark: more attempts narrow the interval",
 }
 
 
@@ -59,28 +58,27 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
 
 
 def not_run(results: Results) -> tuple[Finding, ...]:
-    """Points that were skipped or left out."""
+    """What the plan leaves out, each kind once, and points that were skipped for another reason."""
     names = short_labels(results.points, with_benchmark=True)
     skipped = [point for point in results.points if point.status == "skipped"]
-    return _merged(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped)
+    if results.left_out:
+        skipped = [point for point in skipped if not (point.reason or "").startswith("left out")]
+    left_out = [Finding("skipped", "left out of the plan", tuple(results.left_out))] if results.left_out else []
+    return (*left_out, *_merged(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped))
 
 
 def judged_sentence(results: Results) -> str:
-    """For instance ``4 of 6 expectations judged: 4 pass; 23 node checks: 23 pass``."""
-    verdicts = [row.verdict for row in expectations(results)]
-    judged = [verdict for verdict in verdicts if verdict in {"pass", "fail", "inconclusive"}]
-    noun = "expectation" if len(verdicts) == 1 else "expectations"
-    parts = [f"{len(judged)} of {len(verdicts)} {noun} judged{_counted(judged)}"] if verdicts else []
-    if results.node:
-        node = [check.verdict for check in results.node]
-        parts.append(f"{len(node)} node check{'' if len(node) == 1 else 's'}{_counted(node)}")
-    return "; ".join(parts) or "nothing is expected"
-
-
-def _counted(verdicts: Sequence[str]) -> str:
-    counts = Counter(verdicts)
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f": {words}" if words else ""
+    """For instance ``4 of 6 expectations judged: 4 pass; 2 have no row for h200``."""
+    counts = results.counts
+    if not counts.expected:
+        return "nothing is expected"
+    noun = "expectation" if counts.expected == 1 else "expectations"
+    judged = ((counts.passed, "pass"), (counts.failed, "fail"), (counts.inconclusive, "inconclusive"))
+    words = ", ".join(f"{number} {word}" for number, word in judged if number)
+    without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
+    rest = ((counts.without_figure, without), (counts.missing, "not measured"), (counts.left_out, "left out"))
+    first = f"{counts.judged} of {counts.expected} {noun} judged{f': {words}' if words else ''}"
+    return "; ".join((first, *(f"{number} {word}" for number, word in rest if number)))
 
 
 def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
@@ -108,13 +106,25 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     for row in expectations(results):
         if row.verdict in _ORDER and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
-            yield Finding(row.verdict, row.reason, (name,), _OF_VERDICT.get(row.verdict))
+            yield Finding(row.verdict, row.reason, (name,), _step(row.verdict, row.decision))
 
 
 def _of_node(results: Results) -> Iterable[Finding]:
     for check in results.node:
         if check.verdict in _ORDER:
-            yield Finding(check.verdict, check.reason, (f"{check.subject} {check.name}",), None)
+            step = _step(check.verdict, check.decision) if check.verdict == "inconclusive" else None
+            yield Finding(check.verdict, check.reason, (f"{check.subject} {check.name}",), step)
+
+
+def _step(verdict: str, decision: Decision | None) -> str | None:
+    """What to do next; for an inconclusive row by what its figures say about more attempts."""
+    if verdict != "inconclusive" or decision is None:
+        return _OF_VERDICT.get(verdict)
+    if decision.is_final:
+        return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
+    if decision.attempts_to_decide is None:
+        return "the figure lies too near its limit: find what holds it back, or move the limit"
+    return f"set max_attempts of the benchmark to {decision.attempts_to_decide}: about as many would decide it"
 
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:

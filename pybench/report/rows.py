@@ -180,6 +180,11 @@ def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
     return Table("Comparisons", ("point", "metric", "expected", "ratio", "95 % interval", "verdict", "reason"), rows)
 
 
+def claims(results: Results) -> Table:
+    """What somebody promises of points, beside what was found; it judges nothing."""
+    return _claims(results, short_labels(results.points, with_benchmark=True))
+
+
 def _claims(results: Results, names: Mapping[str, str]) -> Table:
     """What is promised elsewhere, beside what was found."""
     rows = tuple(

@@ -18,7 +18,7 @@ from pybench.report.labels import short_labels
 from pybench.report.overview import Density, Group, flag_letters, groups, overview
 from pybench.report.printable import printable
 from pybench.report.provenance import sentence
-from pybench.report.rows import Table, comparisons, tables
+from pybench.report.rows import Table, claims, comparisons, tables
 from pybench.report.run_view import RunView
 from pybench.report.text_table import COLOURS, console, draw, fits
 
@@ -35,6 +35,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     for group in groups(view.results):
         _group(out, view.results, group, width)
     _table(out, comparisons(view.results), width)
+    _table(out, claims(view.results), width)
     _findings(out, view, everything=detail)
     if detail:
         for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):

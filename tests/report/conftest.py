@@ -11,6 +11,7 @@ from pybench.model.results import (
     CheckResult,
     ComparisonResult,
     Containment,
+    Counts,
     Estimate,
     Expected,
     NodeCheck,
@@ -216,6 +217,7 @@ def results() -> Results:
                 first_other_id="decode[backend=torch,tensor_parallel=5]",
             ),
         ),
+        counts=Counts(expected=14, judged=9, passed=4, failed=3, inconclusive=2, missing=4, without_figure=1),
         node=(
             _node("slowest", "GPU 1 (GPU-66666666-7777-8888-9999-000000000000)", "fail", -0.21),
             _node("pcie", "all GPUs", "pass", None),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pybench.model.results import Results, Verdict
+from pybench.model.results import Decision, Results, Verdict
+from pybench.model.suite import AxisValue
 from pybench.report.labels import short_labels
 from pybench.report.provenance import sentence
 from pybench.report.run_view import RunView
@@ -55,8 +56,8 @@ def test_a_healthy_node_is_one_screen() -> None:
 
 
 def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None:
-    """By hand from the fixture: 6 ratios, 3 limits, 3 orders; of these 1 + 1 + 1 pass, 1 + 1 fail, 1 + 1 undecided."""
-    judged = "7 of 12 expectations judged: 3 pass, 2 fail, 2 inconclusive; 2 node checks: 1 fail, 1 pass"
+    """By hand from the fixture: 6 ratios, 3 limits, 3 comparisons, 2 checks of the node."""
+    judged = "9 of 14 expectations judged: 4 pass, 3 fail, 2 inconclusive; 1 has no row for h200; 4 not measured"
     assert _words(_render(results)).startswith(f"tp_scaling on h200: fail {judged} ")
 
 
@@ -126,3 +127,33 @@ def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, 
             f"suite on cpu: {verdict.replace('_', ' ')}\nnothing is expected\nrun run\n{sentence(empty.provenance)}\n"
         )
         assert text == f"{head}\nverdict: {verdict} - nothing was measured\n"
+
+
+def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Results) -> None:
+    """As its figures say: a number, that the limit is too near, or that attempts change nothing."""
+    decision = Decision(num_attempts=3, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
+    (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
+    shown = []
+    for more in (
+        dataclasses.replace(decision, attempts_to_decide=9),
+        decision,
+        dataclasses.replace(decision, is_final=True),
+    ):
+        rows = (dataclasses.replace(row, decision=more),)
+        text = _words(_render(dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=())))
+        shown.append(text.partition("because inconclusive next: ")[2].partition(" Not ")[0])
+    assert shown == [
+        "set max_attempts of the benchmark to 9: about as many would decide it",
+        "the figure lies too near its limit: find what holds it back, or move the limit",
+        "more attempts do not decide it: compare ratios on the same boards, or move the limit",
+    ]
+
+
+def test_what_the_plan_leaves_out_stands_once(results: Results) -> None:
+    """And its points are not listed again; what can't run for another reason is."""
+    axes: dict[str, AxisValue] = {"backend": "torch", "tensor_parallel": 16}
+    left_out = dataclasses.replace(results.points[-1], id="x", axes=axes, reason="left out by you")
+    shown = dataclasses.replace(results, left_out=("16 GPUs (4 here)",), points=(*results.points, left_out))
+    text = _words(_render(shown))
+    assert "Not run 16 GPUs (4 here): left out of the plan decode TP 8: needs 8 GPUs, found 4" in text
+    assert "left out by you" not in text
