@@ -66,7 +66,9 @@ class BackendTraits:
     ``remedy`` says how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
-    ``tuning_prefixes`` begin the names of environment variables that tune it. The module
+    ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
+    is how many kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or
+    that is not known. The module
     ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
@@ -83,6 +85,7 @@ class BackendTraits:
     shaping: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ()
     tuning_prefixes: tuple[str, ...] = ()
+    launches_per_layer: int | None = None
     log_words: LogWords = LogWords()
     pads_vocabulary: bool = False
 
@@ -148,6 +151,9 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         warm_settings={"generate": _SIZES},
         distributions=("transformers",),
         tuning_prefixes=("HF_",),
+        # transformers 5.17, Llama, eager: 7 products, attention, 4 concatenations (cache, rotation), 9 multiplications,
+        # 6 additions, 4 casts, 2 each of pow, mean, rsqrt and neg, SiLU.
+        launches_per_layer=40,
     ),
     "vllm": BackendTraits(
         model_types=tuple(MODEL_CLASSES),

@@ -27,12 +27,14 @@ class GpuFigures:
 class NodeFigures:
     """Of the slowest GPU: FLOP/s of products, bytes/s of its memory, bytes/s over the slowest link between two.
 
+    ``launch_s`` are the host's seconds to launch one kernel, ``None`` where that was not measured on a GPU.
     ``gpus`` are the figures of each by its name, ``collectives`` are keyed by operation and number of GPUs.
     """
 
     matmul_flops_per_s: float
     memory_bytes_per_s: float
     peer_bytes_per_s: float | None = None
+    launch_s: float | None = None
     gpus: Mapping[str, GpuFigures] = field(default_factory=dict)
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
 

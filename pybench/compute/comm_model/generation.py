@@ -30,9 +30,14 @@ class GenerationShape:
 
 def generation_step(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
     """Prefill, then a round for each further output token at the mean context. Raises ``UnmeasuredError``."""
-    prompt, end = shape.prompt_tokens, shape.prompt_tokens + shape.output_tokens
-    decode = _pass(figures, decoder, shape, tokens=1, contexts=(prompt, end))
-    return prefill_step(figures, decoder, shape) + decode.times(shape.output_tokens - 1)
+    rounds = decode_round(figures, decoder, shape).times(shape.output_tokens - 1)
+    return prefill_step(figures, decoder, shape) + rounds
+
+
+def decode_round(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
+    """One more token of every sequence, at the mean context. Raises ``UnmeasuredError``."""
+    contexts = (shape.prompt_tokens, shape.prompt_tokens + shape.output_tokens)
+    return _pass(figures, decoder, shape, tokens=1, contexts=contexts)
 
 
 def prefill_step(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:

@@ -5,6 +5,7 @@
 | `measured_step` | a measured point: its step, samples, GPUs |
 | `node_figures` | what a node's run measured of GPUs and links |
 | `predicted_step` | a point's step from its settings and those figures |
+| `launches` | whether the CPU that launches kernels bounds decode |
 | `unknown_work` | work that the model of step times leaves out |
 | `extrapolation` | speedups on more GPUs than were measured |
 | `explanation` | all of it, for one run |

@@ -10,6 +10,7 @@ from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import attribute
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
+from pybench.judge.explanation.launches import refuse_launch_bound
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_step import predicted_step
@@ -82,6 +83,7 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
         clock_fraction=other.clock_hz / base.clock_hz - 1 if other.clock_hz and base.clock_hz else None,
     )
     try:
+        refuse_launch_bound(other.figures(figures), other.point, other.samples)
         baseline = base.as_baseline(predicted_step(base.figures(figures), base.point, base.samples))
         predicted = predicted_step(other.figures(figures), other.point, other.samples)
         even = predicted_step(base.figures(figures), other.point, other.samples)

@@ -44,6 +44,7 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
         matmul_flops_per_s=min(flops.values()),
         memory_bytes_per_s=min(moved.values()),
         peer_bytes_per_s=min(links, default=None),
+        launch_s=_launch_s(measurements),
         gpus={
             name: GpuFigures(matmul_flops_per_s=flops[name], memory_bytes_per_s=moved[name])
             for name in flops
@@ -51,6 +52,16 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
         },
         collectives=_collectives(measurements),
     )
+
+
+def _launch_s(measurements: Measurements) -> float | None:
+    """Of the fastest point on GPUs; a CPU launches nothing."""
+    found = [
+        location(samples)
+        for point, samples in measurements.measured("launch_s")
+        if all(rank.header.device == "cuda" for record in measurements.good(point.id) for rank in record.ranks)
+    ]
+    return min(found, default=None)
 
 
 def gpu_names(records: Sequence[Record]) -> tuple[str, ...]:

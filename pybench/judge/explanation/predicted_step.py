@@ -26,7 +26,7 @@ def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown:
     settings, decoder = point.settings, point.shape
     assert decoder is not None, "a model without a shape was refused"
     if isinstance(settings, Generate):
-        shape, waves = _generation(settings, samples, grown)
+        shape, waves = generation_shape(settings, samples, grown)
         return generation_step(figures, decoder, shape).times(waves)
     assert isinstance(settings, Train), "other work was refused"
     return training_step(figures, decoder, _training(settings, samples, grown))
@@ -43,7 +43,7 @@ def _degrees(settings: ModelSettings, grown: int) -> dict[str, int]:
     return {**degrees, raised: degrees[raised] * grown}
 
 
-def _generation(settings: Generate, samples: float, grown: int) -> tuple[GenerationShape, float]:
+def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[GenerationShape, float]:
     """One wave of a copy, which runs as many sequences at a time as it may, and how many waves it has."""
     degrees = _degrees(settings, grown)
     share = max(1, round(samples / degrees["data_parallel"]))
