@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -29,6 +32,10 @@ _drivers = itertools.count()
 # A shell's background job ignores Ctrl-C, and so would every program that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 watch_processes()
+
+# Tests that run at once, here or in another checkout, do not wait for each other's devices.
+os.environ["PYBENCH_LOCKS"] = tempfile.mkdtemp(prefix="pybench-locks-")
+atexit.register(shutil.rmtree, os.environ["PYBENCH_LOCKS"], ignore_errors=True)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

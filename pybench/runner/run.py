@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from pybench.engines.base import Job, Launcher
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.clock import host_clock
+from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_full_error, require_room
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import RunFolderError
@@ -57,7 +58,12 @@ class Run:
         went down: workers are ended by then and everything measured is kept.
         """
         path = self.folder.path
-        with disk_full_error(path, resume_remedy(path)), self.folder.lock(), _signals_interrupt():
+        with (
+            disk_full_error(path, resume_remedy(path)),
+            self.folder.lock(),
+            _signals_interrupt(),
+            self._devices(progress),
+        ):
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())
@@ -75,6 +81,12 @@ class Run:
             if records:
                 self.folder.require_complete()
             return self._judge(records)
+
+    def _devices(self, progress: Progress) -> AbstractContextManager[None]:
+        """Hold every device that a point may run on, once no other run does."""
+        most = max((point.num_gpus for point in self.manifest.plan.points), default=0)
+        uuids = [gpu.uuid for gpu in self.manifest.machine.gpus[:most]] if self.manifest.device == "cuda" else []
+        return locked_devices(uuids, f"process {os.getpid()}, {self.folder.path}", progress.note)
 
     def _decide(self, records: list[Record], progress: Progress) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
