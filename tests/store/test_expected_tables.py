@@ -245,6 +245,11 @@ def test_absolute_figures_are_within_reach_of_the_hardware(row: FigureRow) -> No
     elif row.metric == "energy_j_per_output_token":
         # 700 W over between 1000 and 50000 tokens/s.
         assert 700 / 50_000 < figure < 700 / 1000
+    elif row.metric == "output_tokens_per_s":
+        # With each output token go four of the prompt; an 8B model takes 16 GFLOP for one.
+        assert row.model_class == "8b"
+        assert (row.where["prompt_tokens"], row.where["output_tokens"]) == (512, 128)
+        assert 0.1 < figure * 5 * 16e9 / _MATMUL_FLOPS_PER_S[row.machine] < 1
     else:
         assert (row.metric, row.unit) == ("tokens_per_s", "tokens/s")
         assert 10 < figure < 1e6
