@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,6 +13,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from pybench.model.results import Results
 from pybench.report.run_view import RunView
 
+# The encoder has escaped the control characters of ASCII.
+_NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
+
 
 def render(view: RunView) -> str:
     """Indented JSON. Raises ``ValueError`` rather than write NaN or infinity, which JSON can't express."""
@@ -19,10 +23,13 @@ def render(view: RunView) -> str:
     # A worker's message may hold lone surrogates, which UTF-8 can't encode and strict readers refuse.
     text = text.encode("utf-8", "replace").decode("utf-8")
     # Invisible and direction-changing characters stand only within strings, where an escape has the same meaning.
-    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
+    return _NOT_ASCII.sub(_escaped, text)
 
 
-def _escaped(char: str) -> str:
+def _escaped(found: re.Match[str]) -> str:
+    char = found.group()
+    if char.isprintable():
+        return char
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 

@@ -5,4 +5,6 @@ from __future__ import annotations
 
 def printable(text: str) -> str:
     """One line of ``text`` without control characters: a worker's message must not steer the reader's terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else " " for char in text)
