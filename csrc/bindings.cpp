@@ -53,8 +53,12 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
             "stop", [](Recorder& sampler) { return columns_of([&] { return sampler.stop(); }); },
             "End within a second; returns the recording as a dict of NumPy columns.")
         .def(
-            "snapshot", [](Recorder& sampler) { return columns_of([&] { return sampler.snapshot(); }); },
-            "The recording so far, within half a second and without ending it.")
+            "snapshot",
+            [](Recorder& recorder, int64_t since_ns, bool search) {
+                return columns_of([&] { return recorder.snapshot(since_ns, search); });
+            },
+            py::arg("since_ns") = 0, py::arg("search") = true,
+            "The recording since a time, within half a second and without ending it; of the counter all of it.")
         .def("anchor", &Recorder::anchor, py::call_guard<py::gil_scoped_release>(),
              "Ask for the next step of every energy counter; returns at once.")
         .def("latest_power_mw", &Recorder::latest_power_mw, py::call_guard<py::gil_scoped_release>(),

@@ -95,10 +95,10 @@ Recording Recorder::stop() {
     return recording;
 }
 
-Recording Recorder::snapshot() {
+Recording Recorder::snapshot(int64_t since_ns, bool search) {
     const std::shared_ptr<Session> session = running();
     if (!session) throw std::logic_error("the sampler is not running");
-    return session->snapshot();
+    return session->snapshot(since_ns, search);
 }
 
 void Recorder::anchor() {

@@ -251,13 +251,13 @@ void Session::end_pollers() {
     }
 }
 
-Recording Session::snapshot() {
+Recording Session::snapshot(int64_t since_ns, bool search) {
     const int64_t give_up_ns = now_ns() + kSnapshotLimit;
-    wait_for(raise_demand(), give_up_ns);
+    if (search) wait_for(raise_demand(), give_up_ns);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");
-    Recording copy = recording_;
+    Recording copy = recording_.since(since_ns);
     copy.offsets.push_back({now_ns(), realtime_offset_ns()});
     copy.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kSecond);
     return copy;

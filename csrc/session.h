@@ -31,7 +31,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
     void start();
     Recording stop();      // within a second
-    Recording snapshot();  // within half a second; throws std::logic_error once stopped
+    // What was read since then, within half a second. Throws std::logic_error once stopped. With search, the counter's
+    // next step is waited for.
+    Recording snapshot(int64_t since_ns, bool search);
     void anchor();         // asks for a step of every counter, and does not wait
     std::vector<int64_t> latest_power_mw();
 

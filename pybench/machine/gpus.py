@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pynvml
@@ -13,6 +15,8 @@ from pybench.model.machine import GpuInfo, GpuInventory
 from pybench.model.visible_gpus import visible
 
 LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
+# A healthy driver lists eight GPUs in a second or two, also where it has to wake them.
+LIMIT_S = 10.0
 _GIB = 2**30
 _MHZ = 1e6
 _MILLI = 1e-3
@@ -28,8 +32,20 @@ _COMMON_ANCESTOR = {
 }
 
 
-def find_gpus() -> GpuInventory:
+def find_gpus(limit_s: float = LIMIT_S) -> GpuInventory:
     """List the GPUs that CUDA_VISIBLE_DEVICES leaves visible. No driver is a state with a reason, not an error.
+
+    Nor is one that has not answered within ``limit_s``: its call is left to end by itself.
+    """
+    found: list[GpuInventory] = []
+    thread = threading.Thread(target=lambda: found.append(_find_gpus()), daemon=True, name="find_gpus")
+    thread.start()
+    thread.join(limit_s)
+    return found[0] if found else _nothing(f"the driver has not answered for {limit_s:g} s")
+
+
+def _find_gpus() -> GpuInventory:
+    """As :func:`find_gpus`, without a limit.
 
     A GPU that can't be asked, as one that is lost, is left out and told; the others stay.
     """
@@ -37,7 +53,7 @@ def find_gpus() -> GpuInventory:
     if reason is not None:
         return _nothing(reason)
     try:
-        pynvml.nvmlInit()
+        start_nvml()
     except pynvml.NVMLError as error:
         return _nothing(f"NVML does not start: {error}")
     try:
@@ -57,6 +73,24 @@ def find_gpus() -> GpuInventory:
     except pynvml.NVMLError as error:
         return _nothing(f"NVML fails: {error}")
     finally:
+        stop_nvml()
+
+
+def start_nvml() -> None:
+    """Begin to use the library; one of before ``nvmlInitWithFlags``, too. Raises ``pynvml.NVMLError``."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_FunctionNotFound:
+        older = getattr(pynvml.nvmlLib, "nvmlInit_v2", None) or getattr(pynvml.nvmlLib, "nvmlInit", None)
+        if older is None:
+            raise
+        if code := older():
+            raise pynvml.NVMLError(code) from None
+
+
+def stop_nvml() -> None:
+    """End its use; a library that has no call for that needs none."""
+    with suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
 
 

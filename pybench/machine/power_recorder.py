@@ -86,13 +86,13 @@ class PowerRecorder:
         native, self._native = self._native, None
         return with_sensors(trace_from_columns(_answer(native, "stop")))
 
-    def snapshot(self) -> PowerTrace:
-        """Copy what was recorded so far, within half a second, and go on.
+    def snapshot(self, since_ns: int = 0, *, search: bool = True) -> PowerTrace:
+        """Copy what was recorded since a time on CLOCK_MONOTONIC, within half a second, and go on.
 
-        The counter is first read until it steps and the series drained, so that a window that has ended is covered.
-        Raises as :meth:`stop`.
+        With ``search`` the counter is first read until it steps and the series drained, so that a window that has ended
+        is covered. The counter's readings are all copied. Raises as :meth:`stop`.
         """
-        return with_sensors(trace_from_columns(_answer(self._native, "snapshot")))
+        return with_sensors(trace_from_columns(_answer(self._native, "snapshot", since_ns, search)))
 
     @property
     def is_running(self) -> bool:
@@ -134,10 +134,10 @@ def _extension() -> ModuleType:
     return _nvml
 
 
-def _answer(native: Any, method: str) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over
+def _answer(native: Any, method: str, *arguments: object) -> Any:  # noqa: ANN401 - the extension's sampler and what it hands over
     if native is None:
         raise MachineError(f"power sampler: {method} without being started")
     try:
-        return getattr(native, method)()
+        return getattr(native, method)(*arguments)
     except RuntimeError as error:
         raise MachineError(f"power sampler: {error}") from error

@@ -27,6 +27,9 @@ from pybench.model.trace import PowerTrace
 
 # The series' next sample after a window's end tells the shape before it; then the counter is read until it steps.
 SETTLE_S = 0.06
+# Readings this long before a window show when the counter publishes; those of its end have come after a second.
+NEAR_NS = 70_000_000_000
+RECENT_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class PowerSampler(PowerRecorder):
             window = self._windows[window]
         if window.end_ns <= window.start_ns:
             raise UsageError(f'window "{window.name}" ends before it starts')
-        trace = self._trace or self._covering(window.end_ns)
+        trace = self._trace or self._covering(window)
         return attempt_energy(trace, window.start_ns, window.end_ns, LoadPeriods.of_period(period_s))
 
     def stop(self) -> PowerTrace:
@@ -116,9 +119,11 @@ class PowerSampler(PowerRecorder):
             self.anchor()
         return now_ns
 
-    def _covering(self, end_ns: int) -> PowerTrace:
-        settle(end_ns)
-        return self.snapshot()
+    def _covering(self, window: Window) -> PowerTrace:
+        """What lies near a window; its end is waited for only where it is recent."""
+        settle(window.end_ns)
+        recent = time.monotonic_ns() - window.end_ns < RECENT_NS
+        return self.snapshot(max(0, window.start_ns - NEAR_NS), search=recent)
 
 
 def settle(end_ns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,3 +133,12 @@ def test_all_gpus_lost(fake_nvml: Tell, fake_library: Path) -> None:
     sessions = driver.fake_nvml_sessions()
     assert find_gpus().reason == "GPU 0 can't be asked: GPU is lost; GPU 1 can't be asked: GPU is lost"
     assert driver.fake_nvml_sessions() <= sessions  # others may end meanwhile; this one was closed
+
+
+def test_a_driver_that_hangs_while_gpus_are_listed_is_given_up(fake_nvml: Tell) -> None:
+    fake_nvml(hang="nvmlDeviceGetCount_v2:1500")
+    found = find_gpus(limit_s=0.2)
+    assert found.gpus == ()
+    assert found.reason == "the driver has not answered for 0.2 s"
+    time.sleep(1.5)
+    assert len(find_gpus().gpus) == 2

@@ -93,3 +93,18 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_names_are_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Sampler'"):
         _ = pybench.Sampler
+
+
+def test_a_snapshot_holds_what_was_read_since_a_time(fake_nvml: Callable[..., None]) -> None:
+    """Of the counter everything, since it shows resets."""
+    fake_nvml(devices=1, sensor="h200")
+    with pybench.PowerSampler() as power:
+        time.sleep(0.6)
+        since_ns = time.monotonic_ns()
+        time.sleep(0.5)
+        power.mark("end")
+        whole, late = power.snapshot(), power.snapshot(since_ns, search=False)
+    assert len(late.gpus[0].counter.energy_mj) == len(whole.gpus[0].counter.energy_mj)
+    assert 0 < len(late.gpus[0].polled.t_ns) < len(whole.gpus[0].polled.t_ns)
+    assert min(late.gpus[0].polled.t_ns) >= since_ns
+    assert 0 < len(late.gpus[0].series.power_mw) < len(whole.gpus[0].series.power_mw)

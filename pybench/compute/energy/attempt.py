@@ -71,10 +71,8 @@ def _gpu_energy(
     unbroken = readings.without_resets(0.0, (last_ns - origin_ns) / 1e9)
     by_counter = counter_estimate(unbroken, samples, windows_s, sensor) if unbroken is not None else None
     whole = windows_s[-1][1] - windows_s[0][0] <= LONG_S
-    by_series = None
-    if whole or by_counter is None:
-        every = samples if whole else samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
-        by_series = series_estimate(every, windows_s, sensor)
+    every = samples if whole else samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
+    by_series = series_estimate(every, windows_s, sensor) if whole or by_counter is None else None
     averages = _averages_of(gpu, origin_ns, windows_s)
     estimate = by_counter or by_series or polled_estimate(averages, windows_s, sensor)
     used = averages if estimate is not None and estimate.method == "polled" else samples
@@ -93,7 +91,7 @@ def _gpu_energy(
     }
     states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
     flags = (*states, *(name for name, up in raised.items() if up))
-    max_power_w = _max_power_w(gpu, samples, origin_ns, windows_s)
+    max_power_w = _max_power_w(gpu, every, origin_ns, windows_s)
     length_s = sum(end_s - start_s for start_s, end_s in windows_s)
     modest_j = 0.0 if sensor.resolves or estimate is None else modest_half_width_j(used, windows_s, sensor)
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)

@@ -1,0 +1,66 @@
+"""What the joules of one second cost after a day of recording on eight GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from pybench.compute.energy import attempt_energy
+from pybench.model.trace import (
+    CounterColumns,
+    GpuTrace,
+    OffsetColumns,
+    PolledColumns,
+    PowerTrace,
+    SeriesColumns,
+    SlowColumns,
+)
+from tests.physics.board import H200, REALTIME_OFFSET_NS, ns
+from tests.physics.load import constant
+
+DAY_S = 86_400
+NUM_GPUS = 8
+# More than a day at 400 W, so that no value is below zero.
+DAY_MJ = 10**11
+
+
+def day() -> PowerTrace:
+    """A constant load; a minute that was really simulated lies after a day of it."""
+    trace = replace(H200, _sums={}).trace(constant(400, -30), -20, 20, np.random.default_rng(1), marks_s=(0, 1))
+    (near,) = trace.gpus
+    before_s = np.arange(-DAY_S, -25, 0.02)
+    minutes_ns = ns(np.arange(-DAY_S, -60, 60.0))
+    counted_mj = np.asarray(near.counter.energy_mj[0] - (near.counter.before_ns[0] - minutes_ns) * 400 // 10**6)
+    polled_ns, slow_ns = ns(before_s[::5]), ns(before_s[::50])
+    series = SeriesColumns(
+        realtime_ns=np.concatenate((ns(before_s) + REALTIME_OFFSET_NS, near.series.realtime_ns)),  # type: ignore[arg-type]
+        power_mw=np.concatenate((np.full(len(before_s), 400_000), near.series.power_mw)),  # type: ignore[arg-type]
+    )
+    counter = CounterColumns(
+        before_ns=[*minutes_ns, *near.counter.before_ns],
+        after_ns=[*minutes_ns, *near.counter.after_ns],
+        energy_mj=[value + DAY_MJ for value in (*counted_mj.tolist(), *near.counter.energy_mj)],
+    )
+    watts = np.full(len(polled_ns), 400_000)
+    polled = PolledColumns(t_ns=polled_ns, instant_mw=watts, average_mw=watts, memory_mw=watts)  # type: ignore[arg-type]
+    flat = np.zeros(len(slow_ns), dtype=np.int64)
+    slow = SlowColumns(t_ns=slow_ns, temperature_c=flat, clock_event_reasons=flat)  # type: ignore[arg-type]
+    long = replace(near, counter=counter, series=series, polled=polled, slow=slow)
+    gpus: tuple[GpuTrace, ...] = tuple(replace(long, uuid=f"GPU-{index}", index=index) for index in range(NUM_GPUS))
+    offset_ns = ns(before_s[::90])
+    offsets = OffsetColumns(
+        t_ns=offset_ns,  # type: ignore[arg-type]
+        realtime_offset_ns=np.full(len(offset_ns), REALTIME_OFFSET_NS),  # type: ignore[arg-type]
+    )
+    return replace(trace, gpus=gpus, offsets=offsets)
+
+
+@pytest.mark.timeout(300)
+def test_joules_of_a_second_after_a_day(benchmark: BenchmarkFixture) -> None:
+    """Of all eight GPUs; what is far from the window is not looked at."""
+    trace = day()
+    energy = benchmark(attempt_energy, trace, int(ns(0)), int(ns(1)), None)
+    assert energy.energy_j == pytest.approx(NUM_GPUS * 400, rel=5e-3)
