@@ -11,7 +11,7 @@ from pybench.compute.energy.curve import Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.modest import modest_half_width_j
 from pybench.compute.energy.readings import Readings
-from pybench.compute.energy.series import Samples, samples_of
+from pybench.compute.energy.series import Samples, samples_of, series_curve
 from pybench.compute.energy.times import Column, seconds_since
 from pybench.compute.energy.window import (
     LONG_S,
@@ -69,10 +69,13 @@ def _gpu_energy(
     samples = samples_of(gpu, offsets, origin_ns, _spans_s(windows_s))
     readings = Readings.of(gpu.counter, origin_ns)
     unbroken = readings.without_resets(0.0, (last_ns - origin_ns) / 1e9)
-    by_counter = counter_estimate(unbroken, samples, windows_s, sensor) if unbroken is not None else None
     whole = windows_s[-1][1] - windows_s[0][0] <= LONG_S
+    curve = series_curve(samples, windows_s, sensor) if whole else None
+    by_counter = counter_estimate(unbroken, samples, windows_s, sensor, curve) if unbroken is not None else None
     every = samples if whole else samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
-    by_series = series_estimate(every, windows_s, sensor) if whole or by_counter is None else None
+    if curve is None and by_counter is None:
+        curve = series_curve(every, windows_s, sensor)
+    by_series = series_estimate(curve, windows_s)
     averages = _averages_of(gpu, origin_ns, windows_s)
     estimate = by_counter or by_series or polled_estimate(averages, windows_s, sensor)
     used = averages if estimate is not None and estimate.method == "polled" else samples

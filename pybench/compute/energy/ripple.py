@@ -152,12 +152,13 @@ def _spectrum(step_hz: float, time_s: Column, power_w: Column) -> tuple[Column, 
     fine_hz: Column = step_hz * np.arange(num, dtype=np.float64)
     coarse_hz: Column = SLOWEST_HZ + num * fine_hz
     swing_w = power_w - power_w.mean()
-    sums = (_turns(coarse_hz, time_s) * swing_w) @ _turns(fine_hz, time_s).T
+    # Small matrices: threads of a BLAS would cost more than they gain.
+    sums = np.einsum("ij,kj->ik", _turns(coarse_hz, time_s) * swing_w, _turns(fine_hz, time_s))
     return (coarse_hz[:, None] + fine_hz).ravel(), np.abs(sums).ravel()
 
 
 def _explained(frequency_hz: Column, time_s: Column, power_w: Column) -> Column:
-    return np.asarray(np.abs(_turns(frequency_hz, time_s) @ (power_w - power_w.mean())))
+    return np.asarray(np.abs(np.sum(_turns(frequency_hz, time_s) * (power_w - power_w.mean()), axis=1)))
 
 
 def _turns(frequency_hz: Column, time_s: Column) -> npt.NDArray[np.complex128]:

@@ -58,11 +58,15 @@ class Estimate:
     misfit: float = 1.0
 
 
-def counter_estimate(readings: Readings, samples: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
+def counter_estimate(
+    readings: Readings, samples: Samples, windows_s: Windows, sensor: SensorModel, curve: Curve | None = None
+) -> Estimate | None:
     """By the counter, shaped by the series where that covers the ends; ``None`` unless it spans the windows.
 
     Of a long window the shape is looked at near its ends: what lies far from both matters to neither. Of several
     windows that reach that far, each is estimated by itself, as if all were off the same way.
+
+    ``curve`` is the shape around windows that are not long, where the caller has it.
     """
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     long = end_s - start_s > LONG_S
@@ -72,7 +76,7 @@ def counter_estimate(readings: Readings, samples: Samples, windows_s: Windows, s
     near = [close for end in ends if (close := _near(readings, end)) is not None]
     if len(near) < len(ends):
         return None
-    shapes = [_shape(samples, end, sensor) for end in ends]
+    shapes = [_shape(samples, end, sensor) for end in ends] if long or curve is None else [_covering(curve, windows_s)]
     shaped = all(shape is not None for shape in shapes)
     changes_s = np.concatenate([part.after_s[part.changes] for part in near])
     if not shaped and (changes_s.min() > start_s or changes_s.max() < end_s):
@@ -99,7 +103,11 @@ def _own(windows_s: Windows, curve: Curve) -> Windows:
 def _shape(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
     start_s, end_s = windows_s[0][0], windows_s[-1][1]
     curve = series_curve(samples.near(start_s - SHAPE_REACH_S, end_s + SHAPE_REACH_S), windows_s, sensor)
-    return curve if curve is not None and curve.covers(start_s, end_s) else None
+    return None if curve is None else _covering(curve, windows_s)
+
+
+def _covering(curve: Curve, windows_s: Windows) -> Curve | None:
+    return curve if curve.covers(windows_s[0][0], windows_s[-1][1]) else None
 
 
 def _bridged(
@@ -148,9 +156,8 @@ def _covered(hypotheses: list[Hypothesis], curves: Sequence[Curve]) -> list[Hypo
     return hypotheses
 
 
-def series_estimate(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
+def series_estimate(curve: Curve | None, windows_s: Windows) -> Estimate | None:
     """By the series alone, whose gain is known less well than its shape; ``None`` unless it spans the windows."""
-    curve = series_curve(samples, windows_s, sensor)
     if curve is None or not curve.covers(windows_s[0][0], windows_s[-1][1]):
         return None
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
