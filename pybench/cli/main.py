@@ -41,6 +41,7 @@ def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
     for option in (
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
         click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
+        click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else missing."),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
         click.option("-k", "keep", metavar="EXPR", help="Keep the points whose id matches, as in pytest -k."),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),
@@ -107,9 +108,7 @@ def run(
         job = prepare_run(suite, root, choose, **chosen)
     elif resume is not None:
         if any(value is not None for value in chosen.values()):
-            raise UsageError(
-                "--resume continues the run's plan: leave out --profile, -k, --max-gpus, --attempts and --steps"
-            )
+            raise UsageError("--resume continues the run's plan: leave out --profile, -k, --max-gpus, --require, ...")
         job = resume_run(resume, choose)
     for fault in job.manifest.machine.gpu_faults:
         progress.note(f"{fault}; left out")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pybench.compute.spread import Spread, variance_of
-from pybench.compute.student_t import quantile, upper_tail
+from pybench.compute.student_t import approximate_quantile, quantile, upper_tail
 
 # Figures that were computed from equal attempts may differ from their limit in the last digits.
 _SAME = 1e-12
@@ -71,13 +71,21 @@ class Contrast:
         distance = abs(self.value - limit)
         if self.is_final(limit, level):
             return None
-        per_attempt = self.variance * self.num_attempts
-        for count in range(self.num_attempts + 1, _MAX_ATTEMPTS):
-            freedom = self.freedom * (count - 1) / max(1, self.num_attempts - 1)
-            reach = quantile(level, freedom) * math.hypot(math.sqrt(per_attempt / count), self.systematic_sd)
-            if reach <= distance:
-                return count
-        return None
+        few, many = self.num_attempts, self.num_attempts + 1
+        while self._reach(many, level) > distance:
+            few, many = many, many * 2
+            if few > _MAX_ATTEMPTS:
+                return None
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (middle, many) if self._reach(middle, level) > distance else (few, middle)
+        return many
+
+    def _reach(self, num_attempts: int, level: float) -> float:
+        """How far from a limit so many attempts must lie to be decided."""
+        freedom = self.freedom * (num_attempts - 1) / max(1, self.num_attempts - 1)
+        sd = math.sqrt(self.variance * self.num_attempts / num_attempts)
+        return approximate_quantile(level, freedom) * math.hypot(sd, self.systematic_sd)
 
 
 def contrast(

@@ -29,6 +29,16 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None
     return "; ".join(reasons) or None
 
 
+def lacking(point: Point, device: DeviceKind, num_devices: int) -> str | None:
+    """What the machine has too few of for the point, such as ``8 GPUs (4 here)``; ``None`` when it has enough."""
+    if BACKENDS[point.settings.backend].device not in {None, device}:
+        return f"{point.settings.backend} (needs GPUs)"
+    if point.num_gpus <= num_devices:
+        return None
+    plural = "" if point.num_gpus == 1 else "s"
+    return f"{point.num_gpus} {_DEVICE_NOUNS[device]}{plural} ({num_devices} here)"
+
+
 def _device_reasons(point: Point, device: DeviceKind, num_devices: int) -> Iterator[str]:
     if point.num_gpus > num_devices:
         plural = "" if point.num_gpus == 1 else "s"

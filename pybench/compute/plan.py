@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
-from pybench.compute.feasibility import infeasible
+from pybench.compute.feasibility import infeasible, lacking
+from pybench.compute.required import Required
 from pybench.model.decoder_shape import Architecture
 from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
 from pybench.model.workloads.settings import ModelSettings
+
+_NOTHING_REQUIRED = Required()
 
 
 def expand(
@@ -20,20 +23,26 @@ def expand(
     num_devices: int,
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
+    required: Required = _NOTHING_REQUIRED,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    A point that ``keep`` refuses by its id is left out altogether; one above ``max_gpus`` goes to ``Plan.left_out``;
-    one that can't run goes to ``Plan.skips`` with its reason.
+    A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs than there
+    are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``, as one that can run nowhere does.
     """
+    must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     points: list[Point] = []
     skips: list[Skip] = []
     left_out: list[Skip] = []
     for point in _points(suite, architectures):
         if not keep(point.id):
             continue
+        lacks = lacking(point, device, num_devices)
         if max_gpus is not None and point.num_gpus > max_gpus:
-            left_out.append(_skip(point, f"left out by --max-gpus {max_gpus}"))
+            limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
+            left_out.append(_skip(point, f"left out by --max-gpus {max_gpus}", limit))
+        elif lacks is not None and not (point.benchmark in must or is_required(point, required)):
+            left_out.append(_skip(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, device, num_devices):
             skips.append(_skip(point, reason))
         else:
@@ -71,5 +80,22 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
     return f"{benchmark}[{','.join(f'{name}={value}' for name, value in axes.items())}]"
 
 
-def _skip(point: Point, reason: str) -> Skip:
-    return Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)
+def is_required(point: Point, required: Required) -> bool:
+    """Whether the command line insists on the point."""
+    return point.num_gpus <= required.num_gpus or point.settings.backend in required.backends
+
+
+def left_out_list(plan: Plan) -> tuple[str, ...]:
+    """What the plan leaves out, each once, in the order of the plan."""
+    return tuple(dict.fromkeys(skip.lacks for skip in plan.left_out if skip.lacks is not None))
+
+
+def _skip(point: Point, reason: str, lacks: str | None = None) -> Skip:
+    return Skip(
+        id=point.id,
+        benchmark=point.benchmark,
+        axes=point.axes,
+        num_gpus=point.num_gpus,
+        reason=reason,
+        lacks=lacks,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybench.compute.plan import left_out_list
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_results
 from pybench.judge.counts import count
@@ -12,7 +13,7 @@ from pybench.judge.node.checks import node_checks
 from pybench.judge.provenance import provenance, software_key
 from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
-from pybench.judge.verdict import overall
+from pybench.judge.verdict import Row, overall
 from pybench.model.manifest import Manifest
 from pybench.model.results import Results
 
@@ -28,7 +29,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         comparison_results(suite, measurements),
         node_checks(measurements, machine),
     )
-    everything = [row for rows in found for row in rows]
+    everything = [row for kind in found for row in kind]
     scaling, checks, comparisons, node = (
         corrected(found[0], everything),
         corrected(found[1], everything),
@@ -37,7 +38,9 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     )
     counts = count(suite, plan, (*scaling, *checks, *comparisons), node)
     losses = loss_checks(measurements)
-    verdict, reason = overall(points, scaling, checks, comparisons, node, losses, counts=counts, machine=machine.kind)
+    rows: tuple[Row, ...] = (*scaling, *checks, *comparisons, *node)
+    left_out = left_out_list(plan)
+    verdict, reason = overall(points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     return Results(
@@ -61,4 +64,5 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
             *absolute_claims(suite, measurements, points, tables, machine),
         ),
         counts=counts,
+        left_out=left_out,
     )

@@ -18,7 +18,7 @@ from pybench.model.workloads.registry import METRICS
 BOARD_GAIN_SD = 0.02
 # A common prior fits points whose spreads differ only roughly. These shares of a look's level hold the errors at 2.5 %
 # a row, and any false fail of 30 rows at 5 %, with spreads from 0.3 to 2 % (tests/benchmarks/test_verdict_errors.py).
-_MODERATED_PASS, _MODERATED_FAIL = 0.8, 0.64
+MODERATED_PASS, MODERATED_FAIL = 0.8, 0.64
 _LOG_OF_NOTHING = -1000.0
 
 ONE_ATTEMPT = "one attempt shows no spread between runs; two are needed"
@@ -109,8 +109,8 @@ def _evidence(
     return Evidence(
         interval=interval,
         contrast=contrast(tops, bases, spread, gain),
-        pass_level=level if spread is None else level * _MODERATED_PASS,
-        fail_level=level if spread is None else level * _MODERATED_FAIL,
+        pass_level=level if spread is None else level * MODERATED_PASS,
+        fail_level=level if spread is None else level * MODERATED_FAIL,
         num_points=spread.num_points if spread else 0,
     )
 
@@ -118,7 +118,7 @@ def _evidence(
 def level_of(points: Sequence[Point]) -> float:
     """One-sided level of a look at points that get as many attempts as these."""
     efforts = [point.effort for point in points]
-    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts))
+    return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
 
 
 def gain_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point]) -> float:

@@ -35,7 +35,11 @@ def table_of_run(
     """
     _refuse(manifest, results)
     rows: list[FigureRow | RatioRow] = [
-        *(_absolute_row(manifest, measurements, *judged) for judged in _absolute(manifest, only)),
+        *(
+            _absolute_row(manifest, measurements, point, expectation)
+            for point, expectation in _absolute(manifest, only)
+            if expectation.metric in measurements.samples(point)
+        ),
         *(_ratio_row(manifest, measurements, row) for row in results.scaling if _wanted(manifest, row, only)),
     ]
     if not rows:
@@ -46,14 +50,15 @@ def table_of_run(
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
-    """A table is what later machines are held to: nothing that failed, was cut or can't be repeated."""
+    """A table is what later machines are held to: nothing that failed or can't be repeated.
+
+    A run cut by -k, by --max-gpus or by what the machine lacks gives rows of what it measured.
+    """
     run, container = manifest.run_id, manifest.container
     few = [point.id for point in results.points if 0 < point.attempts - point.failed_attempts < _MIN_ATTEMPTS]
     broken = [point.id for point in results.points if point.failed_attempts]
     if results.verdict not in {"pass", "no_expectation"}:
         raise UsageError(f"{run}: its verdict is {results.verdict}, {results.reason}; a table needs a good run")
-    if manifest.keep is not None or manifest.max_gpus is not None:
-        raise UsageError(f"{run}: only part of its suite ran (-k or --max-gpus); run the whole suite")
     if container is not None and not container.pinned:
         raise UsageError(f"{run}: an image that is not pinned can't be run again; use one of the lock")
     if broken:

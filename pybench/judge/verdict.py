@@ -22,6 +22,7 @@ from pybench.model.suite import Order
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
 
+Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
 Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
 """Verdict, reason in words, flags, and how it was decided."""
 
@@ -99,28 +100,20 @@ _ORDER: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
 
 def overall(
     points: Sequence[PointResult],
-    scaling: Sequence[ScalingResult],
-    checks: Sequence[CheckResult],
-    comparisons: Sequence[ComparisonResult] = (),
-    node: Sequence[NodeCheck] = (),
+    rows: Sequence[Row],
     guards: Sequence[CheckResult] = (),
     *,
     counts: Counts,
     machine: str = "this machine",
+    left_out: Sequence[str] = (),
 ) -> tuple[Verdict, str]:
-    """Verdict of a run, and what decided it; ``counts`` are of what the suite expects.
+    """Verdict of a run, and what decided it.
 
-    ``guards`` are checks that no suite asks for: one that fails decides, one that passes shows nothing by itself.
+    ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out. ``guards`` are checks that no suite
+    asks for: one that fails decides, one that passes shows nothing by itself.
     """
-    expected: list[tuple[Verdict, str]] = [
-        *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in scaling),
-        *((check.verdict, f"{check.point_id}: {check.metric}: {check.reason}") for check in checks),
-        *((row.verdict, f"{row.point_id}: {row.metric}: {row.reason}") for row in comparisons),
-        *((check.verdict, f"{check.name}: {check.subject}: {check.reason}") for check in node),
-    ]
-    named = [
-        *expected,
-        *((guard.verdict, f"{guard.point_id}: {guard.metric}: {guard.reason}") for guard in guards),
+    named: list[tuple[Verdict, str]] = [
+        *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
     ]
@@ -130,9 +123,16 @@ def overall(
             more = f" (and {len(culprits) - 1} more)" if len(culprits) > 1 else ""
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
+        if left_out:
+            return "no_expectation", f"nothing was judged: left out: {'; '.join(left_out)}"
         return "missing", "nothing was measured"
+    rest = f"; left out: {'; '.join(left_out)}" if left_out else ""
     if counts.passed:
-        return "pass", counted(counts, machine)
+        return "pass", counted(counts, machine) + rest
     if counts.expected:
-        return "no_expectation", f"nothing was judged: {counted(counts, machine)}"
+        return "no_expectation", f"nothing was judged: {counted(counts, machine)}{rest}"
     return "no_expectation", "the suite expects nothing; everything was measured"
+
+
+def _subject(row: Row) -> str:
+    return f"{row.name}: {row.subject}" if isinstance(row, NodeCheck) else f"{row.point_id}: {row.metric}"

@@ -81,7 +81,8 @@ def table_of(expectation: Expectation) -> str | None:
 class Benchmark:
     """One ``[[benchmark]]`` table with the profile already applied.
 
-    ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values.
+    ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. What the
+    machine lacks for a ``required`` benchmark is missing instead of left out.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Benchmark:
     axes: dict[str, tuple[AxisValue, ...]]
     effort: Effort
     expectations: tuple[Expectation, ...] = ()
+    required: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,20 +148,25 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """A point that can't be measured here, and why. It stays visible in every report."""
+    """A point that can't be measured here, and why. It stays visible in every report.
+
+    ``lacks`` names what is not there, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point.
+    """
 
     id: str
     benchmark: str
     axes: dict[str, AxisValue]
     num_gpus: int
     reason: str
+    lacks: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Every point of a suite, in the order they run, and those that can't run.
 
-    ``left_out`` are points above the user's own GPU limit: visible in reports, but not missing.
+    ``left_out`` are points above the user's own GPU limit, and those for which the machine has too few GPUs or no
+    backend: visible in reports, but not missing unless they are required.
     """
 
     points: tuple[Point, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.compute.plan import left_out_list
 from pybench.compute.session import sessions
 from pybench.model.suite import Plan, Skip, Suite
 
@@ -24,6 +25,7 @@ def render(suite: Suite, plan: Plan) -> str:
         ),
         *_skipped("skipped", plan.skips),
         *_skipped("left out", plan.left_out),
+        *([f"left out: {'; '.join(lacks)}"] if (lacks := left_out_list(plan)) else []),
         f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
     ]
     return "\n".join(lines) + "\n"

@@ -1,40 +1,61 @@
-"""Leave out, visibly, what this machine's Python has no backend for."""
+"""Leave out, visibly, what this machine has no backend for."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from pybench.compute.plan import is_required
+from pybench.compute.required import Required
 from pybench.engines.base import Launcher
 from pybench.model.backend import BACKENDS, install
-from pybench.model.suite import Plan, Skip
+from pybench.model.suite import Plan, Point, Skip
 from pybench.model.workloads.settings import Settings
 
+_NOTHING_REQUIRED = Required()
 
-def with_packages(plan: Plan, launcher: Launcher) -> Plan:
-    """``plan`` without the points whose packages are not installed: each becomes a skip that names the remedy.
 
-    Otherwise one missing package would be an error of every one of its attempts.
+def with_packages(
+    plan: Plan, launcher: Launcher, required: Required = _NOTHING_REQUIRED, benchmarks: Collection[str] = ()
+) -> Plan:
+    """``plan`` without the points whose packages are not installed: each is left out, with the remedy as its reason.
+
+    Otherwise one missing package would be an error of every one of its attempts. What is required, by the command line
+    or because its benchmark is among ``benchmarks``, is skipped instead, and so missing.
     """
     missing = functools.cache(launcher.missing)
-    reasons = {point.id: _reason(point.settings, missing) for point in plan.points}
-    skips = [
-        Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)
-        for point in plan.points
-        if (reason := reasons[point.id]) is not None
-    ]
-    if not skips:
+    lacks = {point.id: found for point in plan.points if (found := _lacking(point.settings, missing)) is not None}
+    if not lacks:
         return plan
-    kept = tuple(point for point in plan.points if reasons[point.id] is None)
-    return replace(plan, points=kept, skips=(*plan.skips, *skips))
+    absent = [point for point in plan.points if point.id in lacks]
+    must = [point for point in absent if point.benchmark in benchmarks or is_required(point, required)]
+    return replace(
+        plan,
+        points=tuple(point for point in plan.points if point.id not in lacks),
+        skips=(*plan.skips, *(_skip(point, *lacks[point.id]) for point in must)),
+        left_out=(*plan.left_out, *(_skip(point, *lacks[point.id]) for point in absent if point not in must)),
+    )
 
 
-def _reason(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> str | None:
+def _skip(point: Point, name: str, reason: str) -> Skip:
+    return Skip(
+        id=point.id,
+        benchmark=point.benchmark,
+        axes=point.axes,
+        num_gpus=point.num_gpus,
+        reason=reason,
+        lacks=f"{name} (not installed)",
+    )
+
+
+def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:
+    """What is not installed, and a sentence with the remedy."""
     traits = BACKENDS[settings.backend]
     if absent := missing(traits.packages):
-        return f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
+        reason = f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
+        return settings.backend, reason
     for extra in traits.extras:
         if extra.is_needed(settings) and (absent := missing(extra.packages)):
-            return f"{extra} needs {' and '.join(absent)}, not found here: {install(extra.name)}"
+            return extra.name, f"{extra} needs {' and '.join(absent)}, not found here: {install(extra.name)}"
     return None

@@ -16,6 +16,7 @@ from pybench.compute.effort_override import with_effort
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
+from pybench.compute.required import parse_required
 from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
 from pybench.engines.requirements import LaunchRequirements
@@ -47,6 +48,7 @@ def plan_suite(
     max_gpus: int | None,
     attempts: int | None = None,
     steps: int | None = None,
+    require: str | None = None,
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
 
@@ -62,6 +64,7 @@ def plan_suite(
         num_devices=num_devices,
         max_gpus=max_gpus,
         keep=parse_filter(keep) if keep is not None else lambda _point_id: True,
+        required=parse_required(require),
     )
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
@@ -78,6 +81,7 @@ def prepare_run(
     max_gpus: int | None,
     attempts: int | None = None,
     steps: int | None = None,
+    require: str | None = None,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
@@ -85,12 +89,20 @@ def prepare_run(
     """
     machine = snapshot()
     suite, plan = plan_suite(
-        path, machine, profile=profile, keep=keep, max_gpus=max_gpus, attempts=attempts, steps=steps
+        path,
+        machine,
+        profile=profile,
+        keep=keep,
+        max_gpus=max_gpus,
+        attempts=attempts,
+        steps=steps,
+        require=require,
     )
     names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_requirements(suite, plan, machine))
-    plan = with_packages(plan, launcher)
+    must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
+    plan = with_packages(plan, launcher, parse_required(require), must)
     with _new_folder(root, suite.name) as folder:
         stage_worker(folder.worker)
         manifest = Manifest(

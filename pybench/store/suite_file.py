@@ -117,6 +117,7 @@ def _benchmark(table: dict[str, Any]) -> Benchmark:
         axes={key: tuple(_number(key, value) for value in values) for key, values in table.get("axes", {}).items()},
         effort=_effort(table),
         expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
+        required=table.get("required", False),
     )
 
 

@@ -153,7 +153,9 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     metric = (Literal[metrics], Field(description="metric that is judged"))
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
-    named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **_optional({"expect": listed})}
+    required = Annotated[bool, Field(description="what the machine lacks for it is missing instead of left out")]
+    more = _optional({"expect": listed, "required": required})
+    named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **more}
     return _override(f"{workload}_benchmark", types, **named)
 
 

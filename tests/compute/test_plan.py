@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pybench.compute import feasibility
-from pybench.compute.plan import expand
+from pybench.compute.plan import expand, left_out_list
+from pybench.compute.required import Required, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.effort import Effort
+from pybench.model.errors import UsageError
 from pybench.model.suite import AxisValue, Benchmark, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName, WorkloadName
@@ -52,13 +55,45 @@ def test_order_and_ids() -> None:
     assert expand(_suite("train", TRAIN), {"m": SHAPE}, device="cpu", num_devices=1).points[0].id == "b"
 
 
+def test_what_the_machine_lacks_is_left_out_and_named_once() -> None:
+    """Two points of 8 GPUs and one backend for GPUs, on 4 GPUs and on a CPU."""
+    suite = _suite("generate", GENERATE, seed=(1, 2), tensor_parallel=(1, 8))
+    made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=4)
+    assert (len(made.points), made.skips) == (2, ())
+    assert [skip.reason for skip in made.left_out] == ["left out: 8 GPUs (4 here)"] * 2
+    assert left_out_list(made) == ("8 GPUs (4 here)",)
+    engine = expand(_suite("generate", GENERATE | {"backend": "vllm"}), {"m": SHAPE}, device="cpu", num_devices=4)
+    assert left_out_list(engine) == ("vllm (needs GPUs)",)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "text", "missing"),
+    [(False, None, False), (True, None, True), (False, "gpus=2", True), (False, "gpus=1", False)],
+)
+def test_who_needs_it_says_so(benchmark: bool, text: str | None, missing: bool) -> None:
+    """In the suite, or on the command line: then it is missing, not left out."""
+    suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
+    suite = replace(suite, benchmarks=tuple(replace(b, required=benchmark) for b in suite.benchmarks))
+    made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=1, required=parse_required(text))
+    assert (len(made.skips), len(made.left_out)) == ((1, 0) if missing else (0, 1))
+
+
+def test_requirements_of_the_command_line() -> None:
+    """Counts and backends; a typo is one line."""
+    assert parse_required("gpus=8,backend=vllm, backend=torch") == Required(8, frozenset({"vllm", "torch"}))
+    assert parse_required(None) == Required()
+    for wrong in ("gpus=0", "backend=vlm", "gpu=8", "8", ","):
+        with pytest.raises(UsageError, match=r"--require: found .*, valid: gpus=N or backend=NAME"):
+            parse_required(wrong)
+
+
 def test_skipped_left_out_and_filtered() -> None:
-    """Too few devices skip a point, the user's limit leaves it out, the filter drops it."""
+    """Too few devices and the user's limit leave a point out, the filter drops it."""
     suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
     cpu = expand(suite, {"m": SHAPE}, device="cpu", num_devices=1)
-    assert [skip.reason for skip in cpu.skips] == ["needs 2 CPU cores, found 1"]
+    assert [skip.reason for skip in cpu.left_out] == ["left out: 2 CPU cores (1 here)"]
     none = expand(suite, {"m": SHAPE}, device="cuda", num_devices=0)
-    assert [skip.reason for skip in none.skips] == ["needs 1 GPU, found 0", "needs 2 GPUs, found 0"]
+    assert [skip.lacks for skip in none.left_out] == ["1 GPU (0 here)", "2 GPUs (0 here)"]
     limited = expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, max_gpus=1)
     assert [skip.reason for skip in limited.left_out] == ["left out by --max-gpus 1"]
     assert limited.skips == ()
@@ -147,7 +182,10 @@ def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_need_gpus(backend: str) -> None:
     """A CPU would only tell after a minute."""
     suite = _suite("generate", {**GENERATE, "backend": backend}, tensor_parallel=(1,))
-    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).skips
+    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).left_out
+    assert skip.reason == f"left out: {backend} (needs GPUs)"
+    required = parse_required(f"backend={backend}")
+    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8, required=required).skips
     assert skip.reason == f"backend {backend} runs on GPUs only"
 
 

@@ -52,7 +52,7 @@ def test_points_of_as_many_gpus_and_the_same_work_are_told_against_each_other(bu
         (tensor[0].id, pipeline[0].id, 0.5, "pass"),
         (tensor[1].id, pipeline[1].id, 1.5, "fail"),
     ]
-    assert overall((), (), (), rows, counts=Counts(expected=2, judged=2, passed=1, failed=1))[0] == "fail"
+    assert overall((), rows, counts=Counts(expected=2, judged=2, passed=1, failed=1))[0] == "fail"
     above = comparison_results(_suite("above"), Measurements.of(Plan(points=points, skips=()), records))
     assert [(row.order, row.verdict) for row in above] == [("above", "fail"), ("above", "pass")]
 

@@ -148,15 +148,23 @@ _UNPINNED = ContainerSetup(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"keep": "square"}, "only part of its suite ran"),
-        ({"max_gpus": 1}, "only part of its suite ran"),
         ({"container": _UNPINNED}, "image that is not pinned|an image that isn't pinned"),
     ],
 )
-def test_partial_and_unpinned_runs_are_refused(build: Build, changes: dict[str, Any], message: str) -> None:
+def test_unpinned_runs_are_refused(build: Build, changes: dict[str, Any], message: str) -> None:
     """With what to do instead."""
     with pytest.raises(UsageError, match=message):
         GoodRun(build).table(**changes)
+
+
+@pytest.mark.parametrize("cut", [{"keep": "square"}, {"max_gpus": 1}])
+def test_a_cut_run_gives_rows_of_what_it_measured(build: Build, cut: dict[str, Any]) -> None:
+    """Only the matmul ran: one row, and the ratio that was not measured has none."""
+    run = GoodRun(build)
+    points = tuple(point for point in run.manifest.plan.points if point.benchmark == "square")
+    assert len(points) == 1
+    (row,) = run.table(plan=Plan(points=points, skips=()), **cut).rows
+    assert row.metric == "matmul_flops_per_s"
 
 
 def test_failed_attempts_are_refused(build: Build) -> None:

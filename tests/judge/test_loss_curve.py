@@ -52,7 +52,7 @@ def test_a_strategy_that_computes_something_else_fails(build: Build) -> None:
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, (11.8, 9.0, 6.5, 3.1, 1.0, 0.5))))
     assert row.verdict == "fail"
     assert row.reason == "loss 6.5 at step 2, 6 at fit[data_parallel=1]: it does not compute the same"
-    verdict, reason = overall([], [], [], guards=[row], counts=Counts())
+    verdict, reason = overall([], [], [row], counts=Counts())
     assert (verdict, reason) == ("fail", f"{two.id}: loss_deviation: {row.reason}")
 
 
@@ -156,4 +156,4 @@ def test_a_guard_that_passes_shows_nothing_by_itself(build: Build) -> None:
     one, two = trained(build, 1), trained(build, 2)
     (row,) = checks((one, measured(build, one, CURVE)), (two, measured(build, two, CURVE)))
     assert row.verdict == "pass"
-    assert overall([], [], [], guards=[row], counts=Counts())[0] != "pass"
+    assert overall([], [], [row], counts=Counts())[0] != "pass"

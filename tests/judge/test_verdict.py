@@ -210,39 +210,49 @@ def test_the_worst_row_decides(verdicts: tuple[Verdict, ...], expected: Verdict)
     """A fail stands before an error, so that broken points can't hide a slow machine."""
     rows = [_scaling(verdict) for verdict in verdicts]
     counts = Counts(expected=len(verdicts), passed=verdicts.count("pass"))
-    assert overall([_point("ok")], rows, [], counts=counts)[0] == expected
+    assert overall([_point("ok")], rows, counts=counts)[0] == expected
 
 
 def test_the_first_culprit_is_named_and_the_others_counted() -> None:
     """One line for a terminal."""
     rows = [_scaling("pass"), _scaling("fail"), _scaling("fail")]
-    assert overall([_point("ok")], rows, [], counts=_ONE) == ("fail", "p2: m: it is fail (and 1 more)")
-    assert overall([_point("ok")], [], [_check("fail")], counts=_ONE) == ("fail", "p: m: r")
+    assert overall([_point("ok")], rows, counts=_ONE) == ("fail", "p2: m: it is fail (and 1 more)")
+    assert overall([_point("ok")], [_check("fail")], counts=_ONE) == ("fail", "p: m: r")
 
 
 def test_points_count_without_any_expectation() -> None:
     """A worker that broke is an error, a point not measured is missing; a skip was never owed."""
-    assert overall([_point("ok"), _point("failed")], [], [], counts=_NONE) == ("error", "p: is failed")
-    assert overall([_point("ok"), _point("missing")], [], [], counts=_NONE) == ("missing", "p: is missing")
-    assert overall([_point("skipped")], [], [], counts=_NONE) == ("missing", "nothing was measured")
+    assert overall([_point("ok"), _point("failed")], [], counts=_NONE) == ("error", "p: is failed")
+    assert overall([_point("ok"), _point("missing")], [], counts=_NONE) == ("missing", "p: is missing")
+    assert overall([_point("skipped")], [], counts=_NONE) == ("missing", "nothing was measured")
 
 
 def test_nothing_judged_is_no_pass() -> None:
     """Measured is not the same as shown to be right."""
     rows = [_scaling("no_expectation")]
     unknown = Counts(expected=1, without_figure=1)
-    verdict, reason = overall([_point("ok")], rows, [], counts=unknown, machine="h100")
+    verdict, reason = overall([_point("ok")], rows, counts=unknown, machine="h100")
     assert (verdict, reason) == (
         "no_expectation",
         "nothing was judged: 0 of 1 expectations judged; 1 has no row for h100",
     )
-    assert overall([_point("ok")], [], [], counts=_NONE)[1] == "the suite expects nothing; everything was measured"
+    assert overall([_point("ok")], [], counts=_NONE)[1] == "the suite expects nothing; everything was measured"
+
+
+def test_a_run_that_left_everything_out_is_no_pass() -> None:
+    """Nor a shortfall: nothing was required."""
+    left_out = ("8 GPUs (1 here)", "vllm (not installed)")
+    assert overall([_point("skipped")], [], counts=_NONE, left_out=left_out) == (
+        "no_expectation",
+        "nothing was judged: left out: 8 GPUs (1 here); vllm (not installed)",
+    )
 
 
 def test_a_pass_says_how_much_was_judged() -> None:
     """Six of eight."""
     counts = Counts(expected=8, judged=6, passed=6, without_figure=2)
-    assert overall([_point("ok")], [], [_check("pass")], counts=counts, machine="h100") == (
+    left_out = ("8 GPUs (4 here)",)
+    assert overall([_point("ok")], [_check("pass")], counts=counts, machine="h100", left_out=left_out) == (
         "pass",
-        "6 of 8 expectations judged; 2 have no row for h100",
+        "6 of 8 expectations judged; 2 have no row for h100; left out: 8 GPUs (4 here)",
     )

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from pybench.compute.plan import left_out_list
+from pybench.compute.required import Required
 from pybench.engines.apptainer.launcher import ApptainerLauncher
 from pybench.engines.local import Local
 from pybench.machine.python_packages import missing_packages
@@ -39,15 +41,20 @@ def python(tmp_path: Path) -> str:
     return str(script)
 
 
-def test_a_missing_backend_is_a_skip_with_its_remedy(python: str) -> None:
-    """The others stay."""
+def test_a_missing_backend_is_left_out_with_its_remedy(python: str) -> None:
+    """The others stay; where it is required it is skipped, and so missing."""
     plan = with_packages(Plan(points=(_point("torch"), _point("vllm")), skips=()), Local(python))
     assert [point.id for point in plan.points] == ["torch"]
-    (skip,) = plan.skips
+    (skip,) = plan.left_out
     assert skip.reason == f"backend vllm needs vllm, not found here: {BACKENDS['vllm'].remedy}"
+    assert left_out_list(plan) == ("vllm (not installed)",)
+    both = Plan(points=(_point("torch"), _point("vllm")), skips=())
+    for required, benchmarks in ((Required(backends=frozenset({"vllm"})), ()), (Required(), ("b",))):
+        plan = with_packages(both, Local(python), required, benchmarks)
+        assert ([skip.id for skip in plan.skips], plan.left_out) == (["vllm"], ())
 
 
-def test_a_missing_extra_is_a_skip_of_the_points_that_ask_for_it(python: str) -> None:
+def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> None:
     """By strategy and by LoRA; other trainings stay."""
     sizes: dict[str, Any] = {"backend": "torch", "model": "m", "global_batch_size": 1, "sequence_tokens": 1}
     trainings = {
@@ -61,7 +68,7 @@ def test_a_missing_extra_is_a_skip_of_the_points_that_ask_for_it(python: str) ->
     )
     plan = with_packages(Plan(points=points, skips=()), Local(python))
     assert [point.id for point in plan.points] == ["ddp"]
-    assert [skip.reason for skip in plan.skips] == [
+    assert [skip.reason for skip in plan.left_out] == [
         "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install 'pybench[deepspeed]'",
         "lora_rank needs peft, not found here: install it there: pip install 'pybench[train]'",
     ]

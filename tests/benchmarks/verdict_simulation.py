@@ -1,0 +1,87 @@
+"""Simulated runs with known truth, decided as a run decides them: attempts are added while a row is open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pybench.compute.contrast import contrast
+from pybench.compute.looks import level_per_look
+from pybench.compute.spread import common_spread
+from pybench.judge.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
+from pybench.judge.family import fails_that_stand
+from pybench.model.results import Decision
+
+FIRST, LAST = 3, 6
+
+Logs = list[list[float]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one simulated run: rows that pass and fail, and the mean attempts of a point."""
+
+    passed: NDArray[np.bool_]
+    failed: NDArray[np.bool_]
+    attempts: float
+
+
+def attempt_medians(
+    random: np.random.Generator, truths: Sequence[float], sds: Sequence[float], *, within: float = 0.0, bad: float = 0.0
+) -> Logs:
+    """``LAST`` logarithms of medians of 5 steps for each point; a share ``bad`` is slower by 5 % on average."""
+    found = []
+    for truth, sd in zip(truths, sds, strict=True):
+        runs = truth + sd * random.standard_normal(LAST)
+        steps = runs[:, None] + within * random.standard_normal((LAST, 5))
+        slower = (random.random(LAST) < bad) * random.exponential(0.05, LAST)
+        found.append((np.median(steps, axis=1) - slower).tolist())
+    return found
+
+
+def decide(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float]) -> Outcome:
+    """Rows are a point over a baseline, or a point alone; each must be at least its limit, in logarithms."""
+    taken = [FIRST] * len(values)
+    while True:
+        decisions = look([own[:n] for own, n in zip(values, taken, strict=True)], rows, limits)
+        passed = np.array([decision.p_pass <= decision.pass_level for decision in decisions])
+        failed = np.array(fails_that_stand(decisions)) & ~passed
+        undecided = [row for row, done in zip(rows, passed | failed, strict=True) if not done]
+        wanted = {point for row in undecided for point in row if point is not None}
+        more = [point for point in wanted if taken[point] < LAST]
+        if not more:
+            return Outcome(passed, failed, float(np.mean(taken)))
+        for point in more:
+            taken[point] += 1
+
+
+def look(values: Logs, rows: Sequence[tuple[int, int | None]], limits: Sequence[float]) -> list[Decision]:
+    """One look at all rows."""
+    spread = common_spread(values)
+    decisions = []
+    for (point, baseline), limit in zip(rows, limits, strict=True):
+        level = level_per_look(FIRST, LAST, 1 if baseline is None else 2)
+        below = [] if baseline is None else [values[baseline]]
+        evidence = Evidence(
+            interval=(1.0, None, None),
+            contrast=contrast([values[point]], below, spread),
+            pass_level=level if spread is None else level * MODERATED_PASS,
+            fail_level=level if spread is None else level * MODERATED_FAIL,
+        )
+        decisions.append(evidence.decide(math.exp(limit), None))
+    return decisions
+
+
+FAMILY = [(6 + index, index // 5) for index in range(30)]
+"""Six baselines, each with five counts."""
+
+
+def family(random: np.random.Generator, margins: Sequence[float], *, bad: float = 0.0) -> Outcome:
+    """30 rows whose truths lie ``margins`` above their limits; points' sds from 0.3 to 2 %."""
+    sds = np.exp(random.uniform(math.log(0.003), math.log(0.02), 36)).tolist()
+    values = attempt_medians(random, [0.0] * 6 + list(margins), sds, bad=bad)
+    return decide(values, FAMILY, [0.0] * 30)

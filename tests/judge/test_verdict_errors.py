@@ -1,0 +1,41 @@
+"""Verdicts keep their stated confidence: a few of the benchmark's goals, small enough for every run of the tests."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.verdict_simulation import attempt_medians, decide, family
+
+
+@pytest.mark.parametrize("rows", [[(0, 1)], [(0, None)]], ids=["speedup", "metric"])
+def test_a_row_at_its_limit_is_rarely_decided(rows: list[tuple[int, int | None]]) -> None:
+    """2.5 % a side over all looks; 500 runs give 12.5, and 23 lie three standard deviations above."""
+    random = np.random.default_rng(11)
+    found = [decide(attempt_medians(random, [0.0, 0.0], [0.01] * 2), rows, [0.0]) for _ in range(500)]
+    assert sum(one.passed[0] for one in found) <= 23
+    assert sum(one.failed[0] for one in found) <= 23
+
+
+def test_three_per_cent_beyond_fails_within_six_attempts() -> None:
+    """At 1 % between attempts and 0.5 % within: 95 % of 150 runs, less two standard deviations."""
+    random = np.random.default_rng(12)
+    truths = [math.log(0.97), 0.0]
+    found = [decide(attempt_medians(random, truths, [0.01] * 2, within=0.005), [(0, 1)], [0.0]) for _ in range(150)]
+    assert sum(one.failed[0] for one in found) >= 137
+
+
+def test_thirty_healthy_rows_pass_in_spite_of_bad_attempts() -> None:
+    """5 % to spare, 2 % bad attempts: 90 % of 40 runs, less two standard deviations; at most 3.6 attempts a point."""
+    random = np.random.default_rng(13)
+    found = [family(random, [math.log(1.05)] * 30, bad=0.02) for _ in range(40)]
+    assert sum(one.passed.all() for one in found) >= 32
+    assert np.mean([one.attempts for one in found]) <= 3.6
+
+
+def test_thirty_rows_at_their_limits_rarely_show_a_fail() -> None:
+    """5 % of 60 runs are 3; 8 lie three standard deviations above."""
+    random = np.random.default_rng(14)
+    assert sum(family(random, [0.0] * 30).failed.any() for _ in range(60)) <= 8
