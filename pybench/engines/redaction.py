@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 Kept = TypeVar("Kept")
 
 MARK = "***"
+# A sparse file is as large as it likes; what is larger is removed unread.
+_MAX_FILE_BYTES = 2**28
 # Longer than the mark, so that a file never grows by it, on a full disk either.
 MIN_SECRET_LENGTH = 4
 
@@ -43,6 +45,9 @@ class Redaction:
                     self._file(path)
 
     def _file(self, path: Path) -> None:
+        if path.lstat().st_size > _MAX_FILE_BYTES:
+            path.unlink()
+            return
         try:
             with path.open("r+b") as stream:
                 if any(self._bytes.search(line) for line in stream):

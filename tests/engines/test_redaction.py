@@ -74,3 +74,14 @@ def test_without_secrets_nothing_is_touched(tmp_path: Path) -> None:
     Redaction(()).files(tmp_path)
     assert (tmp_path / "log").read_text() == "abc"
     assert Redaction(()).of("abc") == "abc"
+
+
+def test_a_file_too_large_to_read_is_removed(tmp_path: Path) -> None:
+    """A sparse file of 64 GiB, which a worker makes in no time, fills no memory of the host."""
+    path = tmp_path / "huge"
+    with path.open("wb") as stream:
+        stream.truncate(64 * 2**30)
+    (tmp_path / "log").write_text(f"{PLAIN}\n")
+    REDACTION.files(tmp_path)
+    assert not path.exists()
+    assert (tmp_path / "log").read_text() == "***\n"
