@@ -23,12 +23,13 @@ from pybench.worker.backends.transformers.model import build_model
 class _Rounds(StoppingCriteria):
     """Asked after each round whether to stop; never does, and marks the round."""
 
-    def __init__(self, clock: RoundClock) -> None:
+    def __init__(self, clock: RoundClock, batch_size: int, device: torch.device) -> None:
         self._clock = clock
+        self._none_done = torch.zeros(batch_size, dtype=torch.bool, device=device)
 
-    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
+    def __call__(self, _input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
         self._clock.mark()
-        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        return self._none_done
 
 
 class TransformersGeneration:
@@ -44,7 +45,6 @@ class TransformersGeneration:
         configure: Any = GenerationConfig  # untyped
         self._config = configure(
             max_new_tokens=settings.output_tokens,
-            min_new_tokens=settings.output_tokens,
             do_sample=False,
             use_cache=True,
             pad_token_id=0,
@@ -60,7 +60,7 @@ class TransformersGeneration:
             input_ids=prompts,
             attention_mask=torch.ones_like(prompts),
             generation_config=self._config,
-            stopping_criteria=[_Rounds(clock)],
+            stopping_criteria=[_Rounds(clock, len(prompts), self._device)],
         )
         self.output = found[:, prompts.shape[1] :]
         work = Work(prompt_tokens=prompts.numel(), output_tokens=self.output.numel(), samples=self._batch_size)

@@ -26,6 +26,8 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     if family not in FAMILIES:
         raise UnsupportedError(f"model_type {family!r}: the transformers backend knows {', '.join(FAMILIES)}")
     config = AutoConfig.for_model(family, **{key: v for key, v in architecture.items() if key != "model_type"})
+    # Sequences end by their length: looking for an end token is work on the whole vocabulary in each round.
+    config.eos_token_id = None
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
