@@ -34,7 +34,7 @@ main.add_command(power)
 main.add_command(report)
 
 
-_PLAN_OPTIONS = ("profile", "keep", "max_gpus", "attempts", "steps")
+_PLAN_OPTIONS = ("profile", "keep", "max_gpus", "require", "attempts", "steps")
 
 
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
