@@ -13,7 +13,7 @@ from pybench.runner.events import RankLog
 from pybench.runner.root_cause import root_cause
 
 # A rank's end in torchrun's report.
-_EXIT_CODE = re.compile(r"exitcode\s*: (-?\d+)")
+_EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
 _CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "engine", "exception")

@@ -44,3 +44,12 @@ def test_torchrun_ending_the_other_ranks_is_not_the_cause(
     found = failure_of_exit(1, [RankLog(failure=said), RankLog()], log)
     assert found is not None
     assert found.cause == cause
+
+
+def test_a_log_with_an_endless_exit_code(tmp_path: Path) -> None:
+    """Python refuses to read a number of 5,000 digits; the log is the worker's, and no traceback of the host's."""
+    log = tmp_path / "worker.log"
+    log.write_text("exitcode : -" + "9" * 5_000 + "\n")
+    found = failure_of_exit(1, [RankLog()], log)
+    assert found is not None
+    assert found.cause == "exit_code"
