@@ -31,6 +31,8 @@ MIN_READINGS = 12
 # Readings farther off than this many times the middle one are left out: ramps, and slips of the driver.
 TRIM_TIMES = 6.0
 LEAST_SIGMA_S = 0.3e-3
+# Median of absolute deviations to standard deviation: a part whose period the sensor hardly shows must not decide.
+MAD_SIGMAS = 1.4826
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def _near(time_s: Column, part: Spans) -> npt.NDArray[np.bool_]:
 def _sigma_s(values_s: Sequence[float]) -> float | None:
     if len(values_s) < NUM_SIDES:
         return None
-    return max(float(np.std(values_s, ddof=1) / np.sqrt(len(values_s))), LEAST_SIGMA_S)
+    off_s = MAD_SIGMAS * float(np.median(np.abs(np.asarray(values_s) - np.median(values_s))))
+    return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 
 def _fit(time_s: Column, power_w: Column, spans: Spans, start: Response | None = None) -> Response:
