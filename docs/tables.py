@@ -20,7 +20,8 @@ from typing import Any
 
 from pybench.model.effort import Effort
 from pybench.model.workloads.metric import MetricTraits
-from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
+from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
@@ -33,7 +34,6 @@ _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", 
 # Percentiles stand beside their mean in the text, not each in a row of its own.
 _PERCENTILE = re.compile(r"_p\d+_s$")
 _MANY = 2**20
-_NO_SETTINGS = {"name", "workload", "expect", "axes", *(field.name for field in fields(Effort))}
 
 Properties = Mapping[str, Mapping[str, Any]]
 """A JSON Schema's ``properties``: each key with its type, limits and description."""
@@ -88,8 +88,9 @@ def _schema() -> dict[str, Any]:
     return found
 
 
-def _properties(workload: str) -> Properties:
-    return {name: note for name, note in _benchmark(workload).items() if name not in _NO_SETTINGS}
+def _properties(workload: WorkloadName) -> Properties:
+    names = setting_names(workload)
+    return {name: note for name, note in _benchmark(workload).items() if name in names}
 
 
 def _defaults(kind: type) -> dict[str, Field[Any]]:
