@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-
-import numpy as np
+from statistics import fmean
 
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.wire import RequestTimes, Step
@@ -43,9 +42,17 @@ def latencies(step: JointStep) -> dict[str, float | None]:
 
 
 def _spread(kind: str, values_ns: Sequence[float]) -> dict[str, float]:
-    found_s = np.percentile(values_ns, PERCENTILES) / 1e9
-    named = {f"{kind}_p{percent}_s": float(value) for percent, value in zip(PERCENTILES, found_s, strict=True)}
-    return {f"{kind}_s": float(np.mean(values_ns)) / 1e9, **named}
+    ordered = sorted(values_ns)
+    named = {f"{kind}_p{percent}_s": _percentile(ordered, percent) / 1e9 for percent in PERCENTILES}
+    return {f"{kind}_s": fmean(ordered) / 1e9, **named}
+
+
+def _percentile(ordered: Sequence[float], percent: float) -> float:
+    """Between the two nearest values; most steps have few, for which numpy's call costs more than the work."""
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def _tpot_ns(request: RequestTimes) -> float | None:
