@@ -48,7 +48,8 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
              }),
              py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("start_limit_ns"))
         .def("start", &Recorder::start, py::call_guard<py::gil_scoped_release>(),
-             "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError where no thread can be started.")
+             "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError where no thread "
+             "can be started.")
         .def(
             "stop", [](Recorder& sampler) { return columns_of([&] { return sampler.stop(); }); },
             "End within a second; returns the recording as a dict of NumPy columns.")

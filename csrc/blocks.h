@@ -22,9 +22,9 @@ constexpr uint32_t kNoIndex = UINT32_MAX;  // of a GPU that could not be opened
 struct alignas(64) GpuBlock {
     std::string uuid, name;
     uint32_t index = kNoIndex;
-    std::atomic<uint32_t> state{0};         // State
-    std::atomic<uint32_t> capabilities{0};  // bit mask over Capability
-    std::atomic<uint32_t> module_scope{0};  // power is that of a whole module: GPU, CPU and memory
+    std::atomic<uint32_t> state{0};                              // State
+    std::atomic<uint32_t> capabilities{0};                       // bit mask over Capability
+    std::atomic<uint32_t> module_scope{0};                       // power is that of a whole module: GPU, CPU and memory
     std::atomic<int64_t> mig{kMissing}, shared_board{kMissing};  // 0, 1 or kMissing
     std::atomic<uint64_t> failed_calls{0}, missed_ticks{0};
     std::atomic<int64_t> call_start_ns{0};  // of the driver call under way, 0 for none

@@ -54,7 +54,8 @@ class Contention {
     static constexpr int64_t kPause = kMillisecond / 5;
 
     double slowdown() const {
-        return std::max(static_cast<double>(concurrent_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)), 1.0);
+        return std::max(static_cast<double>(concurrent_ns_) / static_cast<double>(std::max<int64_t>(alone_ns_, 1)),
+                        1.0);
     }
 
     template <typename Condition>

@@ -184,12 +184,13 @@ void Gpu::poll_fields(PolledRow* row) {
         int64_t* value;
     };
     const FieldRequest requests[] = {{kInstant, NVML_FI_DEV_POWER_INSTANT, NVML_POWER_SCOPE_GPU, &row->instant_mw},
-                           {kAverage, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_GPU, &row->average_mw},
-                           {kMemory, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_MEMORY, &row->memory_mw}};
+                                     {kAverage, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_GPU, &row->average_mw},
+                                     {kMemory, NVML_FI_DEV_POWER_AVERAGE, NVML_POWER_SCOPE_MEMORY, &row->memory_mw}};
     std::vector<const FieldRequest*> requested;
     std::vector<PowerField> fields;
     for (const FieldRequest& request : requests) {
-        if (!capabilities_.wanted(request.capability) || (request.capability == kAverage && average_by_usage_)) continue;
+        if (!capabilities_.wanted(request.capability) || (request.capability == kAverage && average_by_usage_))
+            continue;
         requested.push_back(&request);
         fields.push_back({request.field, request.scope});
     }
@@ -248,9 +249,11 @@ void Gpu::keep_counter() {
     }
     if (counter_.period_ns < kSparse) {
         keep(&counter_, bit(kCounter), [this] { read_counter(); });
-    } else if (!search_.on() && now_ns() >= counter_due_ns() && (predictable_ || search_slots_.take(number_, now_ns()))) {
+    } else if (!search_.on() && now_ns() >= counter_due_ns() &&
+               (predictable_ || search_slots_.take(number_, now_ns()))) {
         begin_search();
-        next_unrequested_ns_ = std::max(next_unrequested_ns_, now_ns() - kSpareSearches * kUnrequestedPeriod) + kUnrequestedPeriod;
+        next_unrequested_ns_ =
+            std::max(next_unrequested_ns_, now_ns() - kSpareSearches * kUnrequestedPeriod) + kUnrequestedPeriod;
     }
     if (search_.on() && now_ns() >= search_.next_ns()) read_counter();
     predictable_ = search_.known() && (predictable_ || search_.predictable_until_ns() > now_ns() + kSettledSpan);

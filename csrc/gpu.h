@@ -12,9 +12,9 @@
 #include "blocks.h"
 #include "capability.h"
 #include "clock.h"
-#include "step_search.h"
 #include "nvml_api.h"
 #include "search_slots.h"
+#include "step_search.h"
 
 namespace pybench {
 
@@ -39,11 +39,11 @@ class Gpu {
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t served() const { return served_; }      // the newest demand that was met
+    uint64_t served() const { return served_; }        // the newest demand that was met
     bool predictable() const { return predictable_; }  // steps of its counter can be expected for a while
     bool hangs(int64_t now, int64_t limit_ns) const;
 
-    std::mutex access;                     // held while the GPU is read, a hung call included
+    std::mutex access;                   // held while the GPU is read, a hung call included
     std::atomic<size_t> poller{0};       // which poller's it is
     std::atomic<bool> abandoned{false};  // nobody collects any more
 

@@ -166,7 +166,8 @@ std::vector<GpuInfo> Nvml::gpus() const {
     for (unsigned index = 0; index < count; ++index) {
         try {
             nvmlDevice_t gpu = nullptr;
-            check(persist([&] { return symbols_->by_index(index, &gpu); }), "nvmlDeviceGetHandleByIndex_v2", std::to_string(index));
+            check(persist([&] { return symbols_->by_index(index, &gpu); }), "nvmlDeviceGetHandleByIndex_v2",
+                  std::to_string(index));
             found.push_back(describe(gpu));
         } catch (const NvmlError&) {
             if (index + 1 == count && found.empty()) throw;  // none answers: the last one says why

@@ -30,11 +30,11 @@ class Session : public std::enable_shared_from_this<Session> {
     explicit Session(const Settings& settings);  // opens NVML; throws NvmlError, std::system_error
 
     void start();
-    Recording stop();      // within a second
+    Recording stop();  // within a second
     // What was read since then, within half a second. Throws std::logic_error once stopped. With search, the counter's
     // next step is waited for.
     Recording snapshot(int64_t since_ns, bool search);
-    void anchor();         // asks for a step of every counter, and does not wait
+    void anchor();  // asks for a step of every counter, and does not wait
     std::vector<int64_t> latest_power_mw();
 
   private:
@@ -71,7 +71,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::atomic<bool> stopping_{false};
     std::mutex demand_mutex_;
     std::condition_variable demand_changed_;  // a demand, for the pollers
-    std::vector<Poller> pollers_;   // grows in the collector's thread
+    std::vector<Poller> pollers_;             // grows in the collector's thread
     std::thread collector_;
     std::condition_variable wake_;  // the collector, to end
     std::mutex mutex_;              // guards what follows and the takers' side of the rings

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "record.h"
 #include "publication_grid.h"
+#include "record.h"
 
 namespace pybench {
 
@@ -34,7 +34,7 @@ class StepSearch {
 
     PublicationGrid grid_;
     std::optional<CounterRow> last_;  // of this search, or of none
-    std::optional<Span> predicted_;       // the step that was expected
+    std::optional<Span> predicted_;   // the step that was expected
     bool on_ = false, found_ = false;
     bool in_time_ = false;  // the first reading was over before that step
     int64_t next_ns_ = 0, until_ns_ = 0, pause_ns_ = 0;
