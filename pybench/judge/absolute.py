@@ -67,7 +67,9 @@ def _all(suite: Suite, measurements: Measurements, points: Sequence[PointResult]
                 yield from (
                     _Judged(expectation=expectation, result=result, point=planned.get(result.id))
                     for result in points
-                    if result.benchmark == benchmark.name and result.id not in left_out
+                    if result.benchmark == benchmark.name
+                    and result.id not in left_out
+                    and (isinstance(expectation, Limits) or expectation.is_for(result.num_gpus))
                 )
 
 

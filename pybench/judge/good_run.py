@@ -71,7 +71,11 @@ def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, Tab
     for benchmark in manifest.suite.benchmarks:
         for expectation in benchmark.expectations:
             if isinstance(expectation, TableFigure) and only in {None, expectation.table}:
-                yield from ((p, expectation) for p in manifest.plan.points if p.benchmark == benchmark.name)
+                yield from (
+                    (point, expectation)
+                    for point in manifest.plan.points
+                    if point.benchmark == benchmark.name and expectation.is_for(point.num_gpus)
+                )
 
 
 def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:

@@ -49,7 +49,12 @@ class TableFigure:
 
     metric: Annotated[str, "metric that is judged"]
     table: Annotated[str, "expected table, a file of expected/ without .toml"]
+    gpus: Annotated[int | None, Range(1, 1024), "only points of so many GPUs are judged"] = None
     form: Literal["table_figure"] = "table_figure"
+
+    def is_for(self, num_gpus: int) -> bool:
+        """Whether points of so many GPUs are judged."""
+        return self.gpus in {None, num_gpus}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from pybench.model.results import Containment, Provenance
 
 
-def sentence(provenance: Provenance) -> str:
-    """For instance ``2026-11-21T08:29:31+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.159.04, torch 2.11.0``."""
+def sentence(provenance: Provenance, *, detail: bool = True) -> str:
+    """For instance ``2026-11-21T08:29:31+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.159.04, torch 2.11.0``.
+
+    Tuning variables are listed with ``detail``, else counted.
+    """
     gpus = [f"{count} x {name}" for name, count in Counter(provenance.gpu_names).items()]
     parts = [
         provenance.created_utc,
@@ -17,9 +21,15 @@ def sentence(provenance: Provenance) -> str:
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
-        *(f"{name}={value}" for name, value in (provenance.environment or {}).items()),
+        *_environment(provenance.environment or {}, detail=detail),
     ]
     return ", ".join(parts)
+
+
+def _environment(variables: Mapping[str, str], *, detail: bool) -> list[str]:
+    if detail:
+        return [f"{name}={value}" for name, value in variables.items()]
+    return [f"{len(variables)} tuning variable{'s' if len(variables) > 1 else ''} set (-v lists)"] if variables else []
 
 
 def _driver(provenance: Provenance) -> list[str]:

@@ -31,7 +31,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     """Draw the report. Colour repeats what the words say."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
-    _head(out, view.results)
+    _head(out, view.results, detail=detail)
     for group in groups(view.results):
         _group(out, view.results, group, width)
     _table(out, comparisons(view.results), width)
@@ -47,7 +47,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     return _TRAILING.sub(lambda found: found.group().replace(" ", ""), stream.getvalue())
 
 
-def _head(out: Console, results: Results) -> None:
+def _head(out: Console, results: Results, *, detail: bool) -> None:
     verdict = _coloured(results.verdict.replace("_", " "))
     out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
     out.print(Text(printable(judged_sentence(results))))
@@ -55,7 +55,7 @@ def _head(out: Console, results: Results) -> None:
         out.print(Text(printable(results.description)))
     profile = f", profile {results.profile}" if results.profile else ""
     out.print(Text(printable(f"run {results.run_id}{profile}"), style="dim"))
-    out.print(Text(printable(sentence(results.provenance)), style="dim"))
+    out.print(Text(printable(sentence(results.provenance, detail=detail)), style="dim"))
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:

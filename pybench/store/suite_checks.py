@@ -133,6 +133,8 @@ def _expectation(expect: dict[str, Any], table: dict[str, Any]) -> Iterator[Foun
     orders = [key for key in ("below", "above") if key in expect]
     if scaling == ["table"] and not (limits or orders or "baseline" in expect):
         return
+    if "gpus" in expect:
+        yield ("gpus",), "goes with table alone; remove it"
     kinds = [bool(scaling or "baseline" in expect), bool(limits), bool(orders)]
     whole = not scaling or {"scaling", "along"} <= set(scaling)
     if kinds.count(True) != 1 or not whole or len(orders) > 1:

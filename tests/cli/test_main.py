@@ -82,23 +82,26 @@ def test_event_files_need_a_folder_of_their_own(here: Path, drill: Drill) -> Non
         assert (refused.exit_code, refused.stderr) == (2, f"pybench: {reason}\n")
 
 
-def test_skipped_points_are_missing_unless_left_out(here: Path, drill: Drill) -> None:
-    """Visible both ways; not measured is never a pass."""
+def test_points_that_do_not_fit_are_left_out_unless_required(here: Path, drill: Drill) -> None:
+    """Visible each way; what somebody requires and is not measured is missing."""
     arguments = drill()
     widen(here / "drill.toml")
     result = pybench(*arguments)
+    assert result.exit_code == 0
+    assert "left out: 512 CPU cores" in " ".join(result.stdout.split())
+    result = pybench(*arguments, "--require", "gpus=512")
     assert result.exit_code == 1
     assert "needs 512 CPU cores" in result.stdout
     result = pybench(*arguments, "--max-gpus", "2")
     assert result.exit_code == 0
-    assert "left out by --max-gpus 2" in result.stdout
+    assert "left out: 512 GPUs (--max-gpus 2)" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("-k", "tensor_parallel=512"), "needs 512 CPU cores"),
-        (("-k", "tensor_parallel=2", "--max-gpus", "1"), "nothing was measured"),
+        (("-k", "tensor_parallel=512"), "nothing was judged: left out: 512 CPU cores"),
+        (("-k", "tensor_parallel=2", "--max-gpus", "1"), "nothing was judged: left out: 2 GPUs (--max-gpus 1)"),
     ],
 )
 def test_nothing_measured_is_never_a_pass(here: Path, drill: Drill, options: tuple[str, ...], reason: str) -> None:
@@ -106,10 +109,10 @@ def test_nothing_measured_is_never_a_pass(here: Path, drill: Drill, options: tup
     arguments = drill()
     widen(here / "drill.toml")
     result = pybench(*arguments, *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert ": 0 attempts" in result.stderr
     verdict = result.stdout.splitlines()[-2]
-    assert verdict.startswith("verdict: missing - ")
+    assert verdict.startswith("verdict: no_expectation - ")
     assert reason in verdict
 
 

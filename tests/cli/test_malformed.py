@@ -28,8 +28,8 @@ def _load_cases() -> dict[str, Any]:
 
 CASES = _load_cases()
 MALFORMED: dict[str, tuple[str | bytes, str]] = CASES["MALFORMED"]
-NOWHERE = {"empty", "blank", "binary", "deep", "many_digits", "no_schema", "no_name", "no_benchmark"}
-"""Slips that are the whole file's, or whose line the parser doesn't tell."""
+NOWHERE = {"empty", "blank", "binary", "deep", "deep_table", "many_digits", "no_schema", "no_name", "no_benchmark"}
+"""Slips of the whole file, or whose line the parser does not report."""
 
 
 def refused(folder: Path, *arguments: str) -> str:

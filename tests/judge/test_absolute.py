@@ -163,3 +163,13 @@ def test_a_claim_judges_nothing_and_is_shown_apart(build: Build) -> None:
         (claim,) = absolute_claims(_suite(), measurements, results, tables, build.machine())
         assert check.verdict == "no_expectation"
         assert (claim.state, claim.source, claim.found.value, claim.baseline_id) == (state, "a guide", busbw, None)
+
+
+def test_an_expectation_of_one_gpu_says_nothing_of_more(build: Build) -> None:
+    """A table of single GPUs is no expectation of a point of four."""
+    measurements = _measured(build, 95.0)
+    suite = _suite()
+    one = dataclasses.replace(_EXPECTATION, gpus=1)
+    of_one = dataclasses.replace(suite, benchmarks=(dataclasses.replace(suite.benchmarks[0], expectations=(one,)),))
+    tables = {"t": _table(_row())}
+    assert absolute_checks(of_one, measurements, summarize(measurements), tables, build.machine()) == ()

@@ -17,6 +17,13 @@ def test_gpus_driver_and_packages(results: Results) -> None:
     )
 
 
+def test_a_first_look_counts_the_variables(results: Results) -> None:
+    """An engine sets twenty; they are listed on demand."""
+    short = sentence(results.provenance, detail=False)
+    assert short.endswith(", 1 tuning variable set (-v lists)")
+    assert "NCCL_ALGO" not in short
+
+
 def test_without_gpus_the_cpu_is_named(empty: Results) -> None:
     """Also when nobody knows it."""
     assert "unknown CPU, not containerised" in sentence(empty.provenance)

@@ -75,12 +75,12 @@ def test_every_gpu_of_a_node_takes_part(profile: str, num_gpus: int, reduced: se
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
 def test_one_gpu_has_no_links(profile: str) -> None:
-    """What needs two is skipped and says so; the rest is measured."""
+    """What needs two is left out and says so; the rest is measured."""
     plan = _plan(profile, 1)
     assert _counts(plan.points) == {name: {1} for name in _ALONE}
-    assert _counts(plan.skips) == {"all_reduce": {2}, **{name: {1} for name in _TOGETHER}}
-    assert {skip.reason for skip in plan.skips} == {
-        "needs 2 GPUs, found 1",
+    assert _counts((*plan.skips, *plan.left_out)) == {"all_reduce": {2}, **{name: {1} for name in _TOGETHER}}
+    assert {skip.reason for skip in (*plan.skips, *plan.left_out)} == {
+        "left out: 2 GPUs (1 here)",
         "peer_copy needs at least 2 gpus, found 1",
         "collective needs at least 2 gpus, found 1",
     }

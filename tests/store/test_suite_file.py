@@ -315,6 +315,10 @@ def test_a_table_alone_is_an_absolute_expectation(tmp_path: Path) -> None:
     expect = EXPECT + 'table = "t"\n'
     (expectation,) = _read(tmp_path, GOOD + expect).benchmarks[0].expectations
     assert expectation == TableFigure(metric="step_s", table="t")
+    (of_one_gpu,) = _read(tmp_path, GOOD + expect + "gpus = 1\n").benchmarks[0].expectations
+    assert of_one_gpu == TableFigure(metric="step_s", table="t", gpus=1)
+    with pytest.raises(FileError, match="goes with table alone; remove it"):
+        _read(tmp_path, GOOD + EXPECT + "minimum = 1\ngpus = 1\n")
     with pytest.raises(FileError, match="or table alone, or minimum or maximum"):
         _read(tmp_path, GOOD + expect + "minimum = 1\n")
     with pytest.raises(FileError, match="or table alone"):
