@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 _TERA = 1e12
 
@@ -69,6 +70,7 @@ _MODELS: tuple[GpuModel, ...] = (
 )
 
 
+@cache
 def gpu_model(name: str) -> GpuModel | None:
     """The GPU of this name, ``None`` for those that the table lacks."""
     return next((model for model in _MODELS if re.search(model.pattern, name, re.IGNORECASE)), None)

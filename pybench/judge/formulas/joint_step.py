@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from pybench.model.record import Record
 from pybench.model.wire import Step, Work
@@ -11,7 +12,7 @@ from pybench.model.wire import Step, Work
 
 @dataclass(frozen=True)
 class JointStep:
-    """One step as every rank told it, rank 0 first; ``device_name`` is rank 0's.
+    """One step as every rank reported it, rank 0 first; ``device_name`` is rank 0's.
 
     ``replicas`` holds each rank's copy of the model, if there are several.
     """
@@ -22,18 +23,18 @@ class JointStep:
 
     @property
     def first(self) -> Step:
-        """Rank 0's account."""
+        """Rank 0's report."""
         return self.ranks[0]
 
-    @property
+    @cached_property
     def copies(self) -> tuple[Step, ...]:
-        """The account of each copy's first rank."""
+        """The report of each copy's first rank."""
         found: dict[int, Step] = {}
         for replica, step in zip(self.replicas or (0,) * len(self.ranks), self.ranks, strict=True):
             found.setdefault(replica, step)
         return tuple(found.values())
 
-    @property
+    @cached_property
     def work(self) -> Work:
         """What all copies got done together."""
         return total_work(step.work for step in self.copies)

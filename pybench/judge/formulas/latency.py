@@ -8,7 +8,7 @@ ITL  time between two tokens of one request that follow each other
 ==== =====================================================================================================
 
 Percentiles are over the requests of a step, of all copies together, interpolated between the two nearest. ITL is over
-the gaps: an engine tells the figures of its own copy, not its gaps, and of several copies the greatest figure stands.
+the gaps: an engine reports the figures of its own copy, not its gaps, and of several copies the greatest figure stands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
 
 
 def latencies(step: JointStep) -> dict[str, float | None]:
-    """Mean and percentiles of TTFT, TPOT and E2E; ITL of sequences in lockstep, an engine tells its own."""
+    """Mean and percentiles of TTFT, TPOT and E2E; ITL of sequences in lockstep, an engine reports its own."""
     requests = requests_of(step)
     if not requests:
         return {}
@@ -43,6 +43,8 @@ def latencies(step: JointStep) -> dict[str, float | None]:
 
 def _spread(kind: str, values_ns: Sequence[float]) -> dict[str, float]:
     ordered = sorted(values_ns)
+    if ordered[0] == ordered[-1]:  # sequences in lockstep
+        return dict.fromkeys((f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILES)), ordered[0] / 1e9)
     named = {f"{kind}_p{percent}_s": _percentile(ordered, percent) / 1e9 for percent in PERCENTILES}
     return {f"{kind}_s": fmean(ordered) / 1e9, **named}
 

@@ -46,11 +46,12 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 def metric_values(point: Point, record: Record) -> dict[str, list[float]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
     values: dict[str, list[float]] = {}
-    for step in step_values(point, record):
-        for name, value in step.items():
+    steps = joint_steps(record)
+    for step in steps:
+        for name, value in _of_step(point, step).items():
             if value is not None:
                 values.setdefault(name, []).append(value)
-    return {**values, **{name: [value] for name, value in _of_attempt(point, record).items()}}
+    return {**values, **{name: [value] for name, value in _of_attempt(point, record, steps).items()}}
 
 
 def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:
@@ -59,32 +60,33 @@ def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], 
 
 
 def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
-    told = _over_ranks(point, [rank.values for rank in step.ranks])
-    return {"step_s": step.length_s, **told, **FORMULAS[point.settings.workload].of_step(point, step)}
+    reported = _over_ranks(point, [rank.values for rank in step.ranks])
+    return {"step_s": step.length_s, **reported, **FORMULAS[point.settings.workload].of_step(point, step)}
 
 
-def _of_attempt(point: Point, record: Record) -> dict[str, float]:
-    told = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
+def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
+    reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    own = FORMULAS[point.settings.workload].of_attempt(point, joint_steps(record))
-    return {**told, **own, **startup, **_energy(point, record)}
+    own = FORMULAS[point.settings.workload].of_attempt(point, steps)
+    return {**reported, **own, **startup, **_energy(point, record, steps)}
 
 
-def _over_ranks(point: Point, told: Sequence[dict[str, float]]) -> dict[str, float]:
+def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str, float]:
     """Metrics that ranks reported themselves, joined as their traits say."""
     joined: dict[str, float] = {}
-    for name, traits in METRICS_OF[point.settings.workload].items():
-        found = [values[name] for values in told if name in values]
-        if found and traits.over_ranks is not None:
-            joined[name] = _OVER_RANKS[traits.over_ranks](found)
+    metrics = METRICS_OF[point.settings.workload]
+    for name in {name: None for values in reported for name in values}:
+        over_ranks = metrics[name].over_ranks if name in metrics else None
+        if over_ranks is not None:
+            joined[name] = _OVER_RANKS[over_ranks]([values[name] for values in reported if name in values])
     return joined
 
 
-def _energy(point: Point, record: Record) -> dict[str, float]:
+def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
     joules = record.energy.energy_j if record.energy else None
     if record.energy is None or joules is None:
         return {}
-    steps, formulas = joint_steps(record), FORMULAS[point.settings.workload]
+    formulas = FORMULAS[point.settings.workload]
     more = formulas.of_energy(steps, record.energy)
     return {
         "energy_j": joules / len(steps),
