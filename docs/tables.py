@@ -25,7 +25,7 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
-from pybench.store.suite_schema import suite_schema
+from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent

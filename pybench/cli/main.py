@@ -149,7 +149,7 @@ def schema(results: bool) -> None:
     import json
 
     from pybench.report.machine import results_schema
-    from pybench.store.suite_file import suite_schema
+    from pybench.store.suite.file import suite_schema
 
     click.echo(json.dumps(results_schema() if results else suite_schema(), indent=2))
 

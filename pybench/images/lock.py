@@ -14,11 +14,11 @@ from pydantic_core import PydanticCustomError
 
 from pybench.model.errors import FileError, Problem, is_disk_full
 from pybench.model.image import ImageLock, LockedImage, PlatformDigests
-from pybench.store.problem_text import key_text, message_of
 from pybench.store.shipped import shipped_containers
-from pybench.store.suite_schema import NAME_PATTERN, fields_of
-from pybench.store.toml_file import read_toml, refuse
-from pybench.store.toml_lines import KeyPath, nearest_line
+from pybench.store.suite.schema import NAME_PATTERN, fields_of
+from pybench.store.toml.file import read_toml, refuse
+from pybench.store.toml.lines import KeyPath, nearest_line
+from pybench.store.toml.problem_text import key_text, message_of
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HEX_DIGITS = 64

@@ -36,7 +36,7 @@ from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
 from pybench.store.model_shapes import load_models
 from pybench.store.shipped import find_suite
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 
 def plan_suite(

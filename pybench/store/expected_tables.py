@@ -13,13 +13,13 @@ from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ANY, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS, METRICS_OF
-from pybench.store.problem_text import did_you_mean, key_text, message_of
 from pybench.store.shipped import shipped_suites
-from pybench.store.suite_profiles import fields_of_workload
+from pybench.store.suite.profiles import fields_of_workload
 from pybench.store.table_keys import required_keys, row_keys
 from pybench.store.table_text import table_text
-from pybench.store.toml_file import read_toml, refuse
-from pybench.store.toml_lines import KeyPath, nearest_line
+from pybench.store.toml.file import read_toml, refuse
+from pybench.store.toml.lines import KeyPath, nearest_line
+from pybench.store.toml.problem_text import did_you_mean, key_text, message_of
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 

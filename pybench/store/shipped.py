@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pybench
-from pybench.store.problem_text import did_you_mean
-from pybench.store.toml_file import nearby, refuse
+from pybench.store.toml.file import nearby, refuse
+from pybench.store.toml.problem_text import did_you_mean
 
 
 def shipped_suites() -> Path:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from pybench.model.expected import FigureRow, RatioRow
-from pybench.store.suite_schema import fields_of
+from pybench.store.suite.schema import fields_of
 
 _FORM = "form"
 """Told by the other keys: only figures have a unit."""

@@ -19,7 +19,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.runner.prepare import plan_suite
 from pybench.store.expected_tables import load_tables
 from pybench.store.shipped import shipped_suites
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 _HERE = snapshot()
 _PATH = shipped_suites() / "node_check.toml"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pybench.model.errors import FileError
 from pybench.model.suite import Suite, TableFigure
-from pybench.store.suite_file import read_suite, suite_schema
+from pybench.store.suite.file import read_suite, suite_schema
 
 SUITES = Path(__file__).parents[2] / "suites"
 HEAD = 'schema = 1\nname = "s"\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.store.toml_lines import toml_lines
+from pybench.store.toml.lines import toml_lines
 
 
 def test_every_form_of_key() -> None:

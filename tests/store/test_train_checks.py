@@ -9,7 +9,7 @@ import pytest
 from pybench.model.errors import FileError
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 HEAD = (
     'schema = 1\nname = "s"\n[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\n'

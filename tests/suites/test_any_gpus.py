@@ -10,7 +10,7 @@ import pytest
 from pybench.compute.all_gpus import with_all_gpus
 from pybench.compute.plan import expand
 from pybench.store.model_shapes import load_models
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
 # What they compare takes two GPUs at least.

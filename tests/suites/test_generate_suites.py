@@ -12,7 +12,7 @@ from pybench.compute.all_gpus import with_all_gpus
 from pybench.compute.plan import expand
 from pybench.model.suite import Plan, Scaling
 from pybench.store.model_shapes import load_models
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 SUITES = Path(__file__).parents[2] / "suites"
 GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", "serve_latency", "prefill_decode")

@@ -14,7 +14,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 from tests.suites.test_train_suites import SUITES, TRAINING
 
 CARD_BYTES = {"rtx4090": 24e9, "a100": 80e9, "h100": 80e9, "h200": 141e9}

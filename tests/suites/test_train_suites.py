@@ -16,7 +16,7 @@ from pybench.model.suite import Comparison, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.store.expected_tables import load_tables
 from pybench.store.model_shapes import load_models
-from pybench.store.suite_file import read_suite
+from pybench.store.suite.file import read_suite
 
 SUITES = Path(__file__).parents[2] / "suites"
 TRAINING = (

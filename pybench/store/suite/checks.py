@@ -9,11 +9,11 @@ from typing import Any
 
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes
 from pybench.model.workloads.settings import ALL_GPUS
-from pybench.store.problem_text import did_you_mean
-from pybench.store.suite_container import container_checks
-from pybench.store.suite_profiles import fields_of_workload, is_omitted
-from pybench.store.toml_lines import KeyPath
-from pybench.store.train_checks import train_checks
+from pybench.store.suite.container import container_checks
+from pybench.store.suite.profiles import fields_of_workload, is_omitted
+from pybench.store.suite.train_checks import train_checks
+from pybench.store.toml.lines import KeyPath
+from pybench.store.toml.problem_text import did_you_mean
 
 MAX_POINTS = 4096
 Found = tuple[KeyPath, str]

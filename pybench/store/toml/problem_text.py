@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from pybench.model.workloads.settings import ALL_GPUS
-from pybench.store.toml_lines import KeyPath
+from pybench.store.toml.lines import KeyPath
 
 _MAX_TEXT = 60
 _BARE = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -17,7 +17,7 @@ from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, WorkloadName
 from pybench.store.model_shapes import load_models
-from pybench.store.suite_container import container_model
+from pybench.store.suite.container import container_model
 
 MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"

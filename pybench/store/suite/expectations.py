@@ -8,7 +8,7 @@ from pybench.model.suite import Comparison, Expectation, Limits, Scaling, TableF
 
 
 def expectation_of(table: dict[str, Any]) -> Expectation:
-    """Build it from keys that fit together: ``suite_checks`` has refused every mix."""
+    """Build it from keys that fit together: ``checks`` has refused every mix."""
     if "along" in table:
         return Scaling(**table)
     if "table" in table:

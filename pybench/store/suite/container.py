@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from pybench.model.container import ContainerRequest, Mount, RelaxationName
-from pybench.store.toml_lines import KeyPath
+from pybench.store.toml.lines import KeyPath
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _MAX_ENTRIES = 64

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pybench.model.errors import FileError, Problem
-from pybench.store.problem_text import did_you_mean
-from pybench.store.toml_lines import KeyPath, toml_lines
+from pybench.store.toml.lines import KeyPath, toml_lines
+from pybench.store.toml.problem_text import did_you_mean
 
 MAX_FILE_BYTES = 2**20
 # Far above any file of ours. The parser keeps every prefix of a dotted key: one of 50,000 parts takes gigabytes.

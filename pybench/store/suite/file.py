@@ -13,14 +13,14 @@ from pybench.model.effort import Effort
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Benchmark, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
-from pybench.store.problem_text import describe, did_you_mean, key_text, message_of
-from pybench.store.suite_checks import cross_checks
-from pybench.store.suite_container import container_request
-from pybench.store.suite_expectations import expectation_of
-from pybench.store.suite_profiles import is_omitted, tables_under
-from pybench.store.suite_schema import NUMBER, WORD, suite_model, suite_schema
-from pybench.store.toml_file import read_toml, refuse
-from pybench.store.toml_lines import KeyPath, nearest_line
+from pybench.store.suite.checks import cross_checks
+from pybench.store.suite.container import container_request
+from pybench.store.suite.expectations import expectation_of
+from pybench.store.suite.profiles import is_omitted, tables_under
+from pybench.store.suite.schema import NUMBER, WORD, suite_model, suite_schema
+from pybench.store.toml.file import read_toml, refuse
+from pybench.store.toml.lines import KeyPath, nearest_line
+from pybench.store.toml.problem_text import describe, did_you_mean, key_text, message_of
 
 __all__ = ["read_suite", "suite_schema"]
 

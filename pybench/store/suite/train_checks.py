@@ -8,7 +8,7 @@ from typing import Any
 from pybench.model.workloads.train import AUTO
 from pybench.model.workloads.train_options import OPTION_TRAITS, Need
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
-from pybench.store.toml_lines import KeyPath
+from pybench.store.toml.lines import KeyPath
 
 Found = tuple[KeyPath, str]
 

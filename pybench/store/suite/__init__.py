@@ -1,0 +1,1 @@
+"""A suite file: its schema, its rules, profiles laid over it, and the values it becomes."""
