@@ -59,7 +59,7 @@ class Nvml {
 
     // Readings return the code and write their output on success only: a GPU's error is no exception.
     nvmlReturn_t energy_mj(nvmlDevice_t gpu, uint64_t* energy_mj) const;
-    // Adds samples newer than last_seen_us. The driver tells its buffer's size when it is 0.
+    // Adds samples newer than last_seen_us. The driver reports its buffer's size when it is 0.
     nvmlReturn_t power_samples(nvmlDevice_t gpu, uint64_t last_seen_us, unsigned* size,
                                std::vector<PowerSample>* out) const;
     // Success means that every field has its own code.

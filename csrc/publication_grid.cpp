@@ -51,7 +51,7 @@ void PublicationGrid::add_step(Span step) {
     period_ = {std::max(period_->low_ns, (seen.low_ns - first_.high_ns) / since_first_),
                std::min(period_->high_ns, (seen.high_ns - first_.low_ns) / since_first_ + 1)};
     step_ = seen;
-    // What the newest step tells, with the period, of the first.
+    // What the newest step and the period imply for the first.
     first_ = {std::max(first_.low_ns, seen.low_ns - since_first_ * period_->high_ns),
               std::min(first_.high_ns, seen.high_ns - since_first_ * period_->low_ns)};
 }

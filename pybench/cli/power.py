@@ -171,8 +171,8 @@ def _uuids(indices: tuple[int, ...]) -> list[str]:
         raise MachineError(f"no power to measure: {found.reason}")
     there = {gpu.index: gpu.uuid for gpu in found.gpus}
     if absent := [index for index in indices if index not in there]:
-        told = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))
-        raise UsageError(f"--gpu {absent[0]}: no such GPU; {told}")
+        known = "; ".join((f"there are {', '.join(map(str, there))}", *found.faults))
+        raise UsageError(f"--gpu {absent[0]}: no such GPU; {known}")
     for fault in found.faults:
         click.echo(f"pybench: {fault}; left out", err=True)
     return [there[index] for index in dict.fromkeys(indices)] or list(there.values())

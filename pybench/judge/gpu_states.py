@@ -18,16 +18,16 @@ def gpu_states(records: Sequence[Record]) -> tuple[GpuState, ...]:
     found: dict[str, list[GpuConditions]] = {}
     for gpu in (gpu for record in records for gpu in record.conditions):
         found.setdefault(gpu.uuid, []).append(gpu)
-    return tuple(_state(told) for told in found.values())
+    return tuple(_state(conditions) for conditions in found.values())
 
 
-def _state(told: Sequence[GpuConditions]) -> GpuState:
-    clocks_hz = [gpu.sm_clock_hz for gpu in told if gpu.sm_clock_hz is not None]
-    temperatures_c = [gpu.temperature_c for gpu in told if gpu.temperature_c is not None]
-    reasons = [gpu.clock_event_reasons for gpu in told if gpu.clock_event_reasons is not None]
+def _state(conditions: Sequence[GpuConditions]) -> GpuState:
+    clocks_hz = [gpu.sm_clock_hz for gpu in conditions if gpu.sm_clock_hz is not None]
+    temperatures_c = [gpu.temperature_c for gpu in conditions if gpu.temperature_c is not None]
+    reasons = [gpu.clock_event_reasons for gpu in conditions if gpu.clock_event_reasons is not None]
     return GpuState(
-        uuid=told[0].uuid,
-        index=told[0].index,
+        uuid=conditions[0].uuid,
+        index=conditions[0].index,
         sm_clock_hz=median(clocks_hz) if clocks_hz else None,
         temperature_c=max(temperatures_c, default=None),
         held_by=event_words(reduce(or_, reasons)) if reasons else None,

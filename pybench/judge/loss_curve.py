@@ -2,7 +2,7 @@
 
 Points of a run train the same when model, data, optimizer and effective batch are equal. Each is held against the
 first of them with the fewest GPUs, at every one of the first steps: a small part of how far that one's loss moved may
-lie between them. Where it moved less than can be told from rounding, agreement shows nothing.
+lie between them. Where it moved less than rounding does, agreement shows nothing.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
                     flags=phase.flags,
                 )
                 found.setdefault(phase.name, []).append(one)
-    return tuple(_mean_phase(name, told) for name, told in found.items())
+    return tuple(_mean_phase(name, phases) for name, phases in found.items())
 
 
 def _phase_durations_s(record: Record) -> dict[str, list[float]]:
@@ -100,14 +100,14 @@ def _phase_durations_s(record: Record) -> dict[str, list[float]]:
     }
 
 
-def _mean_phase(name: str, told: Sequence[PhaseResult]) -> PhaseResult:
+def _mean_phase(name: str, phases: Sequence[PhaseResult]) -> PhaseResult:
     return PhaseResult(
         name=name,
-        duration_s=location([[phase.duration_s] for phase in told]),
-        energy_j=fmean(phase.energy_j for phase in told),
-        low_j=fmean(phase.low_j for phase in told),
-        high_j=fmean(phase.high_j for phase in told),
-        flags=tuple(sorted({flag for phase in told for flag in phase.flags})),
+        duration_s=location([[phase.duration_s] for phase in phases]),
+        energy_j=fmean(phase.energy_j for phase in phases),
+        low_j=fmean(phase.low_j for phase in phases),
+        high_j=fmean(phase.high_j for phase in phases),
+        flags=tuple(sorted({flag for phase in phases for flag in phase.flags})),
     )
 
 

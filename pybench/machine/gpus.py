@@ -1,4 +1,4 @@
-"""This machine's GPUs, as NVML tells."""
+"""This machine's GPUs, as NVML reports them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_gpus(limit_s: float = LIMIT_S) -> GpuInventory:
 def _find_gpus() -> GpuInventory:
     """As :func:`find_gpus`, without a limit.
 
-    A GPU that can't be asked, as one that is lost, is left out and told; the others stay.
+    A GPU that can't be queried, such as a lost one, is left out and reported; the others stay.
     """
     reason = open_library()
     if reason is not None:

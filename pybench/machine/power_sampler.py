@@ -25,7 +25,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.record import Energy
 from pybench.model.trace import PowerTrace
 
-# The series' next sample after a window's end tells the shape before it; then the counter is read until it steps.
+# The series' next sample after a window's end shows the shape before it; then the counter is read until it steps.
 SETTLE_S = 0.06
 # Readings this long before a window show when the counter publishes; those of its end have come after a second.
 NEAR_NS = 70_000_000_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class GpuCounters:
     """One GPU's counts of trouble: ECC errors since the driver was loaded, rows of its memory that were remapped.
 
-    ``remap_pending`` tells of a row that waits for a reset, ``remap_failed`` of one that found no spare. ``None`` where
+    ``remap_pending`` is a row that waits for a reset, ``remap_failed`` one that found no spare. ``None`` where
     the driver does not say, or the memory has no ECC.
     """
 

@@ -34,7 +34,7 @@ class GpuInfo:
 class GpuInventory:
     """GPUs that pybench may use, in PCI order; without any, ``reason`` says why.
 
-    ``faults`` tells which GPUs could not be asked and were left out, and why.
+    ``faults`` lists the GPUs that could not be queried and were left out, and why.
     """
 
     gpus: tuple[GpuInfo, ...]
@@ -50,8 +50,8 @@ class Machine:
     """Snapshot of a machine.
 
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
-    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` tells which GPUs
-    were left out because they could not be asked. ``cpus`` are the CPUs that this process may run on, in order.
+    ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` lists the GPUs
+    that were left out because they could not be queried. ``cpus`` are the CPUs that this process may run on, in order.
     """
 
     kind: str

@@ -56,7 +56,7 @@ EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
 class Energy:
     """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include.
 
-    ``phases`` are parts of the steps that could be told apart.
+    ``phases`` are parts of the steps that could be separated.
     """
 
     start_ns: int

@@ -144,7 +144,7 @@ class ScalingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """One absolute expectation on one point. ``table`` and ``source`` tell whose limits they are if not the suite's."""
+    """One absolute expectation on one point. ``table`` and ``source`` are those of limits from a table."""
 
     benchmark: str
     metric: str

@@ -115,8 +115,8 @@ class Suite:
 class Point:
     """One combination of axis values: what one attempt measures.
 
-    ``axes`` holds the values that tell this point from its siblings and make its ``id``. ``architecture`` is ``None``
-    where no model runs.
+    ``axes`` holds the values that distinguish this point from its siblings and make its ``id``. ``architecture`` is
+    ``None`` where no model runs.
     """
 
     id: str

@@ -106,7 +106,7 @@ class GpuTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerTrace:
-    """All GPUs of one recording. Offsets that differ tell of a wall clock that was stepped or slewed.
+    """All GPUs of one recording. Offsets that differ mean that the wall clock was stepped or slewed.
 
     ``boot_id`` names the boot whose CLOCK_MONOTONIC the times are; ``driver`` is the driver's version;
     ``num_pollers`` is how many threads read the GPUs.

@@ -88,10 +88,10 @@ class Work:
 class Header:
     """Who speaks. ``time_offset_ns`` is the time namespace's offset of CLOCK_MONOTONIC; ``packages`` are versions.
 
-    ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use. ``forward_compatible`` tells
+    ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use. ``forward_compatible`` is
     whether that library is newer than the module (CUDA's forward compatibility); ``None`` where it can't be known.
     ``device_uuids`` are all GPUs of a rank that drives several. ``replica`` counts the copies of the model that share
-    nothing: the work that ranks tell of is that of their own copy.
+    nothing: ranks report the work of their own copy.
     """
 
     rank: int
@@ -171,7 +171,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The rank finished the point. ``steady`` tells whether the warm-up met its rule before its ceiling."""
+    """The rank finished the point. ``steady`` is whether the warm-up met its rule before its ceiling."""
 
     warmup_steps: int
     steady: bool

@@ -47,7 +47,7 @@ def _shortfalls(explanation: Explanation) -> Table:
     """Points without a prediction as well: power limits are known of these, too."""
     names = next((tuple(point.parts) for point in explanation.points if point.parts), ())
     heads = ("point", "shortfall", "at power limit", "baseline at power limit", "clock", *names)
-    told = [point for point in explanation.points if point.parts or point.power_limited is not None]
+    explained = [point for point in explanation.points if point.parts or point.power_limited is not None]
     rows = tuple(
         (
             point.point_id,
@@ -57,7 +57,7 @@ def _shortfalls(explanation: Explanation) -> Table:
             "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
             *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
         )
-        for point in told
+        for point in explained
     )
     return Table("Longer than the GPUs' share, and why", heads, rows)
 

@@ -34,7 +34,7 @@ def follow(
 def _until_over(
     session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
 ) -> Failure | int | None:
-    """A failure that the host decides, the worker's exit code, or ``None`` when all was told and more is to come."""
+    """A failure that the host decides, the worker's exit code, or ``None`` when another attempt follows."""
     point, ranks = session.attempts[place][0], reader.points[place]
     limit_s = point.effort.time_limit_s
     deadline = time.monotonic() + limit_s
@@ -45,7 +45,7 @@ def _until_over(
                 gpus.note(rank, event)
             if gpus.samples_power:
                 progress.power(gpus.power_w())
-            if not session.is_last(place) and _all_told(ranks):
+            if not session.is_last(place) and _all_reported(ranks):
                 return None
             if time.monotonic() > deadline:
                 worker.end()
@@ -55,16 +55,16 @@ def _until_over(
             _show(point, rank, event, ranks, progress)
     except ValueError as error:
         return failure("protocol", str(error), session.log)
-    # A worker that ended after all was told fails the attempt that it should have gone on with.
-    return None if not session.is_last(place) and _all_told(ranks) else code
+    # A worker that ended after it reported everything fails the attempt that it should have continued with.
+    return None if not session.is_last(place) and _all_reported(ranks) else code
 
 
-def _all_told(ranks: list[RankLog]) -> bool:
+def _all_reported(ranks: list[RankLog]) -> bool:
     return all(log.result is not None for log in ranks)
 
 
 def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress: Progress) -> None:
-    """Show what rank 0 says, as much of it as there are copies: each tells of its own work."""
+    """Show what rank 0 reports, times the number of replicas: each reports its own work."""
     if rank != 0:
         return
     if isinstance(event, Phase):

@@ -44,7 +44,7 @@ class GpuObservation:
 
     @property
     def samples_power(self) -> bool:
-        """Whether there is any power to tell of."""
+        """Whether there is any power to report."""
         return self._sampler is not None
 
     def power_w(self) -> float | None:

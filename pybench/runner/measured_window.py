@@ -43,7 +43,7 @@ def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
 def _rounds(steps: Sequence[Step]) -> LoadPeriods | None:
     """Decode rounds, by the times of their tokens; ``None`` where there are none.
 
-    An engine that tells no rounds tells each request's first and last token, and so its mean time of one.
+    An engine that reports no rounds reports each request's first and last token, and so its mean time of one.
     """
     gaps_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
     if gaps_s:

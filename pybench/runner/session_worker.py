@@ -1,4 +1,4 @@
-"""The process of a session: started with its first attempt, told when to go on, ended once."""
+"""The process of a session: started with its first attempt, released to each next one, ended once."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did, as :class:`~pybench.model.wire.Step` tells it; ``work`` is that of this rank's copy.
+    """What one step did, as :class:`~pybench.model.wire.Step` reports it; ``work`` is that of this rank's copy.
 
     ``late_values`` gives the values that take time to read: it is called once the step's end is known.
     """
@@ -62,7 +62,7 @@ class Workload(Protocol):
 Session = Callable[[WorkOrder], AbstractContextManager[Workload]]
 """What a process keeps for all its points, a model or an engine: gives each point's own workload while it runs.
 
-What a workload tells is its point's alone: counts begin with it, and so does the peak of memory.
+What a workload reports belongs to its point alone: counts begin with it, and so does the peak of memory.
 """
 
 

@@ -56,8 +56,8 @@ def mapped_library(maps: str, name: str) -> str | None:
 def is_forward_compatible(cuda_library: str | None, driver: str | None) -> bool | None:
     """Whether libcuda comes from the image's compatibility package instead of the host's driver.
 
-    That package lies in a folder ``compat`` (NVIDIA, "CUDA Compatibility"); elsewhere its file's version tells: the
-    host's own is the kernel module's. ``None`` without libcuda, or where neither tells.
+    That package lies in a folder ``compat`` (NVIDIA, "CUDA Compatibility"); elsewhere its file's version decides: the
+    host's own is the kernel module's. ``None`` without libcuda, or where neither is known.
     """
     if cuda_library is None:
         return None

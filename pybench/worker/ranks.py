@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class RankNumbers:
-    """Which of how many, as torchrun's environment tells; a lone process is 0 of 1."""
+    """Which of how many, from torchrun's environment; a lone process is 0 of 1."""
 
     rank: int
     world_size: int

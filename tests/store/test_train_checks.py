@@ -116,7 +116,7 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
         (STRONG + 'strategy = "torchtune"\nlora_rank = 8\n', "strategy torchtune has no lora_rank, only ddp"),
         (
             STRONG + 'activation_checkpointing = "selective"\n[benchmark.axes]\ncompile = [false, true]\n',
-            "activation_checkpointing: selective can't tell matrix products from the rest in compiled layers",
+            "activation_checkpointing: selective can't distinguish matrix products from the rest in compiled layers",
         ),
         (
             'batch_size_per_gpu = "auto"\nstrategy = "layer_split"\n',

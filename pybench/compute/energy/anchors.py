@@ -41,7 +41,7 @@ class Anchors:
 
 
 def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors, PublicationGrid]:
-    """The grid to believe in where nothing but the counter tells: the weightiest of those that are about as even."""
+    """The grid to believe in where only the counter is known: the weightiest of those that are about as even."""
     least = min(anchors.unevenness() for anchors, _ in placed)
     even = [pair for pair in placed if pair[0].unevenness() <= EVEN_FACTOR * least + EVEN_FLOOR]
     return max(even, key=lambda pair: pair[1].weight)
@@ -50,7 +50,7 @@ def evenest(placed: Sequence[tuple[Anchors, PublicationGrid]]) -> tuple[Anchors,
 def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     """Each value at its publication; ``None`` where the grid can't hold them.
 
-    A reading that may lie before or after a publication is told by its neighbours: a value's readings all saw one
+    A reading that may lie before or after a publication is placed by its neighbours: a value's readings all saw one
     publication, and a later value is a later publication.
     """
     values_mj, which = np.unique(readings.energy_mj, return_inverse=True)

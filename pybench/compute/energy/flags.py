@@ -17,7 +17,7 @@ short_window        a phase lasted less than the sensor's sampling period
 dithered            the joules of pauses between steps were taken out, and their doubt added
 throttled           a thermal or power-brake slowdown was active, in the window or next to it
 temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power moved with it
-mig                 power can't be told apart between instances
+mig                 power of instances can't be separated
 shared_board        another GPU is on the same board, and in its sensor
 module_scope        the sensor includes the module's CPU
 lost, no_permission, not_supported, error   the GPU's state when recording ended
@@ -44,7 +44,7 @@ def clock_stepped(offsets: OffsetColumns) -> bool:
 
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
-    """Flags that the trace tells without any energy."""
+    """Flags that follow from the trace without any energy."""
     reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
     temperature_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
     stall_start_ns = np.asarray(gpu.stalls.start_ns, dtype=np.int64)

@@ -17,9 +17,9 @@ from pybench.compute.energy.times import Column
 MIN_CHANGES = 2
 SHORTEST_PERIOD_S = 5e-3
 FIRST_CHANGES = 8
-# So many periods left means that the readings can't tell: the board publishes faster than it is read.
+# So many periods left means that the readings can't show it: the board publishes faster than it is read.
 MOST_PERIODS = 4000
-# Firmware ticks in round numbers; a short recording can't tell 100 ms from 100.1 ms, a long one overrules this.
+# Firmware ticks in round numbers; a short recording can't distinguish 100 ms from 100.1 ms, a long one overrules this.
 ROUND_PERIODS_S = (10e-3, 5e-3)
 ROUND_WEIGHT = 0.9
 OTHER_WEIGHT = 0.1

@@ -44,7 +44,7 @@ def _without(found: GpuEnergy, idle_w: float, pauses_s: float, length_s: float) 
 
 
 def _idle_w(gpu: GpuTrace) -> float:
-    """Power of the idle GPU, 0 where nothing tells."""
+    """Power of the idle GPU, 0 where it is not known."""
     power_mw = np.asarray(gpu.series.power_mw, dtype=np.int64)
     known = power_mw[power_mw != MISSING]
     return float(np.percentile(known, IDLE_PERCENTILE)) / 1e3 if len(known) else 0.0

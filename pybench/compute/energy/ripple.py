@@ -1,7 +1,7 @@
 """A fast periodic load behind slow samples, by folding them.
 
 Samples 20 ms apart can't show what a load does within 33 ms; but where it does the same again and again, samples of
-many periods, each a little early or late, tell the whole shape (equivalent-time sampling): a least-squares fit of a
+many periods, each a little early or late, show the whole shape (equivalent-time sampling): a least-squares fit of a
 fundamental and its harmonics (Lomb, Astrophys. Space Sci. 39, 1976), with the sensor's low-pass divided out of each.
 It is believed only where it foretells samples that it was not fitted to.
 """
@@ -93,7 +93,7 @@ class Ripple:
 
 
 def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
-    """The ripple in samples; ``None`` where there is none or it can't be told."""
+    """The ripple in samples; ``None`` where there is none or it can't be found."""
     if len(time_s) < MIN_SAMPLES or np.std(power_w) < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
@@ -221,6 +221,6 @@ def _amplitude(weight: Column, num_harmonics: int) -> npt.NDArray[np.complex128]
 
 
 def _solve(columns: Matrix, power_w: Column) -> Column:
-    """Least squares; columns that the samples can't tell apart share what they explain."""
+    """Least squares; columns that the samples can't separate share what they explain."""
     ridge = RIDGE_FRACTION * np.diag(np.mean(columns**2, axis=0))
     return np.asarray(np.linalg.solve(columns.T @ columns + ridge, columns.T @ power_w))

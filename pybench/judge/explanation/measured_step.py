@@ -52,7 +52,7 @@ class MeasuredStep:
         return point_id(self.point.benchmark, self.group)
 
     def figures(self, node: NodeFigures) -> NodeFigures:
-        """Of its own GPUs, where the node's run tells them apart."""
+        """Of its own GPUs, where the node's run has figures of each."""
         return node.on(self.gpus) if node.gpus else node
 
     def as_baseline(self, predicted: StepTime) -> Baseline:

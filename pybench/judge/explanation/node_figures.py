@@ -75,13 +75,13 @@ def _names(rank: RankReport) -> tuple[str, ...]:
 
 
 def _by_gpu(point: Point, measurements: Measurements, metric: str) -> dict[str, float]:
-    """What each GPU reached of a figure that every rank tells in every step."""
-    told: dict[str, list[list[float]]] = {}
+    """What each GPU reached of a figure that every rank reports in every step."""
+    reported: dict[str, list[list[float]]] = {}
     for record in measurements.good(point.id):
         for rank in record.ranks:
             for name in _names(rank):
-                told.setdefault(name, []).append([step.values[metric] for step in rank.steps])
-    return {name: location(samples) for name, samples in told.items()}
+                reported.setdefault(name, []).append([step.values[metric] for step in rank.steps])
+    return {name: location(samples) for name, samples in reported.items()}
 
 
 def _best(points: Sequence[dict[str, float]]) -> dict[str, float]:

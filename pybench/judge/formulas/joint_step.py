@@ -65,9 +65,9 @@ def joint_steps(record: Record) -> tuple[JointStep, ...]:
 
 def total_work(works: Iterable[Work]) -> Work:
     """Sum of what was done."""
-    told = tuple(works)
+    known = tuple(works)
     return Work(
-        prompt_tokens=sum(work.prompt_tokens for work in told),
-        output_tokens=sum(work.output_tokens for work in told),
-        samples=sum(work.samples for work in told),
+        prompt_tokens=sum(work.prompt_tokens for work in known),
+        output_tokens=sum(work.output_tokens for work in known),
+        samples=sum(work.samples for work in known),
     )

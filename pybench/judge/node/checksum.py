@@ -30,11 +30,11 @@ def checksums(point: PointRecords) -> Iterator[NodeCheck]:
     Ranks multiply the same operands with the same library, so their results may be compared. GPUs that each repeat
     what they found, and of which no majority agrees, are named together: one of them is wrong, and nobody knows which.
     """
-    told = [_results(point, rank, attempts) for rank, attempts in point.values("checksum").items()]
-    if not told:
+    results = [_results(point, rank, attempts) for rank, attempts in point.values("checksum").items()]
+    if not results:
         return
-    found = [check for alike in _by_device(point, told) for check in _compare(point, alike)]
-    num_steps = len(told[0].sums)
+    found = [check for alike in _by_device(point, results) for check in _compare(point, alike)]
+    num_steps = len(results[0].sums)
     whole = f"results repeat bit for bit, in {num_steps} steps of each"
     yield from found or [_check(point, "all ranks", 0, "pass", whole)]
 
@@ -45,10 +45,10 @@ def _results(point: PointRecords, rank: int, attempts: list[list[float]]) -> _Re
     return _Results(rank, sums, sum(value for steps in differing for value in steps))
 
 
-def _by_device(point: PointRecords, told: Sequence[_Results]) -> list[list[_Results]]:
+def _by_device(point: PointRecords, results: Sequence[_Results]) -> list[list[_Results]]:
     """Ranks on devices of one name; another kind of device may round otherwise."""
     groups: dict[str, list[_Results]] = {}
-    for one in told:
+    for one in results:
         groups.setdefault(point.records[0].ranks[one.rank].header.device_name, []).append(one)
     return list(groups.values())
 
@@ -59,7 +59,7 @@ def _compare(point: PointRecords, alike: Sequence[_Results]) -> Iterator[NodeChe
     tied = len(votes) > 1 and votes[0][1] == votes[1][1]
     if tied:
         names = ", ".join(point.name(one.rank) for one in steady)
-        reason = "each repeats its own results, but they differ, and no majority tells which are wrong: test each alone"
+        reason = "each repeats its own results, but they differ, and no majority shows which are wrong: test each alone"
         yield _check(point, names, sum(len(one.sums) for one in steady), "fail", reason)
     for one in alike:
         usual = one.sums[0] if tied or not votes else votes[0][0]

@@ -34,7 +34,7 @@ def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
     """Every link that is slower than the best others of its kind by more than is usual, or may be; else the slowest.
 
     A GPU that all links of a kind touch is compared with itself alone: then the reason says that only an expected table
-    can tell whether it is slow as a whole.
+    shows whether it is slow as a whole.
     """
     links = _matrix(point)
     for kind in dict.fromkeys(link.kind for link in links):
@@ -70,8 +70,8 @@ def _blind_spot(point: PointRecords, alike: Sequence[_Link]) -> str:
 def _matrix(point: PointRecords) -> list[_Link]:
     links = []
     for receiver in range(point.point.num_gpus):
-        told = point.values(f"link_to_{receiver}_bytes_per_s")
-        links += [_Link(sender, receiver, _kind(point, sender, receiver), told[sender]) for sender in told]
+        reported = point.values(f"link_to_{receiver}_bytes_per_s")
+        links += [_Link(sender, receiver, _kind(point, sender, receiver), reported[sender]) for sender in reported]
     return links
 
 

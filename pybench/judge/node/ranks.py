@@ -70,7 +70,7 @@ class PointRecords:
         return self.records[0].ranks[rank].header.device_uuid
 
     def values(self, name: str) -> dict[int, list[list[float]]]:
-        """A value told in every step, of the ranks that told it: by rank, then attempt, then step."""
+        """A value reported in every step, of the ranks that reported it: by rank, then attempt, then step."""
         return {
             rank: [[step.values[name] for step in record.ranks[rank].steps] for record in self.records]
             for rank in range(self.point.num_gpus)

@@ -15,12 +15,13 @@ _SLOWER_FRACTION_ON_CPU = 0.50
 def slowest(point: PointRecords) -> Iterator[NodeCheck]:
     """Every GPU that is, or may be, slower than the others' median by more than is usual; else the slowest."""
     for metric, usual in SLOWER_FRACTIONS.items():
-        told = point.values(metric)
-        if len(told) < 2:  # noqa: PLR2004 - nobody to be compared with
+        ranks = point.values(metric)
+        if len(ranks) < 2:  # noqa: PLR2004 - nobody to be compared with
             continue
         tolerance = usual if point.on_gpu else _SLOWER_FRACTION_ON_CPU
         shares = {
-            rank: shares_of_others(own, [told[other] for other in told if other != rank]) for rank, own in told.items()
+            rank: shares_of_others(own, [ranks[other] for other in ranks if other != rank])
+            for rank, own in ranks.items()
         }
         judged = judge_alike(point.point, shares, tolerance)
         for rank in shown(judged):

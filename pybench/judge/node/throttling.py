@@ -1,4 +1,4 @@
-"""What held clocks down over all attempts: heat and power brakes are faults, power limits are told."""
+"""What held clocks down over all attempts: heat and power brakes are faults, power limits are listed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybench.model.results import NodeCheck
 
 
 def throttling(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """Clocks held down by heat or a power brake. A board at its power limit is at work: told, not blamed.
+    """Clocks held down by heat or a power brake. A board at its power limit works as it should: listed.
 
     A GPU of which nothing was read does not pass.
     """

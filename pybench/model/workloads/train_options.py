@@ -97,7 +97,7 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
             Need(
                 other="compile",
                 wanted=(None, False),
-                why="selective can't tell matrix products from the rest in compiled layers, "
+                why="selective can't distinguish matrix products from the rest in compiled layers, "
                 "and would recompute them as full does",
                 applies=_equals("selective"),
             ),

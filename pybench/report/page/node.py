@@ -87,14 +87,14 @@ def link_matrix(view: RunView) -> LinkMatrix | None:
 
 
 def _speeds(view: RunView) -> dict[tuple[int, int], float]:
-    told: dict[tuple[int, int], list[float]] = {}
+    measured: dict[tuple[int, int], list[float]] = {}
     for record in view.good_records:
         for sender, rank in enumerate(record.ranks):
             values = [(m.name, m.value) for m in rank.metrics] + [v for s in rank.steps for v in s.values.items()]
             for name, value in values:
                 if matched := _LINK.fullmatch(name):
-                    told.setdefault((sender, int(matched[1])), []).append(value)
-    return {pair: median(values) for pair, values in told.items()}
+                    measured.setdefault((sender, int(matched[1])), []).append(value)
+    return {pair: median(values) for pair, values in measured.items()}
 
 
 def _faults(results: Results) -> dict[tuple[int, int], str]:

@@ -257,7 +257,7 @@ def test_no_majority_blames_no_one_alone(make_node: type[Node], num_gpus: int, a
     (check,) = (check for check in node.checks() if check.name == "checksum")
     names = ", ".join(f"GPU {rank} (GPU-{rank})" for rank in range(num_gpus))
     assert (check.subject, check.verdict) == (names, "fail")
-    assert "no majority tells which are wrong" in check.reason
+    assert "no majority shows which are wrong" in check.reason
 
 
 def test_of_two_gpus_the_one_that_does_not_repeat_is_wrong(make_node: type[Node]) -> None:

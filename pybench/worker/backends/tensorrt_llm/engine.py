@@ -53,7 +53,7 @@ class TensorrtGeneration:
         # A token's own time is known to who streams it alone; an offline batch need not pay for that.
         self._streaming = not settings.is_batch
         self._gaps_s: list[float] = []
-        # The memory it tells of is all that the engine's processes hold, also what another point made them take.
+        # It reports all memory that the engine's processes hold, also what another point made them take.
         self._iterations = Iterations(tell_memory=engine.num_points == 0, num_stages=settings.pipeline_parallel)
         engine.num_points += 1
 
@@ -97,7 +97,7 @@ class TensorrtGeneration:
         return times_of(output, len(request.prompt), arrival_ns, sent_ns)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """What the engine told of its memory."""
+        """What the engine reported of its memory."""
         self._take_stats(_WAIT_AT_END_S)
         return self._iterations.metrics(self._wanted)
 

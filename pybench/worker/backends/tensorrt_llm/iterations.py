@@ -1,4 +1,4 @@
-"""What TensorRT-LLM's ``get_stats`` tells of its iterations (IterationStats, as JSON objects)."""
+"""What TensorRT-LLM's ``get_stats`` reports of its iterations (IterationStats, as JSON objects)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Iterations:
             batch = one.get("inflightBatchingStats") or {}
             num_paused += batch.get("numPausedRequests", 0)
             scheduled[batch.get("microBatchId", 0)] = batch.get("numScheduledRequests", 0)
-            # A batch that has drained is told of no more; requests that are active need not be scheduled.
+            # A drained batch is not reported; requests that are active need not be scheduled.
             num_running = max(num_running, min(sum(scheduled.values()), one.get("numActiveRequests", 0)))
         if not num_running:
             return {}

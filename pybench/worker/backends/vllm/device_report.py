@@ -32,7 +32,7 @@ class DeviceReport:
         ]
 
     def _cache_tokens(self) -> int:
-        """Whole sequences' tokens, as vLLM itself tells them at start.
+        """Whole sequences' tokens, as vLLM itself reports them at start.
 
         Layers with other attention have blocks of their own in the same pool: blocks times their size is too much.
         """

@@ -38,7 +38,7 @@ join = joined_copy
 _ENVIRONMENT = {
     # The front end must be able to start processes after it looked at GPUs.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-    # One machine needs no network, and nobody is told of a benchmark.
+    # One machine needs no network, and usage is not reported.
     "VLLM_HOST_IP": "127.0.0.1",
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
@@ -76,16 +76,16 @@ class VllmGeneration:
         with engine_errors():
             reports = self._engine.ask_workers("pybench_device_report")
         limit: int = self._engine.engine.vllm_config.scheduler_config.max_num_seqs
-        told = [
+        metrics = [
             Metric(name="peak_memory_bytes", value=max(report[1] for report in reports), unit="bytes"),
             Metric(name="peak_reserved_memory_bytes", value=max(report[2] for report in reports), unit="bytes"),
         ]
         cache_tokens = min(report[3] for report in reports)
         if cache_tokens:
-            told.append(Metric(name="kv_cache_tokens", value=cache_tokens, unit="tokens"))
+            metrics.append(Metric(name="kv_cache_tokens", value=cache_tokens, unit="tokens"))
         if self._wanted is not None:
-            told.append(Metric(name="num_runnable", value=min(self._wanted, limit), unit=""))
-        return tuple(told)
+            metrics.append(Metric(name="num_runnable", value=min(self._wanted, limit), unit=""))
+        return tuple(metrics)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From vLLM's outputs to what a step tells."""
+"""From vLLM's outputs to what a step reports."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 _L3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-# Where the kernel does not tell: as much as one complex of recent server CPUs has.
+# Where the kernel does not report it: as much as one complex of recent server CPUs has.
 _USUAL_L3_BYTES = 32 * 2**20
 _BYTES_PER_KIB = 1024
 # Twice the cache, so that what a rotation comes back to is gone.

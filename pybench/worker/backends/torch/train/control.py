@@ -1,7 +1,7 @@
 """How much of a step is communication that no computing hides.
 
 After the measured steps, ordinary steps and steps without any exchange take turns. A step's exposed communication is
-what it takes beyond the silent one. In silent steps no rank waits for another, so they also tell how far the slowest
+what it takes beyond the silent one. In silent steps no rank waits for another, so they also show how far the slowest
 rank lies behind the others. The copies part ways in silent steps: nothing is trained after them.
 """
 

@@ -1,4 +1,4 @@
-"""What a strategy offers, and what it is told."""
+"""What a strategy offers, and what it receives."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Learner(Protocol):
     averaged_over: int
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
-        """Add the gradients of ``scale`` times the batch's summed loss; ``last`` tells the step's last pass.
+        """Add the gradients of ``scale`` times the batch's summed loss; ``last`` is true for the step's last pass.
 
         Returns this rank's share of the summed loss; the shares of all ranks add up to the whole.
         """

@@ -26,6 +26,6 @@ def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
 
 
 def _absent(error: ImportError) -> str:
-    """The package at the bottom of it: some libraries tell of a failed import in words of their own."""
+    """The package at the bottom of it: some libraries report a failed import in words of their own."""
     cause = error.__cause__
     return _absent(cause) if isinstance(cause, ImportError) else error.name or str(error)

@@ -57,7 +57,7 @@ class Training:
         return share.item() / self._task.num_labels
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory, the batch size, and what the control steps tell."""
+        """Peak memory, the batch size, and what the control steps show."""
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")

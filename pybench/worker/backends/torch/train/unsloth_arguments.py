@@ -1,4 +1,4 @@
-"""What Unsloth is told: its own keywords for the settings, and a folder that it can load."""
+"""What Unsloth receives: its own keywords for the settings, and a folder that it can load."""
 
 from __future__ import annotations
 

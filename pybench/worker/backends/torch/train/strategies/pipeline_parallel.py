@@ -52,8 +52,8 @@ class Pipeline:
         self._scale = scale
         losses: list[torch.Tensor] = []
         inputs = (batch.tokens,) if self._is_first else ()
-        told = {"target": batch.labels, "losses": losses} if self._is_last else {}
-        self._schedule.step(*inputs, **told)
+        last_stage = {"target": batch.labels, "losses": losses} if self._is_last else {}
+        self._schedule.step(*inputs, **last_stage)
         return torch.stack(losses).sum().detach() / scale if losses else torch.zeros((), device=self._device)
 
     def update(self) -> None:
@@ -72,7 +72,7 @@ class Pipeline:
 def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int) -> list[PipelineStage]:
     """This rank's stages, round the pipeline once and again.
 
-    Their shapes are told: to find them out, a stage would run once more, which DDP takes for a step.
+    Their shapes are given: to find them out, a stage would run once more, which DDP takes for a step.
     """
     ranks = task.settings.pipeline_parallel
     group = mesh.get_group("pipeline_parallel")
