@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from pybench.compute.feasibility import infeasible, lacking
@@ -28,9 +28,11 @@ def expand(
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
     A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs than there
-    are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``, as one that can run nowhere does.
+    are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``. So does one that can run nowhere: it is left
+    out where a word of the file stands for one of its values, and skipped where somebody wrote it.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
+    implied = {benchmark.name: benchmark.implied for benchmark in suite.benchmarks}
     points: list[Point] = []
     skips: list[Skip] = []
     left_out: list[Skip] = []
@@ -38,13 +40,17 @@ def expand(
         if not keep(point.id):
             continue
         lacks = lacking(point, device, num_devices)
+        demanded = point.benchmark in must or is_required(point, required)
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
             left_out.append(_skip(point, f"left out by --max-gpus {max_gpus}", limit))
-        elif lacks is not None and not (point.benchmark in must or is_required(point, required)):
+        elif lacks is not None and not demanded:
             left_out.append(_skip(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, device, num_devices):
-            skips.append(_skip(point, reason))
+            if _is_implied(point, implied[point.benchmark]) and not demanded:
+                left_out.append(_skip(point, f"left out: {reason}", reason))
+            else:
+                skips.append(_skip(point, reason))
         else:
             points.append(point)
     return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
@@ -83,6 +89,10 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
 def is_required(point: Point, required: Required) -> bool:
     """Whether the command line insists on the point."""
     return point.num_gpus <= required.num_gpus or point.settings.backend in required.backends
+
+
+def _is_implied(point: Point, implied: Mapping[str, Sequence[AxisValue]]) -> bool:
+    return any(point.axes[name] in values for name, values in implied.items())
 
 
 def left_out_list(plan: Plan) -> tuple[str, ...]:

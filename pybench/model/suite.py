@@ -87,7 +87,8 @@ class Benchmark:
     """One ``[[benchmark]]`` table with the profile already applied.
 
     ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. What the
-    machine lacks for a ``required`` benchmark is missing instead of left out.
+    machine lacks for a ``required`` benchmark is missing instead of left out. ``implied`` holds the values that words
+    of the file stand for on this machine, by axis.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Benchmark:
     effort: Effort
     expectations: tuple[Expectation, ...] = ()
     required: bool = False
+    implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.axis_words import with_words
 from pybench.compute.effort_override import with_effort
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
@@ -56,7 +56,7 @@ def plan_suite(
     """
     device, num_devices = _devices(machine)
     read = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
-    suite = with_all_gpus(with_effort(read, attempts=attempts, steps=steps), num_devices=num_devices, max_gpus=max_gpus)
+    suite = with_words(with_effort(read, attempts=attempts, steps=steps), num_devices=num_devices, max_gpus=max_gpus)
     plan = expand(
         suite,
         load_models(),

@@ -81,8 +81,8 @@ def test_one_gpu_has_no_links(profile: str) -> None:
     assert _counts((*plan.skips, *plan.left_out)) == {"all_reduce": {2}, **{name: {1} for name in _TOGETHER}}
     assert {skip.reason for skip in (*plan.skips, *plan.left_out)} == {
         "left out: 2 GPUs (1 here)",
-        "peer_copy needs at least 2 gpus, found 1",
-        "collective needs at least 2 gpus, found 1",
+        "left out: peer_copy needs at least 2 gpus, found 1",
+        "left out: collective needs at least 2 gpus, found 1",
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -22,7 +22,7 @@ _TWO |= {"replica_scaling"}
 @pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
 def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> None:
     """On an H200 machine; where two are the least that a benchmark takes, one is too few."""
-    suite = with_all_gpus(read_suite(path, profile=None, machine_kind="h200"), num_devices=num_gpus)
+    suite = with_words(read_suite(path, profile=None, machine_kind="h200"), num_devices=num_gpus)
     plan = expand(suite, load_models(), device="cuda", num_devices=num_gpus)
     needs = {match[0] for skip in plan.skips if (match := re.search(r"needs \d+ GPUs?", skip.reason))}
     least = {"needs 2 GPUs"} if num_gpus == 1 and path.stem in _TWO else set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.model.suite import Plan, Scaling
 from pybench.store.model_shapes import load_models
@@ -24,7 +24,7 @@ def plan_of(name: str, profile: str, num_devices: int) -> Plan:
     suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)
     assert suite.profile == profile
     device: Any = "cpu" if profile == "cpu" else "cuda"
-    return expand(with_all_gpus(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
+    return expand(with_words(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
 
 
 @pytest.mark.parametrize("name", GENERATION)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.axis_words import with_words
 from pybench.compute.flops import num_parameters
 from pybench.compute.plan import expand
 from pybench.model.decoder_shape import DecoderShape
@@ -89,7 +89,7 @@ def zero_bytes(settings: Train, weights: float) -> float:
 
 def points(name: str, machine: str) -> tuple[Point, ...]:
     suite = read_suite(SUITES / f"{name}.toml", profile=machine, machine_kind=machine)
-    found = expand(with_all_gpus(suite, num_devices=8), load_models(), device="cuda", num_devices=8).points
+    found = expand(with_words(suite, num_devices=8), load_models(), device="cuda", num_devices=8).points
     return tuple(point for point in found if isinstance(point.settings, Train))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.all_gpus import with_all_gpus
+from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.judge.absolute import absolute_row
 from pybench.model.suite import Comparison, table_of
@@ -41,7 +41,7 @@ def test_every_profile_plans_on_its_machine(name: str, profile: str) -> None:
     suite = read_suite(SUITES / f"{name}.toml", profile=profile, machine_kind="cpu")
     device: Any = "cpu" if profile == "cpu" else "cuda"
     num_devices = 2 if profile == "cpu" else 8
-    plan = expand(with_all_gpus(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
+    plan = expand(with_words(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
     assert plan.points
     allowed = ("offload_optimizer needs GPUs", "needs 4 CPU cores, found 2") if profile == "cpu" else ()
     assert {skip.reason for skip in plan.skips} <= set(allowed)
@@ -68,7 +68,7 @@ def test_every_table_is_there(name: str) -> None:
 def test_lora_has_the_guides_figures(machine: str, point_id: str, tokens_per_s: float) -> None:
     """Each for the one point of its machine that has its model and batch; a promise is shown and judges nothing."""
     suite = read_suite(SUITES / "lora_scaling.toml", profile=machine, machine_kind=machine)
-    points = expand(with_all_gpus(suite, num_devices=8), load_models(), device="cuda", num_devices=8).points
+    points = expand(with_words(suite, num_devices=8), load_models(), device="cuda", num_devices=8).points
     table = load_tables(SUITES / "lora_scaling.toml", ["lora_train_throughput"])["lora_train_throughput"]
     here: Any = SimpleNamespace(kind=machine, fabric="none")
     judging = [absolute_row(table, point, "tokens_per_s", here) for point in points]
@@ -83,7 +83,7 @@ def test_lora_has_the_guides_figures(machine: str, point_id: str, tokens_per_s: 
 def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
     """One order holds them against each other, and no figure is asked of it: the guide's 300 is told, not judged."""
     suite = read_suite(SUITES / "evaluation_step.toml", profile=profile, machine_kind="cpu")
-    loss, generation = expand(with_all_gpus(suite, num_devices=1), load_models(), device="cuda", num_devices=1).points
+    loss, generation = expand(with_words(suite, num_devices=1), load_models(), device="cuda", num_devices=1).points
     assert isinstance(loss.settings, Evaluate)
     assert dataclasses.replace(loss.settings, method="generation") == generation.settings
     (expectation,) = (e for benchmark in suite.benchmarks for e in benchmark.expectations)

@@ -15,7 +15,7 @@ from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import ALL_GPUS, WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
 
@@ -72,6 +72,11 @@ def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values h
     ]
 
 
+def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values here
+    names, *notes = get_args(kind)
+    return Annotated[Literal[(*get_args(names), word)], *notes]
+
+
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     for key, value in table.items():
         if not isinstance(value, str | int | float):
@@ -118,6 +123,7 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     single = {key: kind for key, kind in types.items() if get_origin(get_args(kind)[0]) is not dict}
     # A word that stands beside the numbers of an axis, but is no value of the setting itself.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
+    single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}
     axes = {key: Annotated[list[kind], size, AfterValidator(_distinct)] for key, kind in single.items()}  # type: ignore[valid-type]
     return _model(name, _optional(axes))
 

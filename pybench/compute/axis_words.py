@@ -1,0 +1,61 @@
+"""Words among the values of an axis: ``all`` GPUs that a run may use, the ``installed`` backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from pybench.model.backend import BACKENDS
+from pybench.model.suite import AxisValue, Benchmark, Suite
+from pybench.model.workloads.registry import count_axes
+from pybench.model.workloads.settings import ALL_GPUS, INSTALLED
+
+
+def with_words(suite: Suite, *, num_devices: int, max_gpus: int | None = None) -> Suite:
+    """Put values for the words, and record which they are: what can't run of them is left out.
+
+    ``"all"`` is the number of devices that are there, of which ``max_gpus`` may be used. A benchmark's other degrees
+    take their part: with ``data_parallel`` 2, all of 8 in ``tensor_parallel`` are 4. Counts above it leave such an
+    axis, and what would be there twice: ``[2, 4, "all"]`` is 2 and 3 on three GPUs. Where it is below the axis's
+    least number, that one alone stays. ``"installed"`` is every backend that has the workload; those whose packages are
+    absent are left out once that is known.
+    """
+    count = num_devices if max_gpus is None else min(num_devices, max_gpus)
+    return replace(suite, benchmarks=tuple(_with_values(benchmark, count) for benchmark in suite.benchmarks))
+
+
+def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
+    share = max(1, count // prod(_other_degrees(benchmark)))
+    axes = {
+        name: _backends(values, benchmark.workload) if name == "backend" else _counts(values, share)
+        for name, values in benchmark.axes.items()
+    }
+    implied = {
+        name: tuple(value for value in values if value not in benchmark.axes[name]) for name, values in axes.items()
+    }
+    return replace(benchmark, axes=axes, implied={name: values for name, values in implied.items() if values})
+
+
+def _other_degrees(benchmark: Benchmark) -> Iterator[int]:
+    """Degrees with one value; those of an axis that has the word are what is sought."""
+    for name in count_axes(benchmark.workload):
+        values = benchmark.axes.get(name, (benchmark.settings.get(name, 1),))
+        if len(values) == 1 and isinstance(values[0], int):
+            yield values[0]
+
+
+def _counts(values: tuple[AxisValue, ...], count: int) -> tuple[AxisValue, ...]:
+    if ALL_GPUS not in values:
+        return values
+    numbers = [value for value in values if isinstance(value, int)]
+    if numbers and count < min(numbers):
+        return (min(numbers),)
+    return tuple(dict.fromkeys(value for value in (*numbers, count) if value <= count))
+
+
+def _backends(values: tuple[AxisValue, ...], workload: str) -> tuple[AxisValue, ...]:
+    if INSTALLED not in values:
+        return values
+    able = (name for name, traits in BACKENDS.items() if workload in traits.parallel_axes)
+    return tuple(dict.fromkeys((*(value for value in values if value != INSTALLED), *able)))

@@ -1,0 +1,83 @@
+"""The words ``all`` and ``installed`` on machines of any size."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.compute.axis_words import with_words
+from pybench.compute.plan import expand
+from pybench.model.effort import Effort
+from pybench.model.suite import AxisValue, Benchmark, Suite
+from pybench.store.model_shapes import load_models
+
+
+def _suite(**axes: tuple[AxisValue, ...]) -> Suite:
+    benchmark = Benchmark(name="b", workload="matmul", settings={"backend": "torch"}, axes=axes, effort=Effort())
+    return Suite(name="s", description="", benchmarks=(benchmark,))
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "max_gpus", "counts"),
+    [
+        (1, None, (2,)),
+        (2, None, (2,)),
+        (3, None, (2, 3)),
+        (4, None, (2, 4)),
+        (8, None, (2, 4, 8)),
+        (8, 3, (2, 3)),
+        (8, 16, (2, 4, 8)),
+        (0, None, (2,)),
+    ],
+)
+def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, counts: tuple[int, ...]) -> None:
+    """Once, and nothing above it; on fewer than the least number that one stays, and is missed."""
+    made = with_words(_suite(gpus=(2, 4, "all"), seed=(1, 2)), num_devices=num_devices, max_gpus=max_gpus)
+    assert made.benchmarks[0].axes == {"gpus": counts, "seed": (1, 2)}
+
+
+def test_an_axis_of_numbers_stays() -> None:
+    """What is too large for the machine is skipped with a reason, as ever."""
+    suite = _suite(gpus=(2, 4))
+    assert with_words(suite, num_devices=1) == suite
+
+
+@pytest.mark.parametrize(("num_devices", "count"), [(0, 1), (1, 1), (6, 6)])
+def test_the_word_alone(num_devices: int, count: int) -> None:
+    """Without any device one is needed, and missed."""
+    made = with_words(_suite(gpus=("all",)), num_devices=num_devices)
+    assert made.benchmarks[0].axes == {"gpus": (count,)}
+
+
+@pytest.mark.parametrize(("num_devices", "degrees"), [(1, (1,)), (2, (1,)), (6, (1, 2, 3)), (8, (1, 2, 4))])
+def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...]) -> None:
+    """Beside two stages and one copy, half of the GPUs are left."""
+    settings = {"backend": "torch", "model": "m", "pipeline_parallel": 2}
+    axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, "all"), "data_parallel": (1,)}
+    benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
+    made = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=num_devices)
+    assert made.benchmarks[0].axes == {"tensor_parallel": degrees, "data_parallel": (1,)}
+
+
+def test_installed_is_every_backend_with_the_workload() -> None:
+    """What is written stays first; the plan leaves out what the machine lacks."""
+    axes: dict[str, tuple[AxisValue, ...]] = {"backend": ("vllm", "installed")}
+    settings = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 1, "output_tokens": 2}
+    benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
+    (made,) = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=1).benchmarks
+    assert made.axes == {"backend": ("vllm", "torch", "transformers", "tensorrt_llm")}
+    assert made.implied == {"backend": ("torch", "transformers", "tensorrt_llm")}
+
+
+@pytest.mark.parametrize(("written", "skipped", "left_out"), [("all", [], [6]), (6, [6], [])])
+def test_a_count_that_does_not_divide_is_left_out_where_a_word_stands_for_it(
+    written: AxisValue, skipped: list[int], left_out: list[int]
+) -> None:
+    """Llama-3.1-8B has 32 heads: a node of 6 GPUs is healthy, a suite that asks for 6 is wrong."""
+    axes: dict[str, tuple[AxisValue, ...]] = {"tensor_parallel": (1, 2, 4, written)}
+    settings = {"backend": "torch", "model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 1, "output_tokens": 2}
+    benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
+    suite = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=6)
+    plan = expand(suite, load_models(), device="cuda", num_devices=6)
+    assert [point.num_gpus for point in plan.points] == [1, 2, 4]
+    assert [skip.num_gpus for skip in plan.skips] == skipped
+    assert [skip.num_gpus for skip in plan.left_out] == left_out
