@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pybench.compute.plan import left_out_list
 from pybench.compute.session import sessions
-from pybench.model.suite import Plan, Skip, Suite
+from pybench.model.suite import Plan, Suite
 
 
 def render(suite: Suite, plan: Plan) -> str:
@@ -23,8 +21,8 @@ def render(suite: Suite, plan: Plan) -> str:
             f"{_shared_by(sharing[p.id])}"
             for p in plan.points
         ),
-        *_skipped("skipped", plan.skips),
-        *_skipped("left out", plan.left_out),
+        *(f"  {skip.id}: skipped: {skip.reason}" for skip in plan.skips),
+        *(f"  {skip.id}: {skip.reason}" for skip in plan.left_out),
         *([f"left out: {'; '.join(lacks)}"] if (lacks := left_out_list(plan)) else []),
         f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
     ]
@@ -33,7 +31,3 @@ def render(suite: Suite, plan: Plan) -> str:
 
 def _shared_by(num_points: int) -> str:
     return f", process shared by {num_points} points" if num_points > 1 else ""
-
-
-def _skipped(word: str, skips: Sequence[Skip]) -> list[str]:
-    return [f"  {skip.id}: {word}: {skip.reason}" for skip in skips]

@@ -39,7 +39,7 @@ def test_points_skips_and_totals() -> None:
         "  decode[tensor_parallel=1]: 1 GPUs or ranks, 3 attempts of 5 steps\n"
         "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
         "  decode[tensor_parallel=4]: skipped: needs 4 GPUs, found 2\n"
-        "  decode[tensor_parallel=8]: left out: left out by --max-gpus 4\n"
+        "  decode[tensor_parallel=8]: left out by --max-gpus 4\n"
         "2 points, 6 attempts in 6 processes; 1 skipped, 1 left out\n"
     )
 
