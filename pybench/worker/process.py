@@ -30,7 +30,7 @@ def die_with_parent() -> None:
 def _ancestors() -> Iterator[int]:
     """Ids of the parent, its parent and so on: a shell may stand between a worker and the process that started it."""
     pid = os.getppid()
-    while pid > 1:
+    while pid > 0:  # in a container the process that started this one may be the first
         yield pid
         try:
             # The name in parentheses may hold anything: fields are counted behind it (proc(5)).

@@ -20,6 +20,7 @@ from pybench.engines.base import Job
 from pybench.engines.oci.container import ContainerWorker
 from pybench.engines.oci.orphans import remove_orphans
 from pybench.engines.registry import get_engine
+from pybench.model.results import Estimate
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
 
@@ -189,8 +190,8 @@ def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypat
         pytest.skip(f"{boxed.name} has no daemon that could be down")
     finished = PlainProgress.attempt_finished
 
-    def lose_it(progress: PlainProgress, point_id: str, outcome: str, ok: bool) -> None:
-        finished(progress, point_id, outcome, ok)
+    def lose_it(progress: PlainProgress, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
+        finished(progress, point_id, outcome, ok, figure)
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
 
     monkeypatch.setattr(PlainProgress, "attempt_finished", lose_it)
@@ -203,7 +204,7 @@ def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypat
     assert len(RunFolder.open(run).records()) == 1
     down = pybench_run(boxed, tmp_path)
     assert down.exit_code == 3
-    assert "start it, choose another --engine, or run uncontained with --engine none" in down.stderr
+    assert "start it, choose another --engine, or run without containers: --engine none" in down.stderr
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setattr(PlainProgress, "attempt_finished", finished)
     assert CliRunner().invoke(main, ["run", "--resume", str(run), "--lock", str(boxed.lock)]).exit_code == 4

@@ -120,7 +120,7 @@ def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> No
     (record,) = prepared.folder.records()
     assert record.failure is not None
     assert record.failure.cause == "identity"
-    assert record.failure.message == f"image {boxed.image_id} ran, asked for {TAG} (test)"
+    assert record.failure.message == f"image {boxed.image_id} ran, expected {TAG} (test)"
 
 
 def test_a_gpu_that_no_container_gets(boxed: Boxed) -> None:
