@@ -19,8 +19,10 @@ check: $(STAMP) lint
 	$(PYTEST) -m pure -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 	$(PYTEST) -m process -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
+# Engines belong to the machine: their tests exclude each other.
 test: check
-	$(PYTEST) -m "torch or native or whole" -n $(CORES) --dist loadfile
+	$(PYTEST) -m "torch or native or whole" -n $(CORES) --dist loadfile --ignore tests/containers
+	$(PYTEST) tests/containers
 
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet .
