@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
-from pybench.model.workloads.settings import PARALLEL_AXES
-from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
+from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
 

@@ -13,6 +13,7 @@ from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.effort import Effort
 from pybench.model.limits import Range
 from pybench.model.workloads.registry import AnySettings
+from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import WorkloadName
 
 AxisValue = str | int | float | bool
@@ -99,6 +100,11 @@ class Benchmark:
     expectations: tuple[Expectation, ...] = ()
     required: bool = False
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
+
+    @property
+    def given(self) -> GivenSettings:
+        """Its settings, fixed and swept."""
+        return GivenSettings(self.settings, self.axes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,6 +139,10 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "expect_nothing": (GOOD + EXPECT, "needs either scaling, along and a table if there is one"),
     "expect_mix": (GOOD + AXIS + SCALING + "minimum = 1", "and not a mix"),
     "expect_limits": (GOOD + EXPECT + "minimum = 2\nmaximum = 1", "2 is above maximum = 1"),
+    "expect_table_alone_with_factor": (
+        GOOD + EXPECT + 'table = "t"\nfactor = 2\n',
+        "expect[0].factor: goes with below or above; add one of them",
+    ),
     "along_no_axis": (GOOD + SCALING, "tensor_parallel is no axis of this benchmark"),
     "along_word": (GOOD + AXIS + SCALING.replace('"tensor_parallel"', '"seed"'), "along: found 'seed', valid:"),
     "baseline": (GOOD + AXIS + SCALING + "baseline = 4", "4 is no value of axis tensor_parallel: [1, 2]"),
@@ -169,9 +173,13 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         GOOD + EXPECT + 'below = "c"\nwidening_along = "nowhere"\n',
         "widening_along: nowhere is no axis of this benchmark; add it to its axes",
     ),
-    "widening_along_gpus": (
+    "widening_along_degree": (
         GOOD + AXIS + EXPECT + 'below = "c"\nwidening_along = "tensor_parallel"\n',
         "widening_along: tensor_parallel is no load",
+    ),
+    "widening_along_gpus": (
+        MATMUL + "[benchmark.axes]\ngpus = [1, 2]\n" + EXPECT + 'below = "c"\nwidening_along = "gpus"\n',
+        "widening_along: gpus is no load",
     ),
     "widening_elsewhere": (
         GOOD.replace("batch_size = 2\n", "")
@@ -179,7 +187,14 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         + EXPECT
         + 'below = "c"\nwidening_along = "batch_size"\n'
         + (BENCH + SIZES).replace('name = "b"', 'name = "c"'),
-        "below: 'c' has no axis batch_size, along which the order must widen",
+        "below: 'c' has no axis batch_size, along which the distance must grow",
+    ),
+    "widening_words": (
+        GOOD
+        + '[benchmark.axes]\ndtype = ["float32", "bfloat16"]\n'
+        + EXPECT
+        + 'below = "c"\nwidening_along = "dtype"\n',
+        "widening_along: dtype is no load",
     ),
     "order_and_limit": (GOOD + EXPECT + 'below = "c"\nminimum = 1\n', "and not a mix"),
     "profile_field": (GOOD + "[profile.a]\nsequence_tokens = 2", "[profile.a] -> sequence_tokens: no benchmark here"),

@@ -9,8 +9,8 @@ from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, tra
 from pybench.judge.explanation.unknown_work import refuse_unknown
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import DTYPE_BYTES, ModelSettings
-from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, ModelSettings
+from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 
 # The one that needs least fabric first.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pybench.compute.comm_model.figures import UnmeasuredError
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import ModelSettings
-from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.settings import AUTO, ModelSettings
+from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads import latency
 from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
@@ -67,6 +69,11 @@ class Generate(ModelSettings):
         return self.batch_size
 
 
+def _arrivals(given: GivenSettings) -> Iterator[Breach]:
+    if all(given.values(key) for key in ("concurrency", "request_rate_per_s")):
+        yield Breach("needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)")
+
+
 _METRICS = {
     "output_tokens_per_s": more("tokens/s", "decoded tokens over the step's length, all GPUs together"),
     "total_tokens_per_s": more("tokens/s", "prompt and decoded tokens over the step's length"),
@@ -89,4 +96,5 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="output_tokens_per_s",
     rank_values={"cuda_graph": ""},
+    rules=_arrivals,
 )

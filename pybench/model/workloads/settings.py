@@ -25,6 +25,8 @@ ALL_GPUS = "all"
 """As a value of an axis of GPUs: as many as the run may use (``pybench.compute.axis_words``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
+AUTO = "auto"
+"""As a value of a number in training: found or computed by the worker."""
 
 # Upper limits are far above any real use: they exist so that a typing slip (an extra digit row) is refused before it
 # runs for a day or asks for a petabyte.

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.traits import WorkloadTraits
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,4 +135,6 @@ WORKLOAD = WorkloadTraits(
     settings=Train,
     metrics=_METRICS,
     headline="tokens_per_s",
+    rules=train_rules,
+    scaling_rules=train_scaling_rules,
 )

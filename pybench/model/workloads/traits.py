@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, fields
 
 from pybench.model.workloads.metric import MetricTraits, less
+from pybench.model.workloads.rules import Rule, ScalingRule, no_rule, no_scaling_rule
 from pybench.model.workloads.settings import Settings
 
 _EVERY = {
@@ -26,7 +27,8 @@ class WorkloadTraits:
     ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name
     stands for a rank's number. ``slower_fraction`` is how far a healthy GPU's headline may lie below the median of the
     others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU busy all the time, so that
-    power, temperature and clock of GPUs can be compared.
+    power, temperature and clock of GPUs can be compared. ``rules`` are what its settings must satisfy together, and
+    ``scaling_rules`` what an expectation of scaling needs of them.
     """
 
     settings: type[Settings]
@@ -35,6 +37,8 @@ class WorkloadTraits:
     rank_values: dict[str, str] = field(default_factory=dict)
     slower_fraction: float | None = None
     loads_gpu: bool = False
+    rules: Rule = no_rule
+    scaling_rules: ScalingRule = no_scaling_rule
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""A suite's ``[container]`` table: what it may ask of the container, and what it may not."""
+"""A suite's ``[container]`` table: what it may request of the container, and what it may not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from pybench.model.container import ContainerRequest, Mount, RelaxationName
-from pybench.store.toml.lines import KeyPath
+from pybench.store.toml.lines import KeyProblem
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _MAX_ENTRIES = 64
@@ -53,25 +53,24 @@ def container_model() -> type[BaseModel]:
     return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
 
 
-def container_checks(table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+def container_problems(request: ContainerRequest) -> Iterator[KeyProblem]:
     """Rules about places and names that are each well formed."""
     targets: set[str] = set()
-    for index, mount in enumerate(table.get("mounts", [])):
-        source, target = mount["source"], mount["target"]
-        if inside := _inside(source, _FORBIDDEN_SOURCES):
-            yield ("mounts", index, "source"), f"{source} can't be mounted: {inside} belongs to the host alone"
-        if inside := _inside(target, _FORBIDDEN_TARGETS):
-            yield ("mounts", index, "target"), f"{target} is taken: pybench or the engine mounts {inside} itself"
-        if target in targets:
-            yield ("mounts", index, "target"), f"{target} is the target of an earlier mount"
-        targets.add(target)
-    for name in (*table.get("environment", {}), *table.get("secrets", [])):
-        if name in _RESERVED:
-            yield ("environment" if name in table.get("environment", {}) else "secrets",), f"{name} is pybench's to set"
+    for index, mount in enumerate(request.mounts):
+        source, target = ("container", "mounts", index, "source"), ("container", "mounts", index, "target")
+        if inside := _inside(mount.source, _FORBIDDEN_SOURCES):
+            yield source, f"{mount.source} can't be mounted: {inside} belongs to the host alone"
+        if inside := _inside(mount.target, _FORBIDDEN_TARGETS):
+            yield target, f"{mount.target} is taken: pybench or the engine mounts {inside} itself"
+        if mount.target in targets:
+            yield target, f"{mount.target} is the target of an earlier mount"
+        targets.add(mount.target)
+    for key, names in (("environment", request.environment), ("secrets", request.secrets)):
+        yield from ((("container", key), f"{name} is set by pybench; remove it") for name in names if name in _RESERVED)
 
 
 def container_request(table: dict[str, Any]) -> ContainerRequest:
-    """The checked table as a value."""
+    """A table of valid shape as a value."""
     return ContainerRequest(
         image=table.get("image"),
         mounts=tuple(Mount(**mount) for mount in table.get("mounts", [])),

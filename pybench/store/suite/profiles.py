@@ -1,12 +1,16 @@
-"""What a profile changes in a benchmark."""
+"""Tables of a suite file as values, and a profile laid over them."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
+from pybench.model.container import ContainerRequest
 from pybench.model.effort import Effort
-from pybench.model.workloads.registry import setting_names
+from pybench.model.suite import AxisValue, Benchmark, Expectation
+from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
 
 _EFFORT = {field.name for field in dataclasses.fields(Effort)}
@@ -17,30 +21,88 @@ def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
     return setting_names(workload) | _EFFORT
 
 
-def tables_under(document: dict[str, Any], profile: str | None) -> list[dict[str, Any]]:
-    """Every benchmark's table with ``[profile.NAME]``, then ``[profile.NAME.benchmark.BENCH]``, laid over it."""
-    return [_under(document, table, profile) for table in document["benchmark"]]
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Settings, effort fields and axes that one table gives. A profile may also ``omit`` the benchmark."""
+
+    values: dict[str, Any]
+    axes: dict[str, tuple[AxisValue, ...]]
+    omit: bool = False
 
 
-def _under(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> dict[str, Any]:
-    if profile is None:
-        return table
-    whole = document["profile"][profile]
-    own = whole.get("benchmark", {}).get(table["name"], {})
-    return _lay(_lay(table, whole), own)
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A ``[profile.NAME]`` table: fields for every benchmark that has them, and for single benchmarks by name."""
+
+    everywhere: Fields
+    benchmarks: dict[str, Fields]
 
 
-def is_omitted(document: dict[str, Any], table: dict[str, Any], profile: str | None) -> bool:
-    """Whether the profile leaves this benchmark out."""
-    if profile is None:
-        return False
-    own = document["profile"][profile].get("benchmark", {}).get(table["name"], {})
-    return bool(own.get("omit", False))
+@dataclass(frozen=True, kw_only=True)
+class WrittenBenchmark:
+    """A ``[[benchmark]]`` table, before any profile."""
+
+    name: str
+    workload: WorkloadName
+    fields: Fields
+    expectations: tuple[Expectation, ...]
+    required: bool
+
+    def under(self, profile: Profile | None) -> Benchmark:
+        """The benchmark with the profile's fields for all, then those for this one, laid over its own."""
+        fields = self.fields
+        for override in (profile.everywhere, profile.benchmarks.get(self.name)) if profile else ():
+            fields = fields if override is None else _laid(fields, override, fields_of_workload(self.workload))
+        return Benchmark(
+            name=self.name,
+            workload=self.workload,
+            settings={key: _number(key, value) for key, value in fields.values.items() if key not in _EFFORT},
+            axes={key: tuple(_number(key, value) for value in values) for key, values in fields.axes.items()},
+            effort=_effort({key: value for key, value in fields.values.items() if key in _EFFORT}),
+            expectations=self.expectations,
+            required=self.required,
+        )
+
+    def is_omitted(self, profile: Profile | None) -> bool:
+        """Whether the profile leaves this benchmark out."""
+        return profile is not None and self.name in profile.benchmarks and profile.benchmarks[self.name].omit
 
 
-def _lay(table: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
-    valid = fields_of_workload(table["workload"])
-    axes = table.get("axes", {})
-    changed = {name: values for name, values in override.get("axes", {}).items() if name in axes}
-    values = {key: value for key, value in override.items() if key in valid}
-    return {**table, **values, **({"axes": {**axes, **changed}} if axes else {})}
+@dataclass(frozen=True, kw_only=True)
+class WrittenSuite:
+    """A whole suite file, its profiles beside its benchmarks."""
+
+    name: str
+    description: str
+    benchmarks: tuple[WrittenBenchmark, ...]
+    profiles: dict[str, Profile]
+    container: ContainerRequest
+
+    def under(self, profile: str | None) -> tuple[Benchmark, ...]:
+        """Every benchmark under the profile, also one that it omits."""
+        override = None if profile is None else self.profiles[profile]
+        return tuple(benchmark.under(override) for benchmark in self.benchmarks)
+
+
+def _laid(fields: Fields, override: Fields, valid: frozenset[str]) -> Fields:
+    values = {key: value for key, value in override.values.items() if key in valid}
+    axes = {name: values for name, values in override.axes.items() if name in fields.axes}
+    return Fields(values={**fields.values, **values}, axes={**fields.axes, **axes})
+
+
+def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
+    return float(value) if key in _fractional() and isinstance(value, int) else value
+
+
+@cache
+def _fractional() -> frozenset[str]:
+    """Settings that may be written without a fraction, and are numbers with one all the same."""
+    hints = [(name, hint) for kind in SETTINGS_OF.values() for name, hint in get_type_hints(kind).items()]
+    return frozenset(name for name, hint in hints if float in (hint, *get_args(hint)))
+
+
+def _effort(given: dict[str, Any]) -> Effort:
+    """More attempts raise the most attempts, unless that is given, too."""
+    effort = Effort(**given)
+    most = effort.max_attempts if "max_attempts" in given else max(effort.attempts, effort.max_attempts)
+    return dataclasses.replace(effort, max_attempts=most, time_limit_s=float(effort.time_limit_s))

@@ -8,6 +8,8 @@ import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
 
 KeyPath = tuple[str | int, ...]
+KeyProblem = tuple[KeyPath, str]
+"""Where in the document, and what is wrong there."""
 
 
 def toml_lines(text: str) -> dict[KeyPath, int]:

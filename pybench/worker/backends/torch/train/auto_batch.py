@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pybench.model.workloads.train import AUTO, Train
+from pybench.model.workloads.settings import AUTO
+from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
