@@ -1,7 +1,8 @@
 """Repeated windows of equal work on a real GPU: scatter, bias against steady power times time, and bounds.
 
-``python -m tests.benchmarks.equal_windows [NUM_WINDOWS] [TRACE_FILE]``. A steady load of copies gives P over 5 s; then
-windows of 0.2 s of it and of matrix products, after pauses of random length.
+``python -m tests.benchmarks.equal_windows [NUM_WINDOWS] [TRACE_FILE] [LOAD ...]``. The load warms the board for 20 s.
+Its steady power P is measured over 5 s before and after windows of 0.2 s, which follow pauses of random length; between
+the two measurements P is taken to change evenly. Loads: ``copies`` (default) and ``products`` of matrices.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pybench
 from pybench.machine.trace_file import write_trace
+from pybench.model.record import Energy
 
+WARM_S = 20.0
 STEADY_S = 5.0
 WINDOW_S = 0.2
 
@@ -35,8 +38,9 @@ def main() -> None:
         "products": lambda: torch.matmul(left, left, out=out),
     }
     with pybench.PowerSampler() as power:
-        for name, call in loads.items():
-            print(json.dumps(_measure(power, name, call, num_windows, torch.cuda.synchronize)), flush=True)
+        for name in sys.argv[3:] or ["copies"]:
+            found = _measure(power, name, loads[name], num_windows, torch.cuda.synchronize)
+            print(json.dumps(found), flush=True)
         trace = power.stop()
     if len(sys.argv) > 2:
         write_trace(trace, Path(sys.argv[2]))
@@ -46,47 +50,88 @@ def _measure(
     power: pybench.PowerSampler, name: str, call: Callable[[], object], num_windows: int, sync: Callable[[], object]
 ) -> dict[str, object]:
     num_calls = _calls_within(WINDOW_S, call, sync)
-    with power.window(f"{name} steady", sync=sync):
-        end_s = time.monotonic() + STEADY_S
-        while time.monotonic() < end_s:
-            for _ in range(20):
-                call()
-            sync()
-    (steady,) = power.energy(f"{name} steady").gpus[:1]
+    _keep_busy(WARM_S, call, sync)
+    before = _steady(power, f"{name} before", call, sync)
     rows = []
     for number in range(num_windows):
         # Busy before and after, so that no ramp of the board lies in the window; every other one from idle.
-        lead = number % 2 == 0
+        within_work = number % 2 == 0
         time.sleep(random.uniform(0.05, 0.45))
-        if lead:
-            _work(num_calls // 2, call, sync)
-        window = f"{name} {number}"
-        with power.window(window, sync=sync):
-            _work(num_calls, call, sync)
-        if lead:
-            _work(num_calls // 2, call, sync)
-        time.sleep(0.1)
-        energy = power.energy(window)
+        energy = _window(power, f"{name} {number}", within_work, num_calls, call, sync)
         (gpu,) = energy.gpus[:1]
-        length_s = (energy.end_ns - energy.start_ns) / 1e9
-        rows.append((lead, length_s, gpu.energy_j, gpu.energy_low_j, gpu.energy_high_j, gpu.flags))
-    found: dict[str, object] = {"load": name, "steady_w": steady.mean_power_w, "steady_flags": steady.flags}
-    for lead, kind in ((True, "within work"), (False, "from idle")):
-        chosen = [row for row in rows if row[0] == lead and row[2] is not None]
-        joules = [row[2] for row in chosen]
-        over = [row[2] / (steady.mean_power_w * row[1]) for row in chosen]
-        halves = [(row[4] - row[3]) / 2 / row[2] for row in chosen]
-        found[kind] = {
-            "windows": len(chosen),
-            "length_s": statistics.median(row[1] for row in chosen),
-            "mean_j": statistics.fmean(joules),
-            "scatter": statistics.stdev(joules) / statistics.fmean(joules),
-            "over_P_t": statistics.fmean(over),
-            "over_P_t_stdev": statistics.stdev(over),
-            "half_width_median": statistics.median(halves),
-            "flags": sorted({flag for row in chosen for flag in row[5]}),
-        }
+        rows.append((within_work, energy.start_ns, energy.end_ns, gpu.energy_j, gpu.energy_low_j, gpu.energy_high_j))
+    after = _steady(power, f"{name} after", call, sync)
+    found: dict[str, object] = {"load": name, "steady_w": [before[1], after[1]], "rows": rows}
+    for within_work, kind in ((True, "within work"), (False, "from idle")):
+        chosen = [
+            (start_ns, end_ns, energy_j, low_j, high_j)
+            for kept, start_ns, end_ns, energy_j, low_j, high_j in rows
+            if kept == within_work and energy_j is not None and low_j is not None and high_j is not None
+        ]
+        found[kind] = _summary(chosen, before, after)
     return found
+
+
+def _steady(
+    power: pybench.PowerSampler, name: str, call: Callable[[], object], sync: Callable[[], object]
+) -> tuple[int, float]:
+    """The middle of a long window under load, CLOCK_MONOTONIC ns, and its mean power in W."""
+    _keep_busy(0.5, call, sync)
+    with power.window(name, sync=sync):
+        _keep_busy(STEADY_S, call, sync)
+    _keep_busy(0.2, call, sync)
+    energy = power.energy(name)
+    power_w = energy.gpus[0].mean_power_w
+    if power_w is None:
+        raise SystemExit(f"equal_windows: the energy of {name} is unknown: {', '.join(energy.gpus[0].flags)}")
+    return (energy.start_ns + energy.end_ns) // 2, power_w
+
+
+def _window(
+    power: pybench.PowerSampler,
+    name: str,
+    within_work: bool,
+    num_calls: int,
+    call: Callable[[], object],
+    sync: Callable[[], object],
+) -> Energy:
+    if within_work:
+        _work(num_calls // 2, call, sync)
+    with power.window(name, sync=sync):
+        _work(num_calls, call, sync)
+    if within_work:
+        _work(num_calls // 2, call, sync)
+    time.sleep(0.1)
+    energy: Energy = power.energy(name)
+    return energy
+
+
+def _summary(
+    rows: Sequence[tuple[int, int, float, float, float]], before: tuple[int, float], after: tuple[int, float]
+) -> dict[str, object]:
+    lengths_s = [(end_ns - start_ns) / 1e9 for start_ns, end_ns, *_ in rows]
+    joules = [row[2] for row in rows]
+    over, watts = [], []
+    for (start_ns, _, energy_j, *_), length_s in zip(rows, lengths_s, strict=True):
+        part = (start_ns - before[0]) / (after[0] - before[0])
+        power_w = before[1] + part * (after[1] - before[1])
+        over.append(energy_j / (power_w * length_s))
+        watts.append(energy_j / length_s)
+    return {
+        "windows": len(rows),
+        "length_s": statistics.median(lengths_s),
+        "mean_j": statistics.fmean(joules),
+        "scatter": statistics.stdev(watts) / statistics.fmean(watts),
+        "over_P_t": statistics.fmean(over),
+        "over_P_t_stdev": statistics.stdev(over),
+        "half_width_median": statistics.median((high - low) / 2 / energy for _, _, energy, low, high in rows),
+    }
+
+
+def _keep_busy(length_s: float, call: Callable[[], object], sync: Callable[[], object]) -> None:
+    end_s = time.monotonic() + length_s
+    while time.monotonic() < end_s:
+        _work(20, call, sync)
 
 
 def _work(num_calls: int, call: Callable[[], object], sync: Callable[[], object]) -> None:
