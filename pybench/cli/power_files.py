@@ -37,11 +37,11 @@ def check_writable(option: str, file: Path) -> None:
 
 def write_trace_file(file: Path, trace: PowerTrace) -> None:
     """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
-    from pybench.machine.trace_file import write_trace
     from pybench.report.power import trace_csv
+    from pybench.store.trace_file import encode_trace
 
     if file.suffix == ".npz":
-        _replace(file, lambda path: write_trace(trace, path))
+        _replace(file, lambda path: path.write_bytes(encode_trace(trace)))
     elif file.suffix == ".csv":
         write_text(file, trace_csv(trace))
     else:

@@ -1,28 +1,10 @@
-"""Traces from dictionaries of columns, as the native sampler hands them over and trace files hold them."""
+"""Traces from dictionaries of columns, as the native sampler hands them over."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pybench.model.sensor import SensorModel
-from pybench.model.trace import (
-    CounterColumns,
-    GpuTrace,
-    OffsetColumns,
-    PolledColumns,
-    PowerTrace,
-    SeriesColumns,
-    SlowColumns,
-    StallColumns,
-)
-
-PLANES = {
-    "counter": CounterColumns,
-    "series": SeriesColumns,
-    "polled": PolledColumns,
-    "slow": SlowColumns,
-    "stalls": StallColumns,
-}
+from pybench.model.trace import PLANES, GpuTrace, OffsetColumns, PowerTrace
 
 
 def trace_from_columns(values: dict[str, Any]) -> PowerTrace:
@@ -33,7 +15,4 @@ def trace_from_columns(values: dict[str, Any]) -> PowerTrace:
 
 def _gpu(values: dict[str, Any]) -> GpuTrace:
     planes = {plane: kind(**values[plane]) for plane, kind in PLANES.items()}
-    sensor = values.get("sensor")
-    if isinstance(sensor, dict):
-        sensor = SensorModel(**sensor)
-    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), "sensor": sensor, **planes})
+    return GpuTrace(**{**values, "capabilities": tuple(values["capabilities"]), **planes})

@@ -65,6 +65,16 @@ class StallColumns:
     end_ns: Sequence[int] = ()
 
 
+PLANES = {
+    "counter": CounterColumns,
+    "series": SeriesColumns,
+    "polled": PolledColumns,
+    "slow": SlowColumns,
+    "stalls": StallColumns,
+}
+"""Columns of each GPU, by their field's name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OffsetColumns:
     """CLOCK_REALTIME minus CLOCK_MONOTONIC, at the start, at every drain of a series and at the end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
-from pybench.machine.trace_file import read_trace
-from pybench.model.errors import PybenchError, RunFolderError
+from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.model.trace import PowerTrace
 from pybench.store.journal import RunFolder
+from pybench.store.trace_file import read_trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +69,4 @@ class RunView:
         """The power trace of one attempt, ``None`` where none was recorded. Raises ``RunFolderError`` on damage."""
         if self.path is None or record.trace is None:
             return None
-        file = self.path / record.trace
-        try:
-            return read_trace(file)
-        except PybenchError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise RunFolderError(f"{file}: cannot read the power trace: {error}") from error
+        return read_trace(self.path, record.trace)

@@ -7,7 +7,6 @@ from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pybench.machine.trace_file import write_trace
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
@@ -20,6 +19,7 @@ from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.measured_window import window_conditions, window_energy
 from pybench.runner.session import Session
 from pybench.runner.session_worker import SessionWorker
+from pybench.store.trace_file import write_trace
 
 
 def run_session(session: Session, progress: Progress) -> Generator[Record]:

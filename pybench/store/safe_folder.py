@@ -11,12 +11,13 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK_BYTES = 2**20
+_UPWARDS = ("", ".", "..")
 
 
 @contextmanager
@@ -55,6 +56,21 @@ def read_file(folder: int, name: str, max_bytes: int) -> bytes:
             if len(data) > max_bytes:
                 raise OSError(errno.EFBIG, f"Larger than {max_bytes} bytes", name)
         return bytes(data)
+
+
+def read_below(path: Path, name: str, max_bytes: int) -> bytes:
+    """Content of a file below the folder ``path``. Raises ``OSError`` as :func:`read_file`.
+
+    ``name`` is its relative path, of which no part may be a link or lead upwards.
+    """
+    *parents, last = name.split("/")
+    if any(part in _UPWARDS for part in (*parents, last)) or "\0" in name:
+        raise OSError(errno.EINVAL, "Not a path below the folder", name)
+    with ExitStack() as opened:
+        folder = opened.enter_context(opened_folder(path))
+        for part in parents:
+            folder = opened.enter_context(opened_folder(part, folder))
+        return read_file(folder, last, max_bytes)
 
 
 def write_file(folder: int, name: str, data: bytes) -> None:

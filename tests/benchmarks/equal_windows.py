@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pybench
-from pybench.machine.trace_file import write_trace
 from pybench.model.record import Energy
+from pybench.store.trace_file import write_trace
 
 WARM_S = 20.0
 STEADY_S = 5.0

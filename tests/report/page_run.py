@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pybench.machine.trace_file import write_trace
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 from pybench.model.wire import Work
 from pybench.report.run_view import RunView
+from pybench.store.trace_file import write_trace
 from tests.judge.conftest import Build
 
 SECOND = 1_000_000_000
@@ -44,6 +44,8 @@ def power_trace(num_gpus: int, num_samples: int, *, period_ns: int = 20_000_000)
                     t_ns=slow_ns,  # type: ignore[arg-type]
                     temperature_c=np.full(len(slow_ns), 61),  # type: ignore[arg-type]
                     sm_clock_mhz=np.full(len(slow_ns), 1755),  # type: ignore[arg-type]
+                    memory_clock_mhz=np.full(len(slow_ns), 3201),  # type: ignore[arg-type]
+                    gpu_utilization_percent=np.full(len(slow_ns), 99),  # type: ignore[arg-type]
                     clock_event_reasons=np.where(np.arange(len(slow_ns)) % 3 == 1, 4, 0),  # type: ignore[arg-type]
                 ),
                 counter=CounterColumns(

@@ -88,7 +88,7 @@ def test_traces_of_attempts_are_in_the_page(results: Results, tmp_path: Path) ->
     (tmp_path / "trace.2.npz").write_bytes(b"no trace")
     text = render(view)
     assert "decode TP 1, attempt 1" in text
-    assert re.search(r"decode TP 1, attempt 2: [^<]*trace\.2\.npz: cannot read the power trace", text)
+    assert re.search(r"decode TP 1, attempt 2: [^<]*trace\.2\.npz: not a power trace", text)
 
 
 def test_a_bad_gpu_is_named(results: Results) -> None:

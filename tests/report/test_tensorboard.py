@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("tensorboard")
 
-from pybench.machine.trace_file import write_trace
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
 from pybench.model.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Work
 from pybench.report.run_view import RunView
 from pybench.report.tensorboard import export
+from pybench.store.trace_file import write_trace
 from tests.judge.conftest import Build
 
 SECOND = 1_000_000_000
@@ -45,7 +45,12 @@ def run(tmp_path: Path, empty: Results) -> RunView:
                 uuid="b",
                 index=1,
                 name="g",
-                polled=PolledColumns(t_ns=(9 * SECOND, 11 * SECOND), instant_mw=(-1, 300_000)),
+                polled=PolledColumns(
+                    t_ns=(9 * SECOND, 11 * SECOND),
+                    instant_mw=(-1, 300_000),
+                    average_mw=(-1, -1),
+                    memory_mw=(-1, -1),
+                ),
             ),
         ),
         offsets=OffsetColumns(t_ns=(9 * SECOND,), realtime_offset_ns=(0,)),
