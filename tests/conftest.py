@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from tests.builders import NO_DRIVER
@@ -133,6 +134,16 @@ def fake_nvml(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     for name in SETTINGS:
         monkeypatch.delenv(f"FAKE_NVML_{name}", raising=False)
     return tell
+
+
+@pytest.fixture
+def fresh_nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the library that NVML's Python binding keeps for the life of the process."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    yield
+    pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 @pytest.fixture

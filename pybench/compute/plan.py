@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from pybench.compute.feasibility import infeasible, lacking
-from pybench.compute.required import Required
+from pybench.compute.required import NOTHING_REQUIRED, Required
 from pybench.model.decoder_shape import Architecture
 from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
 from pybench.model.workloads.settings import ModelSettings
-
-_NOTHING_REQUIRED = Required()
 
 
 def expand(
@@ -23,7 +21,7 @@ def expand(
     num_devices: int,
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
-    required: Required = _NOTHING_REQUIRED,
+    required: Required = NOTHING_REQUIRED,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
@@ -43,14 +41,14 @@ def expand(
         demanded = point.benchmark in must or is_required(point, required)
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
-            left_out.append(_skip(point, f"left out by --max-gpus {max_gpus}", limit))
+            left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
         elif lacks is not None and not demanded:
-            left_out.append(_skip(point, f"left out: {lacks}", lacks))
+            left_out.append(skipped(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, device, num_devices):
             if _is_implied(point, implied[point.benchmark]) and not demanded:
-                left_out.append(_skip(point, f"left out: {reason}", reason))
+                left_out.append(skipped(point, f"left out: {reason}", reason))
             else:
-                skips.append(_skip(point, reason))
+                skips.append(skipped(point, reason))
         else:
             points.append(point)
     return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
@@ -100,7 +98,8 @@ def left_out_list(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skip.lacks for skip in plan.left_out if skip.lacks is not None))
 
 
-def _skip(point: Point, reason: str, lacks: str | None = None) -> Skip:
+def skipped(point: Point, reason: str, lacks: str | None = None) -> Skip:
+    """The point as one that is not measured."""
     return Skip(
         id=point.id,
         benchmark=point.benchmark,

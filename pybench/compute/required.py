@@ -16,6 +16,9 @@ class Required:
     backends: frozenset[str] = frozenset()
 
 
+NOTHING_REQUIRED = Required()
+
+
 def parse_required(text: str | None) -> Required:
     """Read ``gpus=N`` and ``backend=NAME``, separated by commas. Raises ``UsageError``."""
     num_gpus, backends = 0, set()

@@ -26,7 +26,7 @@ def examine_containers(machine: Machine) -> tuple[Finding, ...]:
     try:
         lock = read_lock(default_lock())
     except FileError as error:
-        return (*about, _warn("image lock", str(error), "repair it, or install pybench again"))
+        return (*about, Finding.warning("image lock", str(error), "repair it, or install pybench again"))
     stores = [store for engine, facts in usable if (store := engine.store(facts))]
     return (
         *about,
@@ -37,45 +37,39 @@ def examine_containers(machine: Machine) -> tuple[Finding, ...]:
     )
 
 
-def _warn(name: str, found: str, remedy: str) -> Finding:
-    return Finding(name=name, state="warning", found=found, remedy=remedy)
-
-
-def _ok(name: str, found: str) -> Finding:
-    return Finding(name=name, state="ok", found=found)
-
-
 def _engine(facts: EngineFacts) -> Finding:
     name = f"engine {facts.name}"
     if facts.version is None and shutil.which(facts.name) is None:
-        return _ok(name, "not installed")
+        return Finding.ok(name, "not installed")
     if facts.reason:
-        return _warn(name, facts.reason, "start or repair it; without an engine workers run in this machine's Python")
+        return Finding.warning(
+            name, facts.reason, "start or repair it; without an engine workers run in this machine's Python"
+        )
     parts = (facts.version or "unknown version", facts.runtime, "rootless" if facts.rootless else None)
-    return _ok(name, ", ".join(part for part in parts if part))
+    return Finding.ok(name, ", ".join(part for part in parts if part))
 
 
 def _toolkit() -> Finding:
     version = toolkit_version()
     name, safe = "NVIDIA toolkit", ".".join(map(str, _SAFE_TOOLKIT))
     if version is None:
-        return _warn(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
+        return Finding.warning(name, "not installed", f"install the NVIDIA Container Toolkit, {safe} or newer")
     found = ".".join(map(str, version))
     remedy = f"update to {safe} or newer: older ones let an image run code as root here (CVE-2025-23266)"
-    return _ok(name, found) if version >= _SAFE_TOOLKIT else _warn(name, found, remedy)
+    return Finding.ok(name, found) if version >= _SAFE_TOOLKIT else Finding.warning(name, found, remedy)
 
 
 def _cdi() -> Finding:
     if has_cdi():
-        return _ok("CDI", "names the GPUs by UUID")
+        return Finding.ok("CDI", "names the GPUs by UUID")
     remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
-    return _warn("CDI", "no specification names the GPUs by UUID", remedy)
+    return Finding.warning("CDI", "no specification names the GPUs by UUID", remedy)
 
 
 def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:
     """Images whose stated minimum this driver doesn't reach."""
     return [
-        _warn(
+        Finding.warning(
             f"image {image.name}",
             f"needs driver {image.minimum_driver}, this machine has {machine.driver}",
             "update the driver, or use an older image; data-centre GPUs may get by on forward compatibility",
@@ -99,8 +93,8 @@ def _images(lock: ImageLock, stores: list[ImageStore]) -> Finding:
     try:
         here = [image.name for image in lock.images if any(store.has(image) for store in stores)]
     except MachineError as error:
-        return _warn("images", str(error), "repair the engine")
+        return Finding.warning("images", str(error), "repair the engine")
     if here:
-        return _ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
+        return Finding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
     remedy = "pybench images pull NAME; until then workers run in this machine's Python"
-    return _warn("images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy)
+    return Finding.warning("images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy)

@@ -32,7 +32,7 @@ def examine() -> tuple[Finding, ...]:
         _extension(),
         *_backends(machine),
         _gpus(machine),
-        *(_warn("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
+        *(Finding.warning("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
@@ -106,23 +106,25 @@ def _gpu(gpu: GpuInfo) -> list[Finding]:
     limit, default = gpu.power_limit_w, gpu.power_limit_default_w
     findings: list[Finding] = []
     if gpu.mig_enabled:
-        findings.append(_warn(name, "MIG is on", "turn it off: power of instances can't be measured separately"))
+        findings.append(
+            Finding.warning(name, "MIG is on", "turn it off: power of instances can't be measured separately")
+        )
     if gpu.ecc_enabled is False:
-        findings.append(_warn(name, "ECC is off", "turn it on: expected tables were measured with it"))
+        findings.append(Finding.warning(name, "ECC is off", "turn it on: expected tables were measured with it"))
     if gpu.persistence_enabled is False:
-        findings.append(_warn(name, "persistence mode is off", "turn it on: the driver unloads between attempts"))
+        findings.append(
+            Finding.warning(name, "persistence mode is off", "turn it on: the driver unloads between attempts")
+        )
     if limit is not None and default is not None and limit < default:
-        findings.append(_warn(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit"))
+        findings.append(
+            Finding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
+        )
     return findings
-
-
-def _warn(name: str, found: str, remedy: str) -> Finding:
-    return _finding(name, well=False, found=found, remedy=remedy)
 
 
 def _space(path: str, name: str, needed_bytes: int, remedy: str) -> Finding:
     if not Path(path).exists():
-        return _warn(name, f"{path} does not exist", remedy)
+        return Finding.warning(name, f"{path} does not exist", remedy)
     free = shutil.disk_usage(path).free
     return _finding(
         name, well=free >= needed_bytes, found=f"{free / _GIB:.1f} GiB free in {Path(path).absolute()}", remedy=remedy

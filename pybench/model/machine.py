@@ -94,3 +94,13 @@ class Finding:
     state: Literal["ok", "warning", "missing"]
     found: str
     remedy: str = ""
+
+    @classmethod
+    def ok(cls, name: str, found: str) -> Finding:
+        """All is well."""
+        return cls(name=name, state="ok", found=found)
+
+    @classmethod
+    def warning(cls, name: str, found: str, remedy: str) -> Finding:
+        """Something changes the figures; ``remedy`` is what to do about it."""
+        return cls(name=name, state="warning", found=found, remedy=remedy)

@@ -6,18 +6,16 @@ import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from pybench.compute.plan import is_required
-from pybench.compute.required import Required
+from pybench.compute.plan import is_required, skipped
+from pybench.compute.required import NOTHING_REQUIRED, Required
 from pybench.engines.base import Launcher
 from pybench.model.backend import BACKENDS, install
 from pybench.model.suite import Plan, Point, Skip
 from pybench.model.workloads.settings import Settings
 
-_NOTHING_REQUIRED = Required()
-
 
 def with_packages(
-    plan: Plan, launcher: Launcher, required: Required = _NOTHING_REQUIRED, benchmarks: Collection[str] = ()
+    plan: Plan, launcher: Launcher, required: Required = NOTHING_REQUIRED, benchmarks: Collection[str] = ()
 ) -> Plan:
     """``plan`` without the points whose packages are not installed: each is left out, with the remedy as its reason.
 
@@ -39,14 +37,7 @@ def with_packages(
 
 
 def _skip(point: Point, name: str, reason: str) -> Skip:
-    return Skip(
-        id=point.id,
-        benchmark=point.benchmark,
-        axes=point.axes,
-        num_gpus=point.num_gpus,
-        reason=reason,
-        lacks=f"{name} (not installed)",
-    )
+    return skipped(point, reason, f"{name} (not installed)")
 
 
 def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pynvml
 import pytest
 
 from pybench.machine.gpus import find_gpus
@@ -17,14 +16,7 @@ Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(3))
 
 
-@pytest.fixture(autouse=True)
-def fresh_pynvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """NVML's binding keeps the library and its functions for the life of the process."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-    yield
-    pynvml._nvmlGetFunctionPointer_cache.clear()
+pytestmark = pytest.mark.usefixtures("fresh_nvml")
 
 
 def test_two_gpus(fake_nvml: Tell) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pynvml
 import pytest
 
 from pybench.machine import health_watch
@@ -19,13 +18,9 @@ KMSG = "6,1234,5678901,-;NVRM: Xid (PCI:0000:19:00): 79, pid='<unknown>', name=<
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """NVML's binding keeps the library for the life of the process; no test depends on this machine's own log."""
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
+def no_kernel_log(fresh_nvml: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test depends on this machine's own log."""
     monkeypatch.setattr(health_watch, "read_xids", lambda: None)
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-    yield
-    pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 def test_a_count_that_rises_meanwhile_shows(fake_nvml: Tell) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pynvml
 import pytest
 
 from pybench.cli.exit_codes import BY_VERDICT
-from pybench.engines.base import Job
-from pybench.engines.local import Local
-from pybench.machine import health_watch
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
+from tests.runner.fake_launcher import FakeLauncher
 
-HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("fake_node")
+
 SUITE = """
 schema = 1
 name = "any"
@@ -63,33 +59,11 @@ TABLE = 'schema = 1\nname = "any"\ndescription = "what the fake worker reaches"\
 FIGURE = f'\n[[row]]\n{KEYS}unit = "tokens/s"\ncount = 1\nvalue = 200.0\ntolerance = 0.1\n'
 
 
-class FakeLauncher(Local):
-    """Starts the fake worker; vLLM is not installed."""
-
-    def argv(self, job: Job) -> tuple[str, ...]:
-        return (*super().argv(job)[:1], str(HERE / "fake_worker.py"), *super().argv(job)[4:])
-
-    def environment(self, job: Job) -> dict[str, str]:
-        return {
-            **super().environment(job),
-            "FAKE_BEHAVIOUR": "ok",
-            "FAKE_UUIDS": ",".join(job.gpu_uuids),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
+class WithoutVllm(FakeLauncher):
+    """vLLM is not installed."""
 
     def missing(self, packages: Sequence[str]) -> tuple[str, ...]:
         return tuple(package for package in packages if package == "vllm")
-
-
-@pytest.fixture(autouse=True)
-def fresh_binding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """NVML's binding keeps the library for the life of the process; no test depends on this machine's own log."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(health_watch, "read_xids", lambda: ())
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-    yield
-    pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 @pytest.fixture
@@ -103,7 +77,7 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
         job = prepare_run(
             Path("any.toml"),
             Path("runs"),
-            lambda _needs: FakeLauncher(sys.executable),
+            lambda _needs: WithoutVllm(),
             profile=None,
             keep=None,
             max_gpus=None,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pynvml
 import pytest
 
 from pybench.engines.base import Job
-from pybench.engines.local import Local
-from pybench.machine import health_watch
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
+from tests.runner.fake_launcher import FakeLauncher
 
-HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("fake_node")
+
 SUITE = """
 schema = 1
 name = "node"
@@ -38,20 +35,11 @@ _REASONS = "nvmlDeviceGetCurrentClocksEventReasons"
 Tell = Callable[..., None]
 
 
-class FakeLauncher(Local):
-    """Starts the fake worker, which waits for the file ``seen`` in the current folder before it measures."""
+class Waiting(FakeLauncher):
+    """The fake worker waits for the file ``seen`` in the current folder before it measures."""
 
-    def argv(self, job: Job) -> tuple[str, ...]:
-        return (*super().argv(job)[:1], str(HERE / "fake_worker.py"), *super().argv(job)[4:])
-
-    def environment(self, job: Job) -> dict[str, str]:
-        return {
-            **super().environment(job),
-            "FAKE_BEHAVIOUR": "ok",
-            "FAKE_UUIDS": ",".join(job.gpu_uuids),
-            "FAKE_WAIT": str(Path("seen").absolute()),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
+    def behaviour(self, job: Job) -> dict[str, str]:
+        return {**super().behaviour(job), "FAKE_WAIT": str(Path("seen").absolute())}
 
 
 class Attempts(NoProgress):
@@ -66,17 +54,6 @@ class Attempts(NoProgress):
         Path("seen").touch()
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """NVML's binding keeps the library for the life of the process; no test depends on this machine's own log."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(health_watch, "read_xids", lambda: ())
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-    yield
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
     """Run the suite; ``between`` happens while the worker runs."""
@@ -87,7 +64,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
         made = prepare_run(
             tmp_path / "node.toml",
             tmp_path / "runs",
-            lambda _asked: FakeLauncher(),
+            lambda _needs: Waiting(),
             profile=None,
             keep=None,
             max_gpus=None,

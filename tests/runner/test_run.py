@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from pybench.engines.base import Job
-from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
@@ -23,26 +22,23 @@ from pybench.runner.prepare import prepare_run, resume_run
 from pybench.runner.run import Run
 from pybench.store.journal import RunFolder
 from tests.runner.drill import suite_text, table_text
+from tests.runner.fake_launcher import FakeLauncher
 
 HERE = Path(__file__).parent
 SUITE = suite_text(max_attempts=3, time_limit_s=2)
 TABLE = table_text()
 
 
-class FakeLauncher(Local):
-    """Starts the fake worker, with a behaviour for each number of ranks."""
+class ByRanks(FakeLauncher):
+    """A behaviour for each number of ranks."""
 
-    def argv(self, job: Job) -> tuple[str, ...]:
-        return (*super().argv(job)[:1], str(HERE / "fake_worker.py"), *super().argv(job)[4:])
-
-    def environment(self, job: Job) -> dict[str, str]:
+    def behaviour(self, job: Job) -> dict[str, str]:
         behaviour = os.environ[f"FAKE_BEHAVIOUR_{job.num_processes}"]
-        asked = {"FAKE_BEHAVIOUR": behaviour, "FAKE_POINT": os.environ.get("FAKE_POINT", "")}
-        return {**super().environment(job), **asked, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return {"FAKE_BEHAVIOUR": behaviour, "FAKE_POINT": os.environ.get("FAKE_POINT", "")}
 
 
-def fake(_asked: LaunchRequirements) -> FakeLauncher:
-    return FakeLauncher()
+def fake(_needs: LaunchRequirements) -> ByRanks:
+    return ByRanks()
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.engines.base import Argv, Job
-from pybench.engines.environment import LOOPBACK, fixed, tuning
-from pybench.engines.oci.launcher import EXCHANGE, STAGE
+from pybench.engines.environment import fixed
+from pybench.engines.image_launcher import EXCHANGE, STAGE, ImageLauncher
 from pybench.engines.process import WorkerProcess, end_marked
-from pybench.model.container import ContainerRun, ContainerSetup, Mount
+from pybench.model.container import ContainerRun, Mount
 from pybench.model.wire import Failure
 
 _CLIENT_NAMES = frozenset({"PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR"})
@@ -19,25 +19,19 @@ _INSIDE = "APPTAINERENV_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApptainerLauncher:
+class ApptainerLauncher(ImageLauncher):
     """Launcher of one run. An image's id is the digest of its SIF file, ``files`` maps each backend to its file.
 
     Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, shows the device
     files of every GPU, and shares the host's network unless ``offline``, which an administrator must allow.
     """
 
-    container: ContainerSetup
     files: Mapping[str, Path]
     offline: bool = True
-    environment_of_suite: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    name: str = "apptainer"
 
     def argv(self, job: Job) -> Argv:
         """``exec`` with the host's environment, home and current folder left out."""
-        image = next(image for image in self.container.images if image.backend == job.backend)
         ours = Mount(source=str(job.stage), target=str(STAGE))
-        worker = STAGE / job.script.relative_to(job.stage).as_posix()
         return (
             *("apptainer", "exec"),
             *(("--nv",) if job.gpu_uuids else ()),
@@ -47,7 +41,7 @@ class ApptainerLauncher:
             *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), read_only=False)),
             *("--pwd", "/tmp"),  # noqa: S108 - inside, private
             str(self.files[job.backend]),
-            *(image.interpreter, "-I", "-B", str(worker), str(EXCHANGE), *job.rank_options),
+            *(self.image(job).interpreter, *self.worker_arguments(job)),
         )
 
     def start(self, job: Job, log: Path) -> WorkerProcess:
@@ -58,19 +52,6 @@ class ApptainerLauncher:
         """Nothing to read back: the image is the file that was named, which apptainer opens itself."""
         del container, job, log
         return None
-
-    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        """The suite's over the shell's, then the secrets."""
-        secrets = {name: host[name] for name in self.secrets if name in host}
-        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
-
-    def software(self) -> None:
-        """Nothing: an image brings it, and images are compared by their ids."""
-
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
-        """None: an image brings its own packages."""
-        del packages
-        return ()
 
     def remove_leftovers(self, run_mark: str) -> None:
         """End workers of a killed runner; nothing else stays of them."""

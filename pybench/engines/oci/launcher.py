@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pybench.engines.base import Argv, Job
-from pybench.engines.environment import LOOPBACK, fixed, tuning
+from pybench.engines.environment import fixed
+from pybench.engines.image_launcher import EXCHANGE, STAGE, ImageLauncher
 from pybench.engines.log import log_tail
 from pybench.engines.oci.confinement import Confinement
 from pybench.engines.oci.container import ContainerWorker
@@ -17,11 +17,9 @@ from pybench.engines.oci.gpu_access import GpuAccess
 from pybench.engines.oci.labels import ATTEMPT_LABEL, OWNER_LABEL
 from pybench.engines.oci.orphans import remove_orphans
 from pybench.engines.process import end_marked
-from pybench.model.container import ContainerRun, ContainerSetup, ImageIdentity, Mount
+from pybench.model.container import ContainerRun, Mount
 from pybench.model.wire import Failure
 
-STAGE = PurePosixPath("/pybench/stage")
-EXCHANGE = PurePosixPath("/pybench/exchange")
 MODELS = PurePosixPath("/pybench/models")
 
 # What the engine's own client may read of this shell: where programs and its configuration are, and which daemon.
@@ -30,25 +28,17 @@ _CLIENT_PREFIXES = ("DOCKER_", "CONTAINERS_", "CONTAINER_HOST", "LD_LIBRARY_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
-class OciLauncher:
+class OciLauncher(ImageLauncher):
     """Launcher of one engine for one run.
 
     ``runner`` names the process that owns its containers, so that a later runner can remove what a killed one left;
     ``models`` is the host's hub cache, if there is one.
     """
 
-    container: ContainerSetup
     confinement: Confinement
     gpu_access: GpuAccess
     runner: str
-    environment_of_suite: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
     models: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """``docker`` or ``podman``."""
-        return self.container.engine
 
     @property
     def engine(self) -> Argv:
@@ -57,8 +47,7 @@ class OciLauncher:
 
     def argv(self, job: Job) -> Argv:
         """``run`` in the foreground: its output is the worker's log and its exit code the worker's."""
-        worker = STAGE / job.script.relative_to(job.stage).as_posix()
-        return self.run_argv(job, "-I", "-B", str(worker), str(EXCHANGE), *job.rank_options)
+        return self.run_argv(job, *self.worker_arguments(job))
 
     def start(self, job: Job, log: Path) -> ContainerWorker:
         """Start the job's container. Raises ``OSError`` when the engine's client can't be started."""
@@ -70,24 +59,11 @@ class OciLauncher:
             tail = log_tail(log)
             message = f"{self.name} started no container: {_complaint(tail)}"
             return Failure(cause="launch", message=message, detail=tail)
-        image = self._image(job)
+        image = self.image(job)
         if container.image_id != image.id:
             message = f"image {container.image_id} ran, expected {image.id} ({image.name})"
             return Failure(cause="identity", message=message, detail=log_tail(log))
         return None
-
-    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
-        """The suite's over the shell's, then the secrets."""
-        secrets = {name: host[name] for name in self.secrets if name in host}
-        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
-
-    def software(self) -> None:
-        """Nothing: an image brings it, and images are compared by their ids."""
-
-    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
-        """None: an image brings its own packages."""
-        del packages
-        return ()
 
     def remove_leftovers(self, run_mark: str) -> None:
         """End clients of a killed runner, then remove its containers and all whose runner is dead."""
@@ -96,7 +72,7 @@ class OciLauncher:
 
     def run_argv(self, job: Job, *python: str) -> Argv:
         """``run`` of the job's image with any arguments for its Python; the container is kept for reading back."""
-        image = self._image(job)
+        image = self.image(job)
         replaces = image.entrypoint == "replace"
         return (
             *self.engine,
@@ -165,9 +141,6 @@ class OciLauncher:
         """Podman reads a list where docker reads one path, and point names have commas."""
         path = str(self.environment_file(job))
         return _csv_line(path) if self.name == "podman" else path
-
-    def _image(self, job: Job) -> ImageIdentity:
-        return next(image for image in self.container.images if image.backend == job.backend)
 
     def _mounts(self, job: Job) -> tuple[str, ...]:
         ours = [Mount(source=str(job.stage), target=str(STAGE))]

@@ -17,7 +17,7 @@ def rootless_findings(facts: EngineFacts) -> Iterator[Finding]:
     lacks = _lacks() if facts.rootless else {}
     if lacks:
         found, remedy = ", ".join(lacks), "; ".join(lacks.values())
-        yield Finding(name=f"{facts.name} rootless", state="warning", found=found, remedy=remedy)
+        yield Finding.warning(f"{facts.name} rootless", found, remedy)
 
 
 def _lacks() -> dict[str, str]:

@@ -18,8 +18,8 @@ def storage_finding(engine: str, folder: Path) -> Finding:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         found, remedy = f"{folder} can't be read: {error.strerror}", "ask its owner how much is free"
-        return Finding(name=name, state="warning", found=found, remedy=remedy)
+        return Finding.warning(name, found, remedy)
     found = f"{free / 2**30:.0f} GiB free in {folder}"
     if free >= _MIN_FREE_BYTES:
-        return Finding(name=name, state="ok", found=found)
-    return Finding(name=name, state="warning", found=found, remedy="free space: images take 30 GB each")
+        return Finding.ok(name, found)
+    return Finding.warning(name, found, "free space: images take 30 GB each")

@@ -1,0 +1,51 @@
+"""What every launcher of images is and offers, whichever program starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pybench.engines.base import Argv, Job
+from pybench.engines.environment import LOOPBACK, tuning
+from pybench.model.container import ContainerSetup, ImageIdentity
+
+STAGE = PurePosixPath("/pybench/stage")
+EXCHANGE = PurePosixPath("/pybench/exchange")
+"""Where a job's two folders are inside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageLauncher:
+    """Base of the launchers whose workers run in images: ``container`` is what all jobs of the run have in common."""
+
+    container: ContainerSetup
+    environment_of_suite: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the engine, for the manifest."""
+        return self.container.engine
+
+    def image(self, job: Job) -> ImageIdentity:
+        """The image of the job's backend."""
+        return next(image for image in self.container.images if image.backend == job.backend)
+
+    def worker_arguments(self, job: Job) -> Argv:
+        """What the Python of the image starts the worker with."""
+        script = STAGE / job.script.relative_to(job.stage).as_posix()
+        return ("-I", "-B", str(script), str(EXCHANGE), *job.rank_options)
+
+    def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The suite's over the shell's, then the secrets."""
+        secrets = {name: host[name] for name in self.secrets if name in host}
+        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
+
+    def software(self) -> None:
+        """Nothing: an image brings it, and images are compared by their ids."""
+
+    def missing(self, packages: tuple[str, ...]) -> tuple[str, ...]:
+        """None: an image brings its own packages."""
+        del packages
+        return ()
