@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import left_out_list
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_results
@@ -10,7 +11,7 @@ from pybench.judge.family import corrected
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
-from pybench.judge.provenance import provenance, software_key
+from pybench.judge.provenance import provenance, software_of
 from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import Row, overall
@@ -43,6 +44,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     verdict, reason = overall(points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out)
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
+    software = software_of(manifest, measurements.records)
     return Results(
         run_id=manifest.run_id,
         suite=suite.name,
@@ -50,7 +52,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         profile=suite.profile,
         machine=manifest.machine.kind,
         fingerprint=manifest.fingerprint,
-        software_key=software_key(manifest, measurements.records),
+        software_key=fingerprint(software),
         provenance=provenance(manifest, measurements.records),
         verdict=verdict,
         reason=reason,
@@ -65,4 +67,6 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         ),
         counts=counts,
         left_out=left_out,
+        machine_fields=machine_fields(manifest.machine),
+        software_fields=software,
     )

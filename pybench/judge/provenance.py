@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.compute.fingerprint import fingerprint, software_fields
+from pybench.compute.fingerprint import software_fields
 from pybench.model.container import ContainerSetup
 from pybench.model.manifest import Manifest
 from pybench.model.record import EXCLUDED, Record
@@ -51,10 +51,10 @@ def worker_packages(records: Sequence[Record]) -> dict[str, str]:
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
-def software_key(manifest: Manifest, records: Sequence[Record]) -> str:
-    """Equal for runs whose workers had the same packages, images and tuning variables."""
+def software_of(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:
+    """Fields that are equal for runs whose workers had the same packages, images and tuning variables."""
     images = [image.id for image in manifest.container.images] if manifest.container else []
-    return fingerprint(software_fields(worker_packages(records), images, manifest.environment))
+    return software_fields(worker_packages(records), images, manifest.environment)
 
 
 def _energy_scope(records: Sequence[Record]) -> EnergyScope | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from pybench.compute.phases import phase_cuts_ns
-from pybench.compute.stats import Samples, estimate, location, outlying_attempts
+from pybench.compute.stats import Samples, estimate, location, medians, outlying_attempts
 from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
@@ -46,6 +46,8 @@ def _point_result(point: Point, measurements: Measurements) -> PointResult:
         flags=_flags(point, good, samples),
         shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
+        digest=point.digest,
+        settings=point.settings.to_json(),
     )
 
 
@@ -58,7 +60,7 @@ def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[st
 
 def _estimate(name: str, samples: Samples) -> Estimate:
     value, low, high = estimate(samples)
-    return Estimate(value=value, low=low, high=high, unit=METRICS[name].unit)
+    return Estimate(value=value, low=low, high=high, unit=METRICS[name].unit, medians=tuple(medians(samples)))
 
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:

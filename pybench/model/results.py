@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pybench.model.machine import GpuInfo
 from pybench.model.suite import AxisValue, Order, ScalingKind
@@ -19,12 +19,17 @@ PointStatus = Literal["ok", "failed", "skipped", "missing"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval, in ``unit``. ``low`` and ``high`` are ``None`` when the spread is unknown."""
+    """A value with its 95 % interval, in ``unit``. ``low`` and ``high`` are ``None`` when the spread is unknown.
+
+    ``medians`` has the median step of each good attempt, which value and interval are made from; empty for figures that
+    come from no attempts of a run.
+    """
 
     value: float
     low: float | None
     high: float | None
     unit: str
+    medians: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,8 @@ class PointResult:
     """One point over all its attempts.
 
     ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
-    process measured besides this one, before or after it. ``gpu_states`` is empty where no sensor was read.
+    process measured besides this one, before or after it. ``gpu_states`` is empty where no sensor was read. ``digest``
+    is equal for points that were measured alike, and ``settings`` are those of the workload; a skipped point has none.
     """
 
     id: str
@@ -79,6 +85,8 @@ class PointResult:
     flags: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
+    digest: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +328,8 @@ class Results:
 
     ``fingerprint`` is equal for runs on one machine, ``software_key`` for runs whose workers had the same packages,
     images and tuning variables.
-    ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
+    ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
+    reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
     """
 
     run_id: str
@@ -341,4 +350,6 @@ class Results:
     claims: tuple[ClaimResult, ...] = ()
     counts: Counts = Counts()
     left_out: tuple[str, ...] = ()
+    machine_fields: dict[str, str] = field(default_factory=dict)
+    software_fields: dict[str, str] = field(default_factory=dict)
     schema_version: int = RESULTS_VERSION

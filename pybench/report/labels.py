@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 from pybench.compute.plan import point_id
-from pybench.model.results import PointResult
 from pybench.model.suite import AxisValue
 
 _DEGREES = {
@@ -20,13 +20,24 @@ _DEGREES = {
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def labels(points: Sequence[PointResult]) -> dict[str, str]:
+class Named(Protocol):
+    """A point of any kind: planned, measured, compared."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def benchmark(self) -> str: ...  # noqa: D102
+    @property
+    def axes(self) -> dict[str, AxisValue]: ...  # noqa: D102
+
+
+def labels(points: Sequence[Named]) -> dict[str, str]:
     """Label of each point by its id: the benchmark and the axes that vary, e.g. ``decode[tensor_parallel=2]``."""
     common = _common(points)
     return {point.id: point_id(point.benchmark, _without(point.axes, common[point.benchmark])) for point in points}
 
 
-def short_labels(points: Sequence[PointResult], *, with_benchmark: bool) -> dict[str, str]:
+def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, str]:
     """Label of each point by its id in words for a narrow table, e.g. ``TP 2, batch 16``; the id where two would agree.
 
     What varies is found within each benchmark, whose name stands in front ``with_benchmark``.
@@ -37,12 +48,12 @@ def short_labels(points: Sequence[PointResult], *, with_benchmark: bool) -> dict
     return {name: label if counts[label] == 1 else name for name, label in found.items()}
 
 
-def common_axes(points: Sequence[PointResult]) -> tuple[str, ...]:
+def common_axes(points: Sequence[Named]) -> tuple[str, ...]:
     """What :func:`labels` leaves out, once for each benchmark, e.g. ``decode[backend=torch]``."""
     return tuple(point_id(benchmark, axes) for benchmark, axes in _common(points).items() if axes)
 
 
-def shared_axes(points: Sequence[PointResult]) -> dict[str, AxisValue]:
+def shared_axes(points: Sequence[Named]) -> dict[str, AxisValue]:
     """Axes with one value in all of ``points``, with that value."""
     first = points[0].axes if points else {}
     return {n: v for n, v in first.items() if all(n in p.axes and p.axes[n] == v for p in points)}
@@ -61,7 +72,7 @@ def axis_text(name: str, value: AxisValue) -> str:
     return f"{_DEGREES.get(name, name)} {value}"
 
 
-def _short(point: PointResult, common: dict[str, AxisValue], *, with_benchmark: bool) -> str:
+def _short(point: Named, common: dict[str, AxisValue], *, with_benchmark: bool) -> str:
     words = ", ".join(axis_text(*axis) for axis in _without(point.axes, common).items())
     if not with_benchmark:
         return words or point.benchmark
@@ -75,9 +86,9 @@ def _size(value: float) -> str:
     return f"{value:g} B"
 
 
-def _common(points: Sequence[PointResult]) -> dict[str, dict[str, AxisValue]]:
+def _common(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:
     """Axes that all points of a benchmark share, by benchmark."""
-    siblings: dict[str, list[PointResult]] = {}
+    siblings: dict[str, list[Named]] = {}
     for point in points:
         siblings.setdefault(point.benchmark, []).append(point)
     return {benchmark: shared_axes(own) for benchmark, own in siblings.items()}

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
-from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.results import RESULTS_VERSION, Results
+from pybench.model.results import Results
 from pybench.model.trace import PowerTrace
 from pybench.store.journal import RunFolder
+from pybench.store.results_file import read_results
 from pybench.store.trace_file import read_trace
 
 
@@ -40,24 +38,7 @@ class RunView:
     @classmethod
     def of_file(cls, path: Path) -> RunView:
         """Read a ``results.json`` without its run's folder. Raises ``RunFolderError``."""
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot read the results: {error.strerror}") from error
-        try:
-            results = TypeAdapter(Results).validate_json(data)
-        except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in detail["loc"]) or "file"
-            raise RunFolderError(
-                f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
-            ) from error
-        if results.schema_version != RESULTS_VERSION:
-            raise RunFolderError(
-                f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; "
-                "rebuild them with: pybench report RUN --format json"
-            )
-        return cls(results=results)
+        return cls(results=read_results(path))
 
     @property
     def good_records(self) -> tuple[Record, ...]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from pybench.model.results import Results
@@ -20,9 +18,8 @@ from pybench.report.printable import printable
 from pybench.report.provenance import sentence
 from pybench.report.rows import Table, claims, comparisons, tables
 from pybench.report.run_view import RunView
-from pybench.report.text_table import COLOURS, console, draw, fits
+from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
-_TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 _MOST_SUBJECTS = 4
 """A reason that holds for more points names these, and counts the others."""
 
@@ -44,7 +41,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     results = view.results
     verdict = Text.assemble("verdict: ", _coloured(results.verdict), printable(f" - {results.reason}"))
     out.print(verdict, soft_wrap=True)
-    return _TRAILING.sub(lambda found: found.group().replace(" ", ""), stream.getvalue())
+    return without_trailing_spaces(stream.getvalue())
 
 
 def _head(out: Console, results: Results, *, detail: bool) -> None:
@@ -68,11 +65,11 @@ def _group(out: Console, results: Results, group: Group, width: int) -> None:
         out.print()
         out.print(Text(printable(table.title), style="bold"))
         for line in group.shared:
-            _hanging(out, f"  {line}")
+            hanging(out, f"  {line}")
         out.print(draw(Table("", table.heads, table.rows), width))
     letters = flag_letters(group.points)
     for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
-        _hanging(out, f"  {letters[flag]} {flag}: {meaning}")
+        hanging(out, f"  {letters[flag]} {flag}: {meaning}")
 
 
 def _table(out: Console, table: Table, width: int) -> None:
@@ -98,20 +95,9 @@ def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> No
         subjects = ", ".join(finding.subjects[:most])
         others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
         word = "" if title != "What did not pass" else f"{finding.verdict} "
-        _hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
+        hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
         if finding.step:
-            _hanging(out, f"    next: {finding.step}")
-
-
-def _hanging(out: Console, text: str, style: str = "") -> None:
-    """A paragraph whose further lines stand deeper than its first."""
-    body = text.lstrip(" ")
-    indent = len(text) - len(body)
-    lines = Text(printable(body)).wrap(out, max(out.width - indent - 2, 8))
-    for number, line in enumerate(lines):
-        line.rstrip()
-        line.style = style if number == 0 and style else ""
-        out.print(Padding(line, (0, 0, 0, indent + (2 if number else 0))))
+            hanging(out, f"    next: {finding.step}")
 
 
 def _coloured(verdict: str) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 
 from rich import box
@@ -25,6 +26,7 @@ COLOURS = {
     "skipped": "yellow",
     "inconclusive": "yellow",
 }
+_TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 _GAP = 2
 _LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes"}
 _SHORTEST_NAME = 16
@@ -67,6 +69,22 @@ def draw(table: Table, width: int) -> Group:
     if min(widths[0], _SHORTEST_NAME) + others <= width:
         return Group(*title, _columns(table, min(widths[0], width - others)))
     return Group(*title, *(_block(table, row) for row in table.rows))
+
+
+def hanging(out: Console, text: str, style: str = "") -> None:
+    """A paragraph whose further lines stand deeper than its first."""
+    body = text.lstrip(" ")
+    indent = len(text) - len(body)
+    lines = Text(printable(body)).wrap(out, max(out.width - indent - 2, 8))
+    for number, line in enumerate(lines):
+        line.rstrip()
+        line.style = style if number == 0 and style else ""
+        out.print(Padding(line, (0, 0, 0, indent + (2 if number else 0))))
+
+
+def without_trailing_spaces(text: str) -> str:
+    """Text as drawn, without the spaces that fill its lines; colours stay."""
+    return _TRAILING.sub(lambda found: found.group().replace(" ", ""), text)
 
 
 def word(cell: str) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pybench.judge.provenance import provenance, software_key, worker_packages
+from pybench.judge.provenance import provenance, software_of, worker_packages
 from pybench.model.record import Record
 from tests.builders import H200, MACHINE
 from tests.judge.conftest import Build
@@ -47,5 +47,5 @@ def test_packages_are_those_of_every_worker(build: Build) -> None:
     assert worker_packages(same)["peft"] == "0.21"
     assert worker_packages(other)["peft"] == "0.21, 0.22"
     manifest = Runs(build).manifest((point,))
-    assert software_key(manifest, same) == software_key(manifest, same[:1])
-    assert software_key(manifest, same) != software_key(manifest, other)
+    assert software_of(manifest, same) == software_of(manifest, same[:1])
+    assert software_of(manifest, same) != software_of(manifest, other)

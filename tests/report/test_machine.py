@@ -62,7 +62,7 @@ def test_values_are_kept_to_the_last_digit(results: Results) -> None:
     """Only people's reports round."""
     values = json.loads(render(RunView(results=results)))
     assert values == json.loads(json.dumps(dataclasses.asdict(results)))
-    expected = {"value": 12345.678, "low": 12300.0, "high": 12400.5, "unit": "tokens/s"}
+    expected = {"value": 12345.678, "low": 12300.0, "high": 12400.5, "unit": "tokens/s", "medians": []}
     assert expected == values["points"][0]["metrics"]["output_tokens_per_s"]
 
 

@@ -1,0 +1,103 @@
+"""What must be equal for two runs to be compared, by name; a difference that is wanted is named by the user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pybench.model.errors import UsageError
+from pybench.model.figures import PointFigures
+from pybench.model.results import Results
+
+SETTINGS, MODEL = "settings", "model"
+_NAMES = {"gpus": "gpu", "power_limits_w": "power_limit", "images": "image"}
+GROUPS = {
+    "software": "every package, the image, the environment, the engine and pybench",
+    "packages": "every package that workers reported, and their Python",
+    "environment": "the variables that tune workers",
+}
+"""Words of ``--across`` that stand for several keys."""
+_MACHINE = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")
+_OF_RUN = ("suite", "profile", "engine", "pybench")
+_NOT_PACKAGES = frozenset((*_MACHINE, *_OF_RUN, "image", "machine", "software"))
+_SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
+
+
+def run_keys(results: Results) -> dict[str, str]:
+    """Keys of a whole run. A run of a version that recorded no fields has its two fingerprints alone."""
+    machine = results.machine_fields or {"machine": results.fingerprint}
+    software = results.software_fields or {"software": results.software_key or "not recorded"}
+    of_run = {
+        "suite": results.suite,
+        "profile": results.profile or "none",
+        "engine": results.provenance.engine,
+        "pybench": results.provenance.pybench_version,
+    }
+    return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
+
+
+def check_across(across: Collection[str], keys: Collection[str]) -> None:
+    """Refuse a name that is no key. Raises ``UsageError``, which lists the keys."""
+    valid = [*GROUPS, *_MACHINE, *_OF_RUN, "image", SETTINGS, MODEL]
+    for name in across:
+        if name not in valid and name not in keys:
+            listed = ", ".join(dict.fromkeys((*valid, *keys)))
+            raise UsageError(f"--across {name}: no such key; there are {listed}")
+
+
+def differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str] = ()) -> tuple[str, ...]:
+    """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``."""
+    return tuple(
+        f"{name}: {_shown(before.get(name))} -> {_shown(now.get(name))}"
+        for name in dict.fromkeys((*before, *now))
+        if before.get(name) != now.get(name) and not _is_across(name, across)
+    )
+
+
+def point_difference(before: PointFigures, now: PointFigures, across: Collection[str] = ()) -> str | None:
+    """How a point's settings differ from an earlier run's, ``None`` where they agree or may differ.
+
+    Settings that one of the runs did not record can't agree.
+    """
+    if SETTINGS in across or (before.digest == now.digest and now.digest is not None):
+        return None
+    names = dict.fromkeys((*before.settings, *now.settings))
+    changed = [name for name in names if before.settings.get(name) != now.settings.get(name)]
+    if changed == [MODEL] and MODEL in across:
+        return None
+    if before.digest is None or now.digest is None:
+        return f"{SETTINGS}: not recorded in {'this run' if now.digest is None else 'the reference'}"
+    if changed and before.settings and now.settings:
+        return "; ".join(_change(name, before.settings, now.settings) for name in changed)
+    return f"{SETTINGS}: steps, warm-up, the model's shape or how processes are shared"
+
+
+def _change(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    return f"{name}: {_shown(json.dumps(before.get(name)))} -> {_shown(json.dumps(now.get(name)))}"
+
+
+def _is_across(name: str, across: Collection[str]) -> bool:
+    return name in across or any(group in across for group in _groups(name))
+
+
+def _groups(name: str) -> Iterator[str]:
+    if name.startswith("$"):
+        yield from ("environment", "software")
+    elif name not in _NOT_PACKAGES:
+        yield from ("packages", "software")
+    elif name in _SOFTWARE:
+        yield "software"
+
+
+def _shown(value: str | None) -> str:
+    """A value as people read it: lists of one and quotes of JSON are taken off."""
+    if value is None:
+        return "none"
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    if isinstance(found, list):
+        return ", ".join(dict.fromkeys("none" if item is None else str(item) for item in found)) or "none"
+    return "none" if found is None else str(found)

@@ -1,0 +1,65 @@
+"""What a run shows to other runs: the figures of its points, and what must be equal for them to be compared.
+
+A *row* of a comparison is one metric of one point. Which of two figures is better, and their unit, are the metric's
+(:data:`~pybench.model.workloads.registry.METRICS`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pybench.model.results import Verdict
+from pybench.model.suite import AxisValue
+
+# 1: first form.
+FIGURES_VERSION = 1
+
+
+class Row(NamedTuple):
+    """One metric of one point: the same in every run of a suite."""
+
+    point_id: str
+    metric: str
+
+    def __str__(self) -> str:
+        return f"{self.point_id} {self.metric}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointFigures:
+    """One point of a run.
+
+    ``medians`` has the median step of each good attempt, by metric; a metric that was not measured is absent.
+    ``absence`` says why nothing was measured, and is ``None`` where something was. ``digest`` is equal for points that
+    were measured alike (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
+    read from an index. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
+    ``held_by`` names what held any clock down.
+    """
+
+    id: str
+    benchmark: str
+    axes: dict[str, AxisValue]
+    num_gpus: int
+    digest: str | None
+    medians: dict[str, tuple[float, ...]]
+    absence: str | None = None
+    num_failed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    sm_clock_hz: float | None = None
+    temperature_c: float | None = None
+    held_by: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFigures:
+    """One run. ``keys`` must be equal for runs to be compared, by name: machine, software, suite."""
+
+    run_id: str
+    created_utc: str
+    suite: str
+    verdict: Verdict
+    keys: dict[str, str]
+    points: tuple[PointFigures, ...]
+    version: int = FIGURES_VERSION
