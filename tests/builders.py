@@ -9,8 +9,18 @@ from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, ScalingResult
+from pybench.model.results import (
+    CheckResult,
+    ComparisonResult,
+    Estimate,
+    NodeCheck,
+    PointResult,
+    Provenance,
+    Results,
+    ScalingResult,
+)
 from pybench.model.suite import Plan, Point, Suite
+from pybench.model.wire import Header
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""
@@ -83,6 +93,19 @@ RECORD = Record(
     trace=None,
     argv=(),
 )
+HEADER = Header(
+    rank=0,
+    world_size=1,
+    pid=1,
+    boot_id="b",
+    time_offset_ns=0,
+    python="3.12.1",
+    packages={},
+    device="cpu",
+    device_name="cpu",
+)
+"""The only rank, on a CPU."""
+
 SCALING = ScalingResult(
     benchmark="decode",
     metric="output_tokens_per_s",
@@ -115,6 +138,70 @@ CHECK = CheckResult(
 )
 """A metric that was not measured, and must be at most 1 s."""
 
+COMPARISON = ComparisonResult(
+    benchmark="decode",
+    metric="energy_j_per_output_token",
+    order="below",
+    point_id="p2",
+    other_id="p4",
+    ratio=None,
+    low=None,
+    high=None,
+    verdict="missing",
+    reason="",
+)
+"""Two points that were not measured."""
+
+NODE_CHECK = NodeCheck(
+    name="pcie", subject="all GPUs", point_id=None, value=None, limit=None, unit="fraction", verdict="pass", reason=""
+)
+"""A check of the whole node, without a figure."""
+
+POINT_RESULT = PointResult(
+    id="p",
+    benchmark="decode",
+    axes={},
+    status="ok",
+    reason=None,
+    num_gpus=1,
+    attempts=3,
+    failed_attempts=0,
+    metrics={},
+    energy_by_gpu_j={},
+)
+"""Measured three times, without a figure."""
+
+PROVENANCE = Provenance(
+    created_utc="2026-11-21T08:15:00+00:00",
+    pybench_version="0.1.0",
+    engine="none",
+    containment=None,
+    gpu_names=(),
+    driver=None,
+    worker_driver=None,
+    forward_compatible=None,
+    cpu_model=None,
+    kernel="6.1",
+    packages={},
+)
+"""A machine without GPUs."""
+
+RESULTS = Results(
+    run_id="run",
+    suite="suite",
+    description="",
+    profile=None,
+    machine="cpu",
+    fingerprint="",
+    provenance=PROVENANCE,
+    verdict="missing",
+    reason="nothing was measured",
+    points=(),
+    scaling=(),
+    checks=(),
+)
+"""A run that shows nothing."""
+
 DECODER = DecoderShape(hidden=8, intermediate=16, layers=2, heads=4, key_value_heads=2, head_width=2, vocabulary=32)
 """Small enough to count by hand."""
 
@@ -129,6 +216,11 @@ TINY: Architecture = {
     "max_position_embeddings": 128,
 }
 """A CPU runs it in milliseconds."""
+
+
+def estimate(value: float, unit: str = "", low: float | None = None, high: float | None = None) -> Estimate:
+    """A metric with its interval, where it has one."""
+    return Estimate(value=value, low=low, high=high, unit=unit)
 
 
 def with_settings(point: Point, **settings: Any) -> Point:

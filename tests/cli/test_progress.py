@@ -12,7 +12,7 @@ import pytest
 
 from pybench.cli import progress
 from pybench.model.progress import Progress
-from pybench.model.results import Estimate
+from tests.builders import estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"
 
@@ -41,7 +41,7 @@ def _attempt(shown: Progress, clock: SimpleNamespace, outcome: str = "ok", *, fi
     shown.power(1234.0)
     shown.step(1, 5, "measure", 900.0, "tok/s")
     clock.now_s += 90.0
-    found = Estimate(value=figure, low=None, high=None, unit="tokens/s")
+    found = estimate(figure, "tokens/s")
     shown.attempt_finished(_POINT, outcome, outcome == "ok", found)
 
 

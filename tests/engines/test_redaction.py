@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pybench.engines.redaction import Redaction
 from pybench.model.record import RankReport
 from pybench.model.wire import Failure
-from tests.runner.headers import header
+from tests.builders import HEADER
 
 PLAIN, QUOTED = "t0ken-1", 'pa"ss\\wörd'
 REDACTION = Redaction((PLAIN, QUOTED))
@@ -19,10 +20,10 @@ REDACTION = Redaction((PLAIN, QUOTED))
 
 def test_every_text_of_a_record() -> None:
     """In whatever field, tuple or mapping it hides; numbers stay numbers."""
-    report = RankReport(header=header(device_name=f"cpu {PLAIN}", packages={"torch": PLAIN}), warmup_steps=3)
+    report = RankReport(header=replace(HEADER, device_name=f"cpu {PLAIN}", packages={"torch": PLAIN}), warmup_steps=3)
     cleaned = REDACTION.of((report, Failure(cause="exception", message=f"no {QUOTED}", detail=f"{PLAIN}{PLAIN}")))
     assert cleaned == (
-        RankReport(header=header(device_name="cpu ***", packages={"torch": "***"}), warmup_steps=3),
+        RankReport(header=replace(HEADER, device_name="cpu ***", packages={"torch": "***"}), warmup_steps=3),
         Failure(cause="exception", message="no ***", detail="******"),
     )
 

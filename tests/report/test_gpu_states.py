@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.model.results import Estimate, GpuState, Results
+from pybench.model.results import GpuState, Results
 from pybench.report.formats import render
 from pybench.report.gpu_states import gpu_rows, gpu_state_rows
 from pybench.report.run_view import RunView
+from tests.builders import estimate
 
 _STATES = (
     GpuState(uuid="GPU-a", index=0, sm_clock_hz=1.755e9, temperature_c=61.0, held_by=("power limit",)),
@@ -18,7 +19,7 @@ _UNINDEXED = ("GPU-11111111", "GPU-11111111-2222-3333-4444-555555555555")
 
 
 def _with_states(results: Results, metric: str) -> Results:
-    speed = Estimate(value=5e14, low=None, high=None, unit="FLOP/s")
+    speed = estimate(5e14, "FLOP/s")
     point = dataclasses.replace(results.points[0], metrics={metric: speed}, gpu_states=_STATES)
     return dataclasses.replace(results, points=(point,))
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from pybench.model.results import Estimate, Results
+from pybench.model.results import Results
 from pybench.report.machine import render, results_schema
 from pybench.report.run_view import RunView
+from tests.builders import estimate
 
 MEASURED = Path(__file__).parents[2] / "suites" / "measured"
 
@@ -75,7 +76,7 @@ def test_unknown_is_null(results: Results) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_refuses_what_json_has_no_word_for(results: Results, value: float) -> None:
     """A file that half the readers reject would be worse than none."""
-    metrics = {"step_s": Estimate(value=value, low=None, high=None, unit="s")}
+    metrics = {"step_s": estimate(value, "s")}
     broken = dataclasses.replace(results, points=(dataclasses.replace(results.points[0], metrics=metrics),))
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
         render(RunView(results=broken))

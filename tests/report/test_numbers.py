@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.results import Estimate
 from pybench.report import numbers
-
-
-def _estimate(value: float, unit: str, low: float | None = None, high: float | None = None) -> Estimate:
-    return Estimate(value=value, low=low, high=high, unit=unit)
+from tests.builders import estimate
 
 
 @pytest.mark.parametrize(
@@ -38,7 +34,7 @@ def test_plain(value: float, text: str) -> None:
 )
 def test_quantity(value: float, unit: str, text: str) -> None:
     """Scaled to the unit that people use."""
-    assert text == numbers.quantity(_estimate(value, unit))
+    assert text == numbers.quantity(estimate(value, unit))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +56,8 @@ def test_interval_shows_two_digits_of_its_half_width(low: float | None, high: fl
 
 def test_value_has_the_digits_of_its_interval() -> None:
     """And its unit's scale: 12.3 ms within 12.0 to 12.6."""
-    assert numbers.quantity_with_interval(_estimate(0.0123, "s", 0.012, 0.0126)) == "12.30 ms [12.00, 12.60]"
-    assert numbers.quantity_with_interval(_estimate(0.0123, "s")) == "12.3 ms"
+    assert numbers.quantity_with_interval(estimate(0.0123, "s", 0.012, 0.0126)) == "12.30 ms [12.00, 12.60]"
+    assert numbers.quantity_with_interval(estimate(0.0123, "s")) == "12.3 ms"
 
 
 def test_unknown_is_a_dash() -> None:

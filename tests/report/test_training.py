@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pybench.model.results import Estimate, PointResult
+from pybench.model.results import PointResult
 from pybench.report.training import HEADS, training_rows
+from tests.builders import POINT_RESULT, estimate
 
 UNITS = {"tokens_per_s": "tokens/s", "peak_memory_bytes": "bytes", "energy_j_per_token": "J/token"}
 
 
 def point(name: str, **metrics: float) -> PointResult:
-    return PointResult(
-        id=name,
-        benchmark=name,
-        axes={},
-        status="ok",
-        reason=None,
-        num_gpus=2,
-        attempts=1,
-        failed_attempts=0,
-        metrics={
-            metric: Estimate(value=value, low=None, high=None, unit=UNITS.get(metric, ""))
-            for metric, value in metrics.items()
-        },
-        energy_by_gpu_j={},
-    )
+    figures = {metric: estimate(value, UNITS.get(metric, "")) for metric, value in metrics.items()}
+    return replace(POINT_RESULT, id=name, benchmark=name, num_gpus=2, attempts=1, metrics=figures)
 
 
 def rows(*points: PointResult) -> list[dict[str, Any]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pybench.model.wire import (
     Event,
-    Header,
     Metric,
     Phase,
     RequestTimes,
@@ -21,6 +21,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.generate import Generate
 from pybench.runner.contract import Contract
+from tests.builders import HEADER
 
 CLOCK = ("boot", 0)
 UUIDS = ("GPU-a", "GPU-b")
@@ -64,13 +65,11 @@ def good_events(rank: int, start_ns: int) -> list[Event]:
     )
     ends = tuple(t + n * MS for n in (42, 44, 46, 48, 50))
     return [
-        Header(
+        replace(
+            HEADER,
             rank=rank,
             world_size=2,
-            pid=7,
             boot_id="boot",
-            time_offset_ns=0,
-            python="3.12.1",
             packages={"torch": "2.13.0"},
             device="cuda",
             device_name="NVIDIA H200",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,7 @@ from pybench.model.progress import Progress
 from pybench.model.wire import Phase, Result, Step, Work, encode_event
 from pybench.runner.events import EventReader
 from pybench.runner.follow import follow
-from tests.runner.headers import header
+from tests.builders import HEADER
 
 
 @pytest.mark.parametrize(("replicas", "rate"), [((0, 0), 100.0), ((0, 1), 200.0)])
@@ -22,7 +23,7 @@ def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: fl
     """Two ranks of one model tell of the same tokens, two copies of their own."""
     for rank, replica in enumerate(replicas):
         events = (
-            header(rank=rank, world_size=2, replica=replica),
+            replace(HEADER, rank=rank, world_size=2, replica=replica),
             Phase(name="measure", start_ns=0),
             Step(index=0, phase="measure", start_ns=0, end_ns=10**9, work=Work(output_tokens=100)),
             Result(warmup_steps=0, steady=True),

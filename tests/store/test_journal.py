@@ -17,29 +17,19 @@ import pytest
 
 from pybench.model.effort import Effort
 from pybench.model.errors import RunFolderError
-from pybench.model.machine import Machine
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
-from pybench.model.suite import Plan, Point, Suite
-from pybench.model.wire import Failure, Header, Metric, Step, Work
+from pybench.model.suite import Plan, Point
+from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.journal import RunFolder
+from tests.builders import HEADER, MACHINE, MANIFEST, RECORD
 
 NOW = datetime(2026, 11, 21, 8, 15, tzinfo=UTC)
 
 
 def record(attempt: int = 1) -> Record:
-    header = Header(
-        rank=0,
-        world_size=1,
-        pid=1,
-        boot_id="b",
-        time_offset_ns=0,
-        python="3.12.1",
-        packages={"torch": "2.13.0"},
-        device="cpu",
-        device_name="cpu",
-    )
+    header = replace(HEADER, packages={"torch": "2.13.0"})
     step = Step(index=0, phase="measure", start_ns=2**62, end_ns=2**62 + 1, work=Work(output_tokens=3), loss=0.1)
     gpu = GpuEnergy(
         uuid="GPU-a",
@@ -52,19 +42,15 @@ def record(attempt: int = 1) -> Record:
         method="counter",
         flags=("gap",),
     )
-    return Record(
+    return replace(
+        RECORD,
         point_id="decode[tensor_parallel=1]",
         point_digest="d",
         attempt=attempt,
-        started_utc="2026-11-21T08:15:00+00:00",
-        duration_s=1.25,
-        startup_s=None,
         ranks=(RankReport(header=header, steps=(step,), metrics=(Metric(name="m", value=1.0, unit="B"),)),),
         failure=Failure(cause="signal", message="ended by signal 9", detail="tail\nümlaut"),
         energy=Energy(start_ns=1, end_ns=2, gpus=(gpu,)),
-        energy_reason=None,
         log="attempts/x/worker.log",
-        trace=None,
         argv=("python3", "-I"),
     )
 
@@ -75,39 +61,12 @@ def manifest() -> Manifest:
     point = Point(
         id="matmul", benchmark="matmul", axes={}, settings=Matmul(backend="torch"), effort=Effort(), architecture=None
     )
-    return Manifest(
-        run_id="run",
-        created_utc="2026-11-21T08:15:00+00:00",
-        pybench_version="0.1.0",
-        suite=Suite(name="s", description="d", benchmarks=()),
+    return replace(
+        MANIFEST,
         plan=Plan(points=(point,), skips=()),
         device="cpu",
-        machine=Machine(
-            kind="cpu",
-            fabric="none",
-            gpu_count=0,
-            gpu_names=(),
-            gpu_vram_gb=(),
-            gpus=(),
-            gpu_reason="no driver",
-            topology=(),
-            driver=None,
-            cuda_driver=None,
-            cpu_model="abacus",
-            cpu_cores=2,
-            numa_nodes=None,
-            memory_bytes=2**34,
-            kernel="6.1",
-            operating_system=None,
-            python="3.11.7",
-            packages={"torch": "2.13.0"},
-            git_commit=None,
-            git_dirty=None,
-        ),
-        fingerprint="f",
-        tables={},
+        machine=replace(MACHINE, kind="cpu", fabric="none", gpus=(), gpu_reason="no driver", driver=None),
         worker_sha256="0" * 64,
-        engine="none",
     )
 
 
