@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
-from pybench.compute.spread import Spread, variance_of
+from pybench.compute.spread import Spread, mean_and_variance
 from pybench.compute.student_t import approximate_quantile, quantile, upper_tail
 
 # Figures that were computed from equal attempts may differ from their limit in the last digits.
@@ -99,30 +98,31 @@ def contrast(
     With ``spread``, the variances are moderated by it, and values far off are pulled in.
     """
     sides = (*above, *below)
-    if any(len(values) < 2 for values in sides):  # noqa: PLR2004 - one attempt has no spread
+    num_attempts = min(map(len, sides))
+    if num_attempts < 2:  # noqa: PLR2004 - one attempt has no spread
         return None
-    used = [values if spread is None else spread.pulled_in(values) for values in sides]
-    means = [_mean(values) for values in used]
-    value = sum(means[: len(above)]) - sum(means[len(above) :])
-    terms = [_variance_of_mean(values, spread) for values in used]
-    variance = sum(term for term, _ in terms)
-    square = sum(term**2 / freedom for term, freedom in terms)
+    value, variance, square, least = 0.0, 0.0, 0.0, math.inf
+    for place, values in enumerate(sides):
+        mean, term, freedom = _mean(values, spread)
+        value += mean if place < len(above) else -mean
+        variance += term
+        square += term**2 / freedom
+        least = min(least, freedom)
     return Contrast(
         value=value,
         variance=variance,
-        freedom=variance**2 / square if square else min(freedom for _, freedom in terms),
-        num_attempts=min(len(values) for values in sides),
+        freedom=variance**2 / square if square else least,
+        num_attempts=num_attempts,
         systematic_sd=systematic_sd,
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    """Exact where all are equal."""
-    return values[0] + fmean([value - values[0] for value in values])
-
-
-def _variance_of_mean(values: Sequence[float], spread: Spread | None) -> tuple[float, float]:
-    variance, freedom = variance_of(values), float(len(values) - 1)
-    if spread is not None:
+def _mean(values: Sequence[float], spread: Spread | None) -> tuple[float, float, float]:
+    """The mean of one side, its variance, and that one's degrees of freedom."""
+    freedom = float(len(values) - 1)
+    if spread is None:
+        mean, variance = mean_and_variance(values)
+    else:
+        mean, variance = mean_and_variance(spread.pulled_in(values))
         variance, freedom = spread.moderated(variance, freedom)
-    return variance / len(values), freedom
+    return mean, variance / len(values), freedom

@@ -65,12 +65,17 @@ def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
     return Spread(variance=variance, freedom=freedom, robust_sd=robust, num_points=len(several))
 
 
+def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
+    """Of two values or more; of equal ones exactly their value, and 0."""
+    first = values[0]
+    offsets = [value - first for value in values]
+    mean = fmean(offsets)
+    return first + mean, sum([(offset - mean) ** 2 for offset in offsets]) / (len(values) - 1)
+
+
 def variance_of(values: Sequence[float]) -> float:
     """Of two values or more; exactly 0 of equal ones."""
-    if min(values) == max(values):
-        return 0.0
-    mean = fmean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return mean_and_variance(values)[1]
 
 
 def _robust_sd(values: Sequence[float]) -> float:

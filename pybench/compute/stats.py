@@ -48,19 +48,19 @@ def logs(samples: Samples) -> list[float]:
 
 def location(samples: Samples) -> float:
     """Geometric mean of the attempts' medians, the arithmetic one where some are not positive."""
-    return _centre(medians(samples))
+    found = medians(samples)
+    return _moved(found, fmean(_offsets(found)))
 
 
 def estimate(samples: Samples) -> Interval:
     """Location with its 95 % interval."""
     found = medians(samples)
-    value = _centre(found)
-    positive = min(found) > 0
-    spread = contrast([[math.log(each) for each in found] if positive else found])
+    offsets = _offsets(found)
+    spread = contrast([offsets])
     if spread is None:
-        return value, None, None
+        return _moved(found, fmean(offsets)), None, None
     low, high = spread.interval(TAIL)
-    return (value, *_around(value, low - spread.value, high - spread.value)) if positive else (value, low, high)
+    return _moved(found, spread.value), _moved(found, low), _moved(found, high)
 
 
 def ratio(samples: Samples, baseline: Samples, systematic_sd: float = 0.0) -> Interval:
@@ -122,8 +122,14 @@ def _around(value: float, low: float, high: float) -> tuple[float, float]:
     return value * math.exp(low), value * math.exp(high)
 
 
-def _centre(values: Sequence[float]) -> float:
-    """Exact where all are equal."""
-    if min(values) <= 0:
-        return values[0] + fmean([value - values[0] for value in values])
-    return values[0] * math.exp(fmean([math.log(value / values[0]) for value in values]))
+def _offsets(values: Sequence[float]) -> list[float]:
+    """From the first value, of logarithms where all are positive; exactly 0 where all are equal."""
+    first = values[0]
+    if min(values) > 0:
+        return [math.log(value / first) for value in values]
+    return [value - first for value in values]
+
+
+def _moved(values: Sequence[float], offset: float) -> float:
+    """The first value moved by such an offset."""
+    return values[0] * math.exp(offset) if min(values) > 0 else values[0] + offset

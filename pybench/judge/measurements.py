@@ -102,4 +102,5 @@ def metric_samples(point: Point, good: Sequence[Record]) -> dict[str, Samples]:
     """
     attempts = [metric_values(point, record) for record in good]
     names = METRICS_OF[point.settings.workload]
-    return {name: found for name in names if (found := [values[name] for values in attempts if values.get(name)])}
+    found = ((name, tuple([values[name] for values in attempts if name in values])) for name in names)
+    return {name: samples for name, samples in found if samples}

@@ -40,7 +40,7 @@ def _point_result(point: Point, measurements: Measurements) -> PointResult:
         num_gpus=point.num_gpus,
         attempts=len(records),
         failed_attempts=len(failures),
-        metrics={name: _estimate(name, found) for name, found in samples.items()},
+        metrics=_estimates(samples),
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=_phases(good),
         flags=_flags(point, good, samples),
@@ -58,9 +58,14 @@ def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[st
     return tuple(name for name in dict.fromkeys(found) if name != good[0].point_id)
 
 
-def _estimate(name: str, samples: Samples) -> Estimate:
-    value, low, high = estimate(samples)
-    return Estimate(value=value, low=low, high=high, unit=METRICS[name].unit, medians=tuple(medians(samples)))
+def _estimates(samples: Mapping[str, Samples]) -> dict[str, Estimate]:
+    """Of every metric; sequences in lockstep have all percentiles in common, so each samples' interval once."""
+    found = {own: (*estimate(own), tuple(medians(own))) for own in set(samples.values())}
+    return {name: _with_unit(*found[own], METRICS[name].unit) for name, own in samples.items()}
+
+
+def _with_unit(value: float, low: float | None, high: float | None, attempts: tuple[float, ...], unit: str) -> Estimate:
+    return Estimate(value=value, low=low, high=high, unit=unit, medians=attempts)
 
 
 def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
@@ -77,8 +82,9 @@ def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
     """Each phase of one step: the location of its steps' times, means of the joules and of the sensor's bounds."""
     found: dict[str, list[PhaseResult]] = {}
     for record in records:
-        durations_s = _phase_durations_s(record)
-        for phase in record.energy.phases if record.energy else ():
+        phases = record.energy.phases if record.energy else ()
+        durations_s = _phase_durations_s(record) if phases else {}
+        for phase in phases:
             if phase.energy_j is not None and phase.energy_low_j is not None and phase.energy_high_j is not None:
                 per_step = 1 / len(record.ranks[0].steps)
                 one = PhaseResult(

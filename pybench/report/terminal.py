@@ -56,8 +56,10 @@ def _head(out: Console, results: Results, *, detail: bool) -> None:
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
-    drawn = [overview(results, group, density) for density in Density]
-    table = next((table for table in drawn if fits(table, width)), drawn[-1])
+    for density in Density:
+        table = overview(results, group, density)
+        if fits(table, width):
+            break
     title = f"{table.title}: {'; '.join(group.shared)}" if group.shared else table.title
     if cell_len(title) <= width:
         _table(out, Table(title, table.heads, table.rows), width)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group
 from rich.padding import Padding
-from rich.table import Table as RichTable
+from rich.segment import Segment
 from rich.text import Text
 
 from pybench.report.printable import printable
@@ -67,7 +68,7 @@ def draw(table: Table, width: int) -> Group:
     others = sum(widths[1:]) + _GAP * (len(widths) - 1)
     title = [Text(printable(table.title), style="bold")] if table.title else []
     if min(widths[0], _SHORTEST_NAME) + others <= width:
-        return Group(*title, _columns(table, min(widths[0], width - others)))
+        return Group(*title, _Columns(table, (min(widths[0], width - others), *widths[1:])))
     return Group(*title, *(_block(table, row) for row in table.rows))
 
 
@@ -94,23 +95,48 @@ def word(cell: str) -> Text:
 
 def _widths(table: Table) -> list[int]:
     lines = (table.heads, *table.rows)
-    return [max(cell_len(printable(line[column])) for line in lines) for column in range(len(table.heads))]
+    return [max([cell_len(printable(cell)) for cell in column]) for column in zip(*lines, strict=True)]
 
 
-def _columns(table: Table, first: int) -> RichTable:
-    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, head in enumerate(table.heads):
-        cells = [row[column] for row in table.rows]
-        drawn.add_column(
-            printable(head),
-            justify="left" if column == 0 or head in _LEFT or not _numeric(cells) else "right",
-            overflow="fold",
-            no_wrap=column > 0,
-            width=first if column == 0 else None,
+@dataclass(frozen=True)
+class _Columns:
+    """The table's rows as aligned cells; the first column takes ``widths[0]``, longer names go on below.
+
+    Segments, not rich's own table: that one measures and wraps every cell, half a second for a thousand rows.
+    """
+
+    table: Table
+    widths: tuple[int, ...]
+
+    def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
+        yield from self._row([Text(printable(head), style="bold") for head in self.table.heads], console)
+        yield Segment("─" * (sum(self.widths) + _GAP * (len(self.widths) - 1)) + "\n")
+        for row in self.table.rows:
+            yield from self._row([word(cell) for cell in row], console)
+
+    def _row(self, cells: Sequence[Text], console: Console) -> Iterator[Segment]:
+        """The cells, and below them what is left of a long name."""
+        name, *others = cells
+        first, *more = name.wrap(console, self.widths[0]) if cell_len(name.plain) > self.widths[0] else (name,)
+        yield from self._line((first, *others), console)
+        for rest in more:
+            yield from self._line((rest,), console)
+
+    def _line(self, cells: Sequence[Text], console: Console) -> Iterator[Segment]:
+        for place, (cell, width, left) in enumerate(zip(cells, self.widths, self._left, strict=False)):
+            room = " " * (width - cell_len(cell.plain))
+            yield Segment(" " * _GAP * (place > 0) + room * (not left))
+            yield Segment(cell.plain, console.get_style(cell.style))
+            yield Segment(room * left)
+        yield Segment.line()
+
+    @cached_property
+    def _left(self) -> tuple[bool, ...]:
+        """Which columns begin at their left edge."""
+        return tuple(
+            place == 0 or head in _LEFT or not _numeric([row[place] for row in self.table.rows])
+            for place, head in enumerate(self.table.heads)
         )
-    for row in table.rows:
-        drawn.add_row(*map(word, row))
-    return drawn
 
 
 def _numeric(cells: Sequence[str]) -> bool:

@@ -150,9 +150,9 @@ def test_energy_of_phases_and_gpus(build: Build) -> None:
     )
     records = build.measured(point, [[2.0, 2.0]] * 2, energy=replace(build.energy([40.0, 20.0], 4.0), phases=phases))
     found = metric_samples(point, records)
-    assert found["prefill_energy_j_per_prompt_token"][0] == [24.0 / 240]
-    assert found["decode_energy_j_per_output_token"][0] == [36.0 / 80]
-    assert found["output_tokens_per_s_per_w"][0] == [80 / 60.0]
+    assert found["prefill_energy_j_per_prompt_token"][0] == (24.0 / 240,)
+    assert found["decode_energy_j_per_output_token"][0] == (36.0 / 80,)
+    assert found["output_tokens_per_s_per_w"][0] == (80 / 60.0,)
     assert found["energy_imbalance_fraction"][0] == pytest.approx([20 / 30])
     (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     prefill, decode = result.energy_phases

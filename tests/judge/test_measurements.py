@@ -21,13 +21,13 @@ def test_metrics_of_a_record_are_evaluated_once(build: Build, monkeypatch: pytes
     calls: list[str] = []
     evaluate = metric_values
 
-    def counted(point: Any, record: Any) -> dict[str, list[float]]:
+    def counted(point: Any, record: Any) -> dict[str, tuple[float, ...]]:
         calls.append(point.id)
         return evaluate(point, record)
 
     monkeypatch.setattr(measurements, "metric_values", counted)
     own = Measurements.of(Plan(points=(read, unread), skips=()), records)
-    assert [own.samples(read)["step_s"] for _ in range(5)] == [[[1.0]] * 3] * 5
+    assert [own.samples(read)["step_s"] for _ in range(5)] == [((1.0,),) * 3] * 5
     assert calls == [read.id] * 3
 
 
@@ -45,6 +45,6 @@ def test_failed_attempts_count_and_give_no_values(build: Build) -> None:
     skip = Skip(id="s", benchmark="decode", axes={}, num_gpus=8, reason="needs 8 GPUs")
     own = Measurements.of(Plan(points=(point,), skips=(skip,)), [build.failed(point), *build.measured(point, [[1.0]])])
     assert (len(own.attempts(point.id)), len(own.good(point.id))) == (2, 1)
-    assert own.samples(point)["step_s"] == [[1.0]]
+    assert own.samples(point)["step_s"] == ((1.0,),)
     assert (own.attempts("s"), own.samples(skip)) == ((), {})
     assert [entry.id for entry in own.entries] == [point.id, "s"]

@@ -24,14 +24,14 @@ def test_generation_metrics_by_hand(build: Build) -> None:
     point = build.generate()
     samples = metric_samples(point, build.measured(point, [[2.0, 2.0]]))
     assert samples == {
-        "output_tokens_per_s": [[20.0, 20.0]],
-        "total_tokens_per_s": [[80.0, 80.0]],
-        "requests_per_s": [[2.0, 2.0]],
-        "step_s": [[2.0, 2.0]],
-        **{name: [[0.2, 0.2]] for name in METRICS if name.startswith(("ttft_", "tpot_", "itl_"))},
-        **{name: [[2.0, 2.0]] for name in METRICS if name.startswith("e2e_")},
-        "peak_memory_bytes": [[5.0]],
-        "startup_s": [[3.0]],
+        "output_tokens_per_s": ((20.0, 20.0),),
+        "total_tokens_per_s": ((80.0, 80.0),),
+        "requests_per_s": ((2.0, 2.0),),
+        "step_s": ((2.0, 2.0),),
+        **{name: ((0.2, 0.2),) for name in METRICS if name.startswith(("ttft_", "tpot_", "itl_"))},
+        **{name: ((2.0, 2.0),) for name in METRICS if name.startswith("e2e_")},
+        "peak_memory_bytes": ((5.0,),),
+        "startup_s": ((3.0,),),
     }
 
 
@@ -41,11 +41,11 @@ def test_training_metrics_by_hand(build: Build) -> None:
     steps = build.steps([2.0, 2.0], Work(samples=4))
     record = build.record(point, (build.rank(steps), build.rank(steps, 1)), energy=build.energy([40.0, 20.0], 4.0))
     samples = metric_samples(point, [record])
-    assert samples["tokens_per_s"] == [[200.0, 200.0]]
-    assert samples["samples_per_s"] == [[2.0, 2.0]]
-    assert samples["energy_j"] == [[30.0]]
-    assert samples["energy_j_per_token"] == [[60.0 / 800]]
-    assert samples["mean_power_w"] == [[15.0]]
+    assert samples["tokens_per_s"] == ((200.0, 200.0),)
+    assert samples["samples_per_s"] == ((2.0, 2.0),)
+    assert samples["energy_j"] == ((30.0,),)
+    assert samples["energy_j_per_token"] == ((60.0 / 800,),)
+    assert samples["mean_power_w"] == ((15.0,),)
     assert "output_tokens_per_s" not in samples
 
 
@@ -56,9 +56,9 @@ def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Build) ->
     early, late = build.steps([2.0], work), build.steps([2.0], work, start_s=0.5)
     record = build.record(point, (build.rank(early), build.rank(late, 1, memory=9.0)))
     samples = metric_samples(point, [record])
-    assert samples["step_s"] == [[2.5]]
-    assert samples["output_tokens_per_s"] == [[16.0]]
-    assert samples["peak_memory_bytes"] == [[9.0]]
+    assert samples["step_s"] == ((2.5,),)
+    assert samples["output_tokens_per_s"] == ((16.0,),)
+    assert samples["peak_memory_bytes"] == ((9.0,),)
 
 
 def test_one_decode_round_has_no_time_per_further_token(build: Build) -> None:
@@ -67,7 +67,7 @@ def test_one_decode_round_has_no_time_per_further_token(build: Build) -> None:
     work = Work(prompt_tokens=120, output_tokens=40, samples=4)
     one = build.record(point, (build.rank(build.steps([2.0], work, rounds=1)),))
     none = build.record(point, (build.rank(build.steps([2.0], work)),), startup_s=None)
-    assert metric_samples(point, [one])["ttft_s"] == [[2.0]]
+    assert metric_samples(point, [one])["ttft_s"] == ((2.0,),)
     assert "tpot_s" not in metric_samples(point, [one])
     assert "ttft_s" not in metric_samples(point, [none])
     assert "startup_s" not in metric_samples(point, [none])
@@ -79,7 +79,7 @@ def test_memory_that_no_rank_could_tell_is_absent(build: Build) -> None:
     rank = replace(build.rank(build.steps([2.0], Work(output_tokens=40))), metrics=())
     samples = metric_samples(point, [build.record(point, (rank,))])
     assert "peak_memory_bytes" not in samples
-    assert samples["step_s"] == [[2.0]]
+    assert samples["step_s"] == ((2.0,),)
 
 
 def test_energy_of_generation_by_hand(build: Build) -> None:

@@ -35,8 +35,8 @@ def test_utilisation_by_hand(build: Build) -> None:
     assert point.shape is not None
     assert isinstance(point.settings, Train)
     needed = 100 * model_flops_per_token(point.shape, point.settings)
-    assert found["flops_per_s_per_gpu"] == [[needed]]
-    assert found["mfu_fraction"] == found["hfu_fraction"] == [[needed / 989.5e12]]
+    assert found["flops_per_s_per_gpu"] == ((needed,),)
+    assert found["mfu_fraction"] == found["hfu_fraction"] == ((needed / 989.5e12,),)
 
 
 def test_recomputed_layers_count_as_work_of_the_hardware_only(build: Build) -> None:
@@ -61,7 +61,7 @@ def test_a_point_without_a_model_has_no_utilisation(build: Build) -> None:
     point = dataclasses.replace(build.train(2), architecture=None)
     found = samples(build, point, [2.0])
     assert "flops_per_s_per_gpu" not in found
-    assert found["tokens_per_s"] == [[200.0]]
+    assert found["tokens_per_s"] == ((200.0,),)
 
 
 def test_percentiles_lie_between_the_nearest_steps(build: Build) -> None:
@@ -73,7 +73,7 @@ def test_percentiles_lie_between_the_nearest_steps(build: Build) -> None:
 @pytest.mark.parametrize("name", ["exposed_communication_fraction", "straggler_gap_fraction", "batch_size_per_gpu"])
 def test_what_ranks_tell_is_the_worst_of_them(build: Build, name: str) -> None:
     """The point's is the largest."""
-    assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == [[1.5]]
+    assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == ((1.5,),)
 
 
 def test_evaluation_by_hand(build: Build) -> None:
@@ -84,6 +84,6 @@ def test_evaluation_by_hand(build: Build) -> None:
     point = dataclasses.replace(build.train(2), settings=settings)
     rank = build.rank(build.steps([2.0, 2.0], Work(samples=4)))
     found = metric_samples(point, [build.record(point, (rank,), energy=build.energy([40.0, 20.0], 4.0))])
-    assert found["samples_per_s"] == [[2.0, 2.0]]
-    assert found["energy_j_per_sample"] == [[7.5]]
+    assert found["samples_per_s"] == ((2.0, 2.0),)
+    assert found["energy_j_per_sample"] == ((7.5,),)
     assert (settings.longest_sequence_tokens, settings.shared_samples) == (10, 4)

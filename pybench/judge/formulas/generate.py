@@ -14,13 +14,13 @@ from pybench.model.workloads.generate import Generate
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length, from the earliest copy's start to the latest one's end; latencies; utilisation."""
-    work = step.work
+    work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
     peaks = utilisation(point.settings, point.shape, step) if point.shape else {}
     return {
-        "output_tokens_per_s": work.output_tokens / step.length_s,
-        "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / step.length_s,
-        "requests_per_s": work.samples / step.length_s,
+        "output_tokens_per_s": work.output_tokens / length_s,
+        "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / length_s,
+        "requests_per_s": work.samples / length_s,
         **latencies(step),
         **peaks,
     }
@@ -28,12 +28,12 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 
 def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
-    return {"energy_j_per_output_token": total_work(step.work for step in steps).output_tokens}
+    return {"energy_j_per_output_token": total_work([step.work for step in steps]).output_tokens}
 
 
 def of_energy(steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
     """What joules gave. Prefill and decode are separate where all sequences of a step began together."""
-    work = total_work(step.work for step in steps)
+    work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}
     return {
         "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from pybench.model.record import Record
 from pybench.model.wire import Step, Work
@@ -14,60 +13,50 @@ from pybench.model.wire import Step, Work
 class JointStep:
     """One step as every rank reported it, rank 0 first; ``device_name`` is rank 0's.
 
-    ``replicas`` holds each rank's copy of the model, if there are several.
+    ``firsts`` are the places in ``ranks`` of each copy's first rank: of 0 alone where all ranks hold one model.
     """
 
     ranks: tuple[Step, ...]
     device_name: str = ""
-    replicas: tuple[int, ...] = ()
+    firsts: tuple[int, ...] = (0,)
 
     @property
     def first(self) -> Step:
         """Rank 0's report."""
         return self.ranks[0]
 
-    @cached_property
+    @property
     def copies(self) -> tuple[Step, ...]:
         """The report of each copy's first rank."""
-        found: dict[int, Step] = {}
-        for replica, step in zip(self.replicas or (0,) * len(self.ranks), self.ranks, strict=True):
-            found.setdefault(replica, step)
-        return tuple(found.values())
+        return tuple([self.ranks[place] for place in self.firsts])
 
-    @cached_property
+    @property
     def work(self) -> Work:
         """What all copies got done together."""
-        return total_work(step.work for step in self.copies)
-
-    @property
-    def start_ns(self) -> int:
-        """When the earliest rank began."""
-        return min(step.start_ns for step in self.ranks)
-
-    @property
-    def end_ns(self) -> int:
-        """When the latest rank ended."""
-        return max(step.end_ns for step in self.ranks)
+        return total_work([step.work for step in self.copies])
 
     @property
     def length_s(self) -> float:
         """Earliest start to latest end, in s."""
-        return (self.end_ns - self.start_ns) / 1e9
+        return (max([step.end_ns for step in self.ranks]) - min([step.start_ns for step in self.ranks])) / 1e9
 
 
 def joint_steps(record: Record) -> tuple[JointStep, ...]:
     """The measured steps of a record, each with all its ranks."""
-    replicas = tuple(rank.header.replica for rank in record.ranks)
+    firsts: dict[int, int] = {}
+    for place, rank in enumerate(record.ranks):
+        firsts.setdefault(rank.header.replica, place)
     device = record.ranks[0].header.device_name if record.ranks else ""
     together = zip(*(rank.steps for rank in record.ranks), strict=True)
-    return tuple(JointStep(ranks, device, replicas) for ranks in together)
+    return tuple(JointStep(ranks, device, tuple(firsts.values())) for ranks in together)
 
 
-def total_work(works: Iterable[Work]) -> Work:
+def total_work(works: Sequence[Work]) -> Work:
     """Sum of what was done."""
-    known = tuple(works)
+    if len(works) == 1:
+        return works[0]
     return Work(
-        prompt_tokens=sum(work.prompt_tokens for work in known),
-        output_tokens=sum(work.output_tokens for work in known),
-        samples=sum(work.samples for work in known),
+        prompt_tokens=sum(work.prompt_tokens for work in works),
+        output_tokens=sum(work.output_tokens for work in works),
+        samples=sum(work.samples for work in works),
     )

@@ -13,18 +13,21 @@ the gaps: an engine reports the figures of its own copy, not its gaps, and of se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise, repeat
 from statistics import fmean
 
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.wire import RequestTimes, Step
-from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.latency import KINDS, PERCENTILES
+
+_NAMES = {kind: (f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILES)) for kind in KINDS}
 
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
     """Every request of every copy. Sequences that went in lockstep have the times of the decode rounds in common."""
-    return tuple(request for copy in step.copies for request in (copy.requests or _in_lockstep(copy)))
+    return tuple([request for copy in step.copies for request in (copy.requests or _in_lockstep(copy))])
 
 
 def latencies(step: JointStep) -> dict[str, float | None]:
@@ -32,29 +35,41 @@ def latencies(step: JointStep) -> dict[str, float | None]:
     requests = requests_of(step)
     if not requests:
         return {}
+    if requests.count(requests[0]) == len(requests):
+        requests = requests[:1]  # sequences in lockstep: each has the mean and the percentiles of all
     kinds: dict[str, Sequence[float]] = {
         "ttft": [request.first_token_ns - request.arrival_ns for request in requests],
         "tpot": [tpot for request in requests if (tpot := _tpot_ns(request)) is not None],
         "e2e": [request.last_token_ns - request.arrival_ns for request in requests],
         "itl": _gaps_ns(step),
     }
-    return {name: value for kind, values in kinds.items() if values for name, value in _spread(kind, values).items()}
+    found: dict[str, float | None] = {}
+    for kind, values in kinds.items():
+        if values:
+            found.update(zip(_NAMES[kind], _spread(values), strict=True))
+    return found
 
 
-def _spread(kind: str, values_ns: Sequence[float]) -> dict[str, float]:
+def _spread(values_ns: Sequence[float]) -> Iterable[float]:
+    """Mean and percentiles, in s."""
     ordered = sorted(values_ns)
-    if ordered[0] == ordered[-1]:  # sequences in lockstep
-        return dict.fromkeys((f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILES)), ordered[0] / 1e9)
-    named = {f"{kind}_p{percent}_s": _percentile(ordered, percent) / 1e9 for percent in PERCENTILES}
-    return {f"{kind}_s": fmean(ordered) / 1e9, **named}
+    if ordered[0] == ordered[-1]:
+        return repeat(ordered[0] / 1e9, 1 + len(PERCENTILES))
+    percentiles = [
+        (ordered[below] + (ordered[above] - ordered[below]) * weight) / 1e9
+        for below, above, weight in _places(len(ordered))
+    ]
+    return fmean(ordered) / 1e9, *percentiles
 
 
-def _percentile(ordered: Sequence[float], percent: float) -> float:
-    """Between the two nearest values; most steps have few, for which numpy's call costs more than the work."""
-    place = (len(ordered) - 1) * percent / 100
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+@lru_cache
+def _places(count: int) -> tuple[tuple[int, int, float], ...]:
+    """For each percentile of so many values in order: the two nearest, and the weight of the second.
+
+    Most steps have few values, for which numpy's call costs more than the work.
+    """
+    places = [(count - 1) * percent / 100 for percent in PERCENTILES]
+    return tuple((int(place), min(int(place) + 1, count - 1), place % 1) for place in places)
 
 
 def _tpot_ns(request: RequestTimes) -> float | None:
@@ -78,6 +93,7 @@ def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
 
 
 def _gaps_ns(step: JointStep) -> list[int]:
-    if any(copy.requests for copy in step.copies):
+    copies = step.copies
+    if any(copy.requests for copy in copies):
         return []
-    return [later - earlier for copy in step.copies for earlier, later in pairwise(copy.token_end_ns)]
+    return [later - earlier for copy in copies for earlier, later in pairwise(copy.token_end_ns)]

@@ -43,15 +43,14 @@ _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
 }
 
 
-def metric_values(point: Point, record: Record) -> dict[str, list[float]]:
+def metric_values(point: Point, record: Record) -> dict[str, tuple[float, ...]]:
     """Metrics of a good record: a value for each step, or one for the whole attempt. What is unknown is absent."""
-    values: dict[str, list[float]] = {}
     steps = joint_steps(record)
-    for step in steps:
-        for name, value in _of_step(point, step).items():
-            if value is not None:
-                values.setdefault(name, []).append(value)
-    return {**values, **{name: [value] for name, value in _of_attempt(point, record, steps).items()}}
+    of_steps = [_of_step(point, step) for step in steps]
+    names = dict.fromkeys(name for values in of_steps for name in values)
+    columns = ((name, tuple([v for values in of_steps if (v := values.get(name)) is not None])) for name in names)
+    of_attempt = ((name, (value,)) for name, value in _of_attempt(point, record, steps).items())
+    return {name: values for name, values in (*columns, *of_attempt) if values}
 
 
 def step_values(point: Point, record: Record) -> tuple[dict[str, float | None], ...]:

@@ -6,7 +6,7 @@ from pybench.model.workloads.metric import MetricTraits, OverRanks, less
 
 PERCENTILES = (50, 90, 95, 99)
 
-_KINDS = {
+KINDS = {
     "ttft": "time to first token, from a request's arrival",
     "tpot": "time per output token of a request after its first",
     "itl": "time between a request's tokens; of several replicas the slowest",
@@ -21,5 +21,5 @@ def _of_kind(kind: str, description: str) -> dict[str, MetricTraits]:
 
 
 METRICS: dict[str, MetricTraits] = {
-    name: traits for kind, description in _KINDS.items() for name, traits in _of_kind(kind, description).items()
+    name: traits for kind, description in KINDS.items() for name, traits in _of_kind(kind, description).items()
 }
