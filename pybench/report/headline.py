@@ -35,3 +35,9 @@ def energy(point: PointResult) -> Estimate | None:
     """Joules for each token or sample."""
     name = energy_name(point)
     return None if name is None else point.metrics[name]
+
+
+def requests_differ(point: PointResult) -> bool:
+    """Whether requests of the point end at different times, so that percentiles describe them."""
+    low, high = point.metrics.get("e2e_p50_s"), point.metrics.get("e2e_p99_s")
+    return low is not None and high is not None and low.value != high.value

@@ -9,7 +9,7 @@ from pybench.model.results import ComparisonResult, Estimate, PointResult, Resul
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.report import gpu_states
-from pybench.report.headline import energy, headline
+from pybench.report.headline import energy, headline, requests_differ
 from pybench.report.labels import common_axes, labels, short_labels
 from pybench.report.numbers import (
     Scale,
@@ -106,16 +106,11 @@ def _latency(results: Results, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (names[point.id], noun, *(quantity(point.metrics.get(f"{kind}_p{percent}_s")) for percent in PERCENTILES))
         for point in results.points
-        if _differ(point)
+        if requests_differ(point)
         for kind, noun in kinds.items()
         if f"{kind}_p50_s" in point.metrics
     )
     return Table("Latency of requests", ("point", "time", *(f"p{percent}" for percent in PERCENTILES)), rows)
-
-
-def _differ(point: PointResult) -> bool:
-    low, high = point.metrics.get("e2e_p50_s"), point.metrics.get("e2e_p99_s")
-    return low is not None and high is not None and low.value != high.value
 
 
 def _training(results: Results, names: Mapping[str, str]) -> Table:

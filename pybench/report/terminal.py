@@ -45,7 +45,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
 
 
 def _head(out: Console, results: Results, *, detail: bool) -> None:
-    verdict = _coloured(results.verdict.replace("_", " "))
+    verdict = _coloured(results.verdict)
     out.print(Text.assemble((printable(f"{results.suite} on {results.machine}: "), "bold"), verdict))
     out.print(Text(printable(judged_sentence(results))))
     if results.description:
@@ -96,11 +96,11 @@ def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> No
     for finding in lines:
         subjects = ", ".join(finding.subjects[:most])
         others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
-        word = "" if title != "What did not pass" else f"{finding.verdict} "
+        word = "" if title != "What did not pass" else f"{finding.verdict.replace('_', ' ')} "
         hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
         if finding.step:
             hanging(out, f"    next: {finding.step}")
 
 
 def _coloured(verdict: str) -> Text:
-    return Text(verdict, style=COLOURS.get(verdict, ""))
+    return Text(verdict.replace("_", " "), style=COLOURS.get(verdict, ""))

@@ -112,7 +112,7 @@ def test_nothing_measured_is_never_a_pass(here: Path, drill: Drill, options: tup
     assert result.exit_code == 4
     assert ": 0 attempts" in result.stderr
     verdict = result.stdout.splitlines()[-2]
-    assert verdict.startswith("verdict: no_expectation - ")
+    assert verdict.startswith("verdict: no expectation - ")
     assert reason in verdict
 
 
@@ -142,7 +142,7 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
     """``-k`` keeps the baseline only: measured, but no verdict."""
     result = pybench(*drill(), "-k", "tensor_parallel=1")
     assert result.exit_code == 4
-    assert result.stdout.splitlines()[-2].startswith("verdict: no_expectation - ")
+    assert result.stdout.splitlines()[-2].startswith("verdict: no expectation - ")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,14 @@ def test_a_healthy_node_is_one_screen() -> None:
     assert "alias_risk" not in text
 
 
+def test_waits_stand_beside_the_throughput_where_requests_differ() -> None:
+    """Where a suite asks for latency, they are what a reader looks for."""
+    path = shipped_suites() / "measured" / "serve_latency-h200x1-20261122.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert any(line.split()[:4] == ["point", "tok/s", "TTFT", "p99"] for line in lines)
+    assert "closed concurrency 8          1,418  95.86 ms   5.79 ms     358.2  a b" in lines
+
+
 def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None:
     """By hand from the fixture: 6 ratios, 3 limits, 3 comparisons, 2 checks of the node."""
     judged = "9 of 14 expectations judged: 4 pass, 3 fail, 2 inconclusive; 1 has no row for h200; 4 not measured"
@@ -123,10 +131,9 @@ def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, 
     """Also of a run that shows nothing else."""
     for verdict in verdicts:
         text = _render(dataclasses.replace(empty, verdict=verdict))
-        head = (
-            f"suite on cpu: {verdict.replace('_', ' ')}\nnothing is expected\nrun run\n{sentence(empty.provenance)}\n"
-        )
-        assert text == f"{head}\nverdict: {verdict} - nothing was measured\n"
+        words = verdict.replace("_", " ")
+        head = f"suite on cpu: {words}\nnothing is expected\nrun run\n{sentence(empty.provenance)}\n"
+        assert text == f"{head}\nverdict: {words} - nothing was measured\n"
 
 
 def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Results) -> None:
