@@ -58,7 +58,7 @@ class ErrorBoundary(click.Group):
             ctx.exit(MACHINE)
 
 
-_JUDGING = frozenset({"run", "power"})
+_JUDGING = frozenset({"run", "power", "compare"})
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
 from pybench.model.results import Verdict
 
@@ -17,6 +18,14 @@ BY_VERDICT: dict[Verdict, int] = {
     "error": MACHINE,
     "inconclusive": 4,
     "no_expectation": 4,
+}
+BY_CHANGE: dict[ChangeVerdict, int] = {
+    "unchanged": 0,
+    "improved": 0,
+    "regressed": 1,
+    "not measured": 1,
+    "undecided": 4,
+    "incomparable": 4,
 }
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from pybench.cli.compare import compare
 from pybench.cli.error_boundary import ErrorBoundary
 from pybench.cli.expect import expect
 from pybench.cli.explain import explain
@@ -173,6 +174,7 @@ def doctor(ctx: click.Context) -> None:
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
 
 
+main.add_command(compare)
 main.add_command(images)
 main.add_command(expect)
 main.add_command(explain)

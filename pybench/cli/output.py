@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from shutil import get_terminal_size
+from typing import TypedDict
 
 import click
 
 _ASCII = str.maketrans({"±": "+-", "≥": ">=", "≤": "<=", "→": "->", "µ": "u", "°": "", "─": "-", "…": "..."})
+
+
+class TerminalOptions(TypedDict):
+    """What a text report is drawn for."""
+
+    width: int
+    color: bool
+
+
+def terminal_options() -> TerminalOptions:
+    """The terminal's width, 80 columns where there is none; colour for a terminal that did not refuse it."""
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return {"width": get_terminal_size((80, 24)).columns, "color": color}
 
 
 def echo(text: str, *, nl: bool = True) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,13 +50,9 @@ def report(run_path: Path, name: str, output: Path | None, detail: bool) -> None
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
     """Print the report at the terminal's width, at 80 columns where there is no terminal."""
-    from shutil import get_terminal_size
+    from pybench.cli.output import echo, terminal_options
 
-    from pybench.cli.output import echo
-
-    width = get_terminal_size((80, 24)).columns
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    echo(render(view, "terminal", width=width, color=color, detail=detail), nl=False)
+    echo(render(view, "terminal", detail=detail, **terminal_options()), nl=False)
 
 
 def write_report_files(folder: RunFolder, view: RunView) -> None:

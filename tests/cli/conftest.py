@@ -26,17 +26,21 @@ def here(tmp_path: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.fixture
 def drill(here: Path) -> Drill:
-    """Write the drill's suite, its table and a Python that is the fake worker; returns the run's arguments."""
+    """Write the drill's suite, its table and a Python that is the fake worker; returns the run's arguments.
 
-    def write(behaviour: str = "ok", value: float = 2.0) -> tuple[str, ...]:
+    ``environment`` is the fake worker's.
+    """
+
+    def write(behaviour: str = "ok", value: float = 2.0, **environment: str) -> tuple[str, ...]:
         (here / "drill.toml").write_text(SUITE)
         (here / "expected").mkdir(exist_ok=True)
         (here / "expected" / "drill.toml").write_text(table_text(value))
         python = here / "python"
         path = os.pathsep.join(sys.path)
+        more = " ".join(f'{name}="{value}"' for name, value in environment.items())
         # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].
         python.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour}\nshift 3\n'
+            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
             f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
         )
         python.chmod(0o755)

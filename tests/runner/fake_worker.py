@@ -1,12 +1,15 @@
 """A worker that behaves, or misbehaves, as the environment tells it to. Speaks the real protocol.
 
 ``FAKE_BEHAVIOUR`` is a comma-separated list, one for each start of a point (the last one repeats). ``FAKE_POINT`` names
-the one point of a session that it is for, by a part of its id; the others behave.
+the one point of a session that it is for, by a part of its id; the others behave. ``FAKE_STRETCH`` is how much longer
+than usual its steps are by the clock of its reports, a factor; ``FAKE_NOISE``, as ``SEED:SD``, scatters every attempt.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import shutil
 import signal
 import sys
@@ -150,9 +153,20 @@ def run_out_of_memory() -> None:
     sys.exit(1)
 
 
+def is_meant(order: WorkOrder) -> bool:
+    """Whether the environment is about this point."""
+    return os.environ.get("FAKE_POINT", "") in order.point_id
+
+
+def random_stretch(order: WorkOrder) -> float:
+    """The same for a seed, point and attempt."""
+    seed, _, sd = os.environ.get("FAKE_NOISE", "0:0").partition(":")
+    return math.exp(float(sd) * random.Random(f"{seed} {order.point_id} {attempt}").gauss(0, 1))
+
+
 def work_on(order: WorkOrder, place: int) -> None:
     """One point from its header to its result."""
-    behaviour = asked if os.environ.get("FAKE_POINT", "") in order.point_id else "ok"
+    behaviour = asked if is_meant(order) else "ok"
     print(f"fake worker: {behaviour}", flush=True)
     if behaviour == "garbage":
         (exchange / "events.0.jsonl").write_text("not json\n")
@@ -164,8 +178,9 @@ def work_on(order: WorkOrder, place: int) -> None:
     misbehave(behaviour, place)
     while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
         time.sleep(0.01)
+    stretch = random_stretch(order) * (float(os.environ.get("FAKE_STRETCH", "1")) if is_meant(order) else 1)
     # Steps that waited span the wait, and what sensors read in it.
-    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps) if wait else STEP_NS
+    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps) if wait else round(STEP_NS * stretch)
     while time.monotonic_ns() < begun_ns + order.steps * step_ns:
         time.sleep(0.001)
     for number in range(ranks):

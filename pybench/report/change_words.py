@@ -1,0 +1,56 @@
+"""Words for a change: the metric, the quantity before and after, per cent with its interval."""
+
+from __future__ import annotations
+
+from pybench.model.change import Change
+from pybench.model.results import Estimate
+from pybench.model.workloads.registry import HEADLINES
+from pybench.report.numbers import plain, quantity
+
+_METRICS = {
+    **dict.fromkeys(HEADLINES, "speed"),
+    "step_s": "step",
+    "ttft_s": "first token",
+    "tpot_s": "per token",
+    "energy_j": "energy",
+    "energy_j_per_output_token": "energy",
+    "energy_j_per_token": "energy",
+    "energy_j_per_sample": "energy",
+    "peak_memory_bytes": "memory",
+}
+
+
+def metric_words(metric: str) -> str:
+    """A metric in a narrow table; metrics that are compared by wish keep their name."""
+    return _METRICS.get(metric, metric)
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """A value with its unit; a dash where there is none."""
+    return "-" if value is None else quantity(Estimate(value=value, low=None, high=None, unit=unit)).strip()
+
+
+def difference_text(change: Change) -> str:
+    """Now less before, in the metric's unit: joules of an energy."""
+    found = change.difference
+    if found is None:
+        return "-"
+    text = value_text(found, change.unit)
+    return f"+{text}" if found > 0 else text
+
+
+def percent_text(change: Change) -> str:
+    """The change in per cent ± the larger half of its interval."""
+    if change.fraction is None:
+        return "-"
+    text = signed_percent(change.fraction)
+    if change.low is None or change.high is None:
+        return text
+    half = max(change.high - change.fraction, change.fraction - change.low)
+    return f"{text} ±{plain(100 * half, 2)}"
+
+
+def signed_percent(fraction: float) -> str:
+    """``-3.1 %``; two decimals below 1 %."""
+    decimals = 1 if abs(fraction) >= 0.0995 or round(abs(100 * fraction), 1) >= 1 else 2  # noqa: PLR2004 - 1 %
+    return f"{100 * fraction:+.{decimals}f} %"

@@ -1,0 +1,144 @@
+"""A run beside its references, for the terminal: the verdict, what differs, rows by importance."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from pybench.judge.regression.comparison import BY_IMPORTANCE
+from pybench.model.change import Change, ChangeVerdict, RunComparison
+from pybench.model.figures import PointFigures
+from pybench.report.change_words import difference_text, metric_words, percent_text, value_text
+from pybench.report.labels import short_labels
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
+from pybench.report.rows import Table
+from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
+
+_HEADS = ("point", "metric", "before", "now", "change", "difference")
+_UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
+_COLOUR: dict[ChangeVerdict, str] = {
+    "regressed": COLOURS["fail"],
+    "not measured": COLOURS["missing"],
+    "undecided": COLOURS["inconclusive"],
+    "incomparable": COLOURS["inconclusive"],
+    "improved": COLOURS["pass"],
+    "unchanged": COLOURS["pass"],
+}
+
+
+def render(
+    comparison: RunComparison,
+    points: Sequence[PointFigures],
+    *,
+    width: int = 80,
+    color: bool = False,
+    detail: bool = False,
+) -> str:
+    """Draw it. ``points`` are those of the run and its references; unchanged rows are only counted without detail."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    several = len({point.benchmark for point in points}) > 1
+    names = short_labels(list({point.id: point for point in points}.values()), with_benchmark=several)
+    _head(out, comparison)
+    for verdict in BY_IMPORTANCE:
+        rows = [change for change in comparison.changes if change.verdict == verdict]
+        if rows and (detail or verdict != "unchanged"):
+            _rows(out, verdict, rows, names, width)
+    _listed(
+        out,
+        "New rows, which no reference has",
+        _by_point((row.point_id, row.metric) for row in comparison.added),
+        names,
+    )
+    out.print()
+    last = Text.assemble("verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {_reason(comparison)}")
+    out.print(last, soft_wrap=True)
+    return without_trailing_spaces(stream.getvalue())
+
+
+def _head(out: Console, comparison: RunComparison) -> None:
+    title = (printable(f"{comparison.suite}: "), "bold")
+    out.print(Text.assemble(title, (comparison.verdict, _COLOUR[comparison.verdict])))
+    hanging(out, f"run {comparison.run_id} against {', '.join(comparison.reference_ids)}", style="dim")
+    for text in comparison.differences:
+        hanging(out, f"differs: {text}")
+    if comparison.differences:
+        hanging(out, "next: compare runs that agree in these, or allow one with --across NAME")
+    for text in comparison.wanted:
+        hanging(out, f"across: {text}")
+    for text in comparison.left_out:
+        hanging(out, f"left out: {text}")
+
+
+def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: Mapping[str, str], width: int) -> None:
+    figured = [change for change in rows if change.now is not None]
+    title = f"{verdict}: {_count(rows)}"
+    if figured:
+        table = Table(title, _HEADS, tuple(_cells(change, names) for change in figured))
+        out.print()
+        out.print(draw(table if fits(table, width) else _without_before(table), width))
+        if verdict == "undecided":
+            hanging(out, f"  {_UNDECIDED}")
+        for change in figured:
+            if change.reason:
+                hanging(out, f"  {names[change.row.point_id]} {metric_words(change.row.metric)}: {change.reason}")
+        return
+    reasons = dict.fromkeys(change.reason for change in rows)
+    out.print()
+    out.print(Text(f"{title}{' that a reference has' * (verdict == 'not measured')}", style="bold"))
+    for reason in reasons:
+        found = _by_point(change.row for change in rows if change.reason == reason)
+        subjects = "; ".join(f"{names.get(point, point)} ({metrics})" for point, metrics in found.items())
+        hanging(out, f"  {subjects}: {reason}")
+
+
+def _cells(change: Change, names: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        names.get(change.row.point_id, change.row.point_id),
+        metric_words(change.row.metric),
+        value_text(change.before, change.unit),
+        value_text(change.now, change.unit),
+        percent_text(change),
+        difference_text(change),
+    )
+
+
+def _without_before(table: Table) -> Table:
+    """A narrower table: what was before follows from now and the difference."""
+    place = _HEADS.index("before")
+    heads, *rows = ((*line[:place], *line[place + 1 :]) for line in (table.heads, *table.rows))
+    return Table(table.title, heads, tuple(rows))
+
+
+def _listed(out: Console, title: str, found: Mapping[str, str], names: Mapping[str, str]) -> None:
+    if found:
+        out.print()
+        out.print(Text(title, style="bold"))
+        for point, metrics in found.items():
+            hanging(out, f"  {names.get(point, point)}: {metrics}")
+
+
+def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The metrics of each point in words."""
+    found: dict[str, list[str]] = {}
+    for point, metric in rows:
+        found.setdefault(point, []).append(metric_words(metric))
+    return {point: ", ".join(words) for point, words in found.items()}
+
+
+def _reason(comparison: RunComparison) -> str:
+    if comparison.differences:
+        return f"{'; '.join(comparison.differences)}"
+    if not comparison.changes:
+        return "the runs have no row in common"
+    counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]
+    text = ", ".join(f"{len(rows)} {verdict}" for verdict, rows in counts if rows)
+    return f"of {_count(comparison.changes)}: {text}; smallest effect {plain(100 * comparison.effects.default)} %"
+
+
+def _count(rows: Sequence[Change]) -> str:
+    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"

@@ -1,0 +1,35 @@
+"""Figures of runs, with values that are easy to compute by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybench.model.figures import PointFigures, RunFigures
+
+KEYS = {"gpu": '["NVIDIA H200 GPU-0"]', "driver": '"580.1"', "torch": "2.11.0", "image": "[]", "suite": "s"}
+
+
+def point(name: str = "decode", **changed: Any) -> PointFigures:
+    """A point that was measured in three attempts, 1 % apart."""
+    values: dict[str, Any] = {
+        "id": name,
+        "benchmark": "decode",
+        "axes": {},
+        "num_gpus": 1,
+        "digest": "d",
+        "settings": {"model": "m", "batch_size": 4},
+        "medians": {"output_tokens_per_s": (99.0, 100.0, 101.0)},
+    }
+    return PointFigures(**{**values, **changed})
+
+
+def run(*points: PointFigures, run_id: str = "now", **changed: Any) -> RunFigures:
+    """A run of them on one machine; ``changed`` are fields, or keys where there is no such field."""
+    fields = {name: changed.pop(name) for name in ("created_utc", "verdict", "suite") if name in changed}
+    values = {"created_utc": "2026-11-22T00:00:00+00:00", "verdict": "no_expectation", "suite": "s", **fields}
+    return RunFigures(run_id=run_id, keys={**KEYS, **changed}, points=points, **values)
+
+
+def scaled(factor: float, medians: tuple[float, ...] = (99.0, 100.0, 101.0)) -> dict[str, tuple[float, ...]]:
+    """A throughput so many times as high."""
+    return {"output_tokens_per_s": tuple(factor * value for value in medians)}

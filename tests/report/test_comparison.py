@@ -1,0 +1,66 @@
+"""What ``pybench compare`` prints at 80 columns."""
+
+from __future__ import annotations
+
+from pybench.judge.regression.comparison import compare
+from pybench.report.comparison import render
+from tests.judge.regression.runs import point, run, scaled
+
+STEADY = (99.9, 100.0, 100.1)
+
+
+def shown(now: object, *before: object, **options: object) -> str:
+    points = [point for one in (*before, now) for point in one.points]  # type: ignore[attr-defined]
+    return render(compare(now, before), points, **options)  # type: ignore[arg-type]
+
+
+def test_rows_stand_by_importance_with_the_verdict_first() -> None:
+    """Per cent with an interval and the difference in the metric's own unit; unchanged rows are counted."""
+    energy = {"energy_j_per_output_token": (0.1612, 0.1611, 0.1613)}
+    dearer = {"energy_j_per_output_token": (0.1700, 0.1701, 0.1699)}
+    then = run(
+        point("decode[tensor_parallel=1]", axes={"tensor_parallel": 1}, medians={**scaled(1, STEADY), **energy}),
+        point("decode[tensor_parallel=2]", axes={"tensor_parallel": 2}, medians=scaled(1.3, STEADY)),
+        point("decode[tensor_parallel=4]", axes={"tensor_parallel": 4}, medians=scaled(1.6, STEADY)),
+        run_id="then",
+    )
+    now = run(
+        point("decode[tensor_parallel=1]", axes={"tensor_parallel": 1}, medians={**scaled(0.9, STEADY), **dearer}),
+        point("decode[tensor_parallel=2]", axes={"tensor_parallel": 2}, medians=scaled(1.3, STEADY)),
+        point("decode[tensor_parallel=4]", axes={"tensor_parallel": 4}, medians={}, absence="8 GPUs wanted, 4 here"),
+    )
+    assert shown(now, then) == (
+        "s: regressed\n"
+        "run now against then\n"
+        "\n"
+        "regressed: 2 rows\n"
+        "point  metric          before           now        change     difference\n"
+        "────────────────────────────────────────────────────────────────────────\n"
+        "TP 1   speed        100 tok/s      90 tok/s  -10.0 % ±0.2      -10 tok/s\n"
+        "TP 1   energy  161.2 mJ/token  170 mJ/token  +5.5 % ±0.14  +8.8 mJ/token\n"
+        "\n"
+        "not measured: 1 row that a reference has\n"
+        "  TP 4 (speed): 8 GPUs wanted, 4 here\n"
+        "\n"
+        "verdict: regressed - of 4 rows: 2 regressed, 1 not measured, 1 unchanged; smallest effect 1 %\n"
+    )
+
+
+def test_what_differs_is_named_with_the_way_on() -> None:
+    """No row is shown."""
+    text = shown(run(point(), driver='"580.2"'), run(point(), run_id="then"))
+    assert text.splitlines()[:4] == [
+        "s: incomparable",
+        "run now against then",
+        "differs: driver: 580.1 -> 580.2",
+        "next: compare runs that agree in these, or allow one with --across NAME",
+    ]
+    assert text.splitlines()[-1] == "verdict: incomparable - driver: 580.1 -> 580.2"
+
+
+def test_every_row_is_shown_with_detail() -> None:
+    """Also those that did not change."""
+    steady = point(medians=scaled(1, STEADY))
+    text = shown(run(steady), run(steady, run_id="then"), detail=True)
+    assert "unchanged: 1 row\n" in text
+    assert "+0.00 %" in text
