@@ -20,14 +20,16 @@ _OPTIONS = {
 
 def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
     """Every setting that the backend can't honour here."""
-    able = BACKENDS[settings.backend].options
+    traits = BACKENDS[settings.backend]
     for name, default in _OPTIONS.items():
-        if getattr(settings, name) != default and name not in able:
+        if getattr(settings, name) != default and name not in traits.options:
             yield f"backend {settings.backend} has no {name}"
     if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
         yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"
     above_one = [axis for axis in PARALLEL_AXES if getattr(settings, axis) > 1]
-    if settings.backend == "transformers" and "tensor_parallel" in above_one and len(above_one) > 1:
-        yield f"backend transformers has tensor_parallel alone, not with {above_one[1]}"
-    if settings.backend == "transformers" and device == "cpu" and settings.pipeline_parallel > 1:
-        yield "backend transformers spreads layers over GPUs only"
+    for axis in above_one:
+        others = [other for other in above_one if other != axis]
+        if axis in traits.lone_axes and others:
+            yield f"backend {settings.backend} has {axis} alone, not with {others[0]}"
+        if axis in traits.gpu_axes and device == "cpu":
+            yield f"backend {settings.backend} has {axis} above 1 on GPUs only"

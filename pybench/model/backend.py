@@ -57,7 +57,8 @@ class BackendTraits:
 
     ``model_types`` are the model families it can build (``model_type`` of a config); ``parallel_axes`` maps a workload
     to the parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process
-    spans, for all others there are as many processes (torchrun). ``options`` are the optional settings that it honours:
+    spans, for all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those
+    in ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours:
     any other must stay at its default. ``bare_workloads`` need nothing that a process keeps but its ranks: they share
     one whatever else differs. Points of a workload in ``warm_settings`` may share a process and what it holds, a model
     or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
@@ -78,6 +79,8 @@ class BackendTraits:
     extras: tuple[Extra, ...] = ()
     remedy: str = "install it there"
     axes_inside: tuple[str, ...] = ()
+    lone_axes: tuple[str, ...] = ()
+    gpu_axes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     device: str | None = None
     bare_workloads: tuple[WorkloadName, ...] = ()
@@ -147,6 +150,8 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         packages=("torch", "transformers", "accelerate"),
         remedy=install("transformers"),
         axes_inside=("pipeline_parallel",),
+        lone_axes=("tensor_parallel",),
+        gpu_axes=("pipeline_parallel",),
         options=("device_map",),
         warm_settings={"generate": _SIZES},
         distributions=("transformers",),

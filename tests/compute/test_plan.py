@@ -193,7 +193,7 @@ def test_layers_are_spread_over_gpus() -> None:
     """A CPU is one device."""
     suite = _suite("generate", {**GENERATE, "backend": "transformers"}, pipeline_parallel=(1, 2))
     (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).skips
-    assert skip.reason == "backend transformers spreads layers over GPUs only"
+    assert skip.reason == "backend transformers has pipeline_parallel above 1 on GPUs only"
 
 
 @pytest.mark.parametrize(("backend", "processes"), [("torch", 12), ("transformers", 6), ("vllm", 3)])
