@@ -107,7 +107,10 @@ def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
 
 
 def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
-    """Value, then the larger half of its interval: ``3,655.9 ±8.5``. Without ``scale`` the unit follows."""
+    """Value, then the larger half of its interval: ``3,655.9 ±8.5``; ``1.7 ±250`` where that is wider than the value.
+
+    Without ``scale`` the unit follows.
+    """
     if estimate is None:
         return "-"
     factor, unit = (scale.factor, "") if scale else _scale(estimate)
@@ -115,8 +118,9 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
     half = spread(estimate.value, estimate.low, estimate.high)
     if half is None or half == 0:
         return f"{plain(estimate.value / factor)}{suffix}"
-    decimals = _decimals(-half / factor, half / factor)
-    return f"{_rounded(estimate.value / factor, decimals)} ±{_rounded(half / factor, decimals)}{suffix}"
+    value, decimals = estimate.value / factor, _decimals(-half / factor, half / factor)
+    shown = plain(value, _SPREAD_DIGITS) if half > abs(estimate.value) else _rounded(value, decimals)
+    return f"{shown} ±{_rounded(half / factor, decimals)}{suffix}"
 
 
 def spread(value: float, low: float | None, high: float | None) -> float | None:

@@ -82,3 +82,17 @@ def test_limits_have_the_unit_of_what_they_limit() -> None:
 def test_percent() -> None:
     """Percent lives in reports alone."""
     assert numbers.percent(0.95) == "95.0 %"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (3647.4, 3664.4, "3,655.9 ±8.5 tok/s"),
+        (2000.0, 5000.0, "3,700 ±1,700 tok/s"),
+        (50.0, 250_000.0, "3,656 ±250,000 tok/s"),
+        (None, None, "3,656 tok/s"),
+    ],
+)
+def test_value_with_its_spread(low: float | None, high: float | None, text: str) -> None:
+    """The digits of the half-width; where that is wider than the value, the value does not become 0."""
+    assert numbers.with_spread(estimate(3655.9, "tokens/s", low, high)) == text
