@@ -27,6 +27,9 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
     "undecided": 4,
     "incomparable": 4,
 }
+BY_VERIFICATION = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
+"""By whether nothing was found that does not hold, and whether everything could be checked."""
+
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),
     (UsageError, USAGE),

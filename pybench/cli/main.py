@@ -15,6 +15,7 @@ import click
 
 from pybench.cli.compare import compare
 from pybench.cli.error_boundary import ErrorBoundary
+from pybench.cli.evidence import bundle, verify
 from pybench.cli.expect import expect
 from pybench.cli.explain import explain
 from pybench.cli.images import images
@@ -178,3 +179,5 @@ main.add_command(compare)
 main.add_command(images)
 main.add_command(expect)
 main.add_command(explain)
+main.add_command(bundle)
+main.add_command(verify)

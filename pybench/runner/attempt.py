@@ -7,16 +7,16 @@ from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pybench.compute.measured_window import window_conditions, window_energy
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
-from pybench.model.wire import Failure
+from pybench.model.wire import Failure, Step
 from pybench.runner.contract import Contract
 from pybench.runner.events import EventReader, RankLog
 from pybench.runner.follow import follow
 from pybench.runner.gpu_observation import GpuObservation
-from pybench.runner.measured_window import window_conditions, window_energy
 from pybench.runner.session import Session
 from pybench.runner.session_worker import SessionWorker
 from pybench.store.trace_file import write_trace
@@ -86,7 +86,7 @@ def _attempt(
         trace=_kept(gpus.trace, folder / "trace.npz", session.run_path),
         argv=session_worker.argv,
         container=container,
-        conditions=() if failure or gpus.trace is None else window_conditions(ranks, gpus.trace),
+        conditions=() if failure or gpus.trace is None else window_conditions(_steps(ranks), gpus.trace),
         health=gpus.health(),
         warm_after=session.before(place),
     )
@@ -97,7 +97,11 @@ def _energy(
 ) -> tuple[Energy | None, str | None]:
     if trace is None:
         return None, session.power_reason or "no GPU takes part"
-    return window_energy(point, ranks, trace), None
+    return window_energy(point, _steps(ranks), trace), None
+
+
+def _steps(ranks: Sequence[RankLog]) -> list[list[Step]]:
+    return [rank.steps for rank in ranks]
 
 
 def _kept(trace: PowerTrace | None, path: Path, run_path: Path) -> str | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt, Row, pending, undecided
 from pybench.compute.session import next_session
 from pybench.engines.base import Job, Launcher
@@ -27,12 +26,12 @@ from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.suite import Point
-from pybench.model.wire import WorkOrder
 from pybench.runner.attempt import run_session
 from pybench.runner.attempt_figure import attempt_figure
 from pybench.runner.expected_time import expected_s
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine, resume_remedy
 from pybench.runner.session import Session
+from pybench.runner.work_order import work_order
 from pybench.store.journal import RunFolder
 
 
@@ -126,7 +125,7 @@ class Run:
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
-            orders=tuple(self._order(point, records) for point, _ in attempts),
+            orders=tuple(work_order(point, self.manifest.device, records) for point, _ in attempts),
             folders=folders,
             job=self._job(attempts[0][0], exchange),
             launcher=self.launcher,
@@ -144,17 +143,6 @@ class Run:
             gpu_uuids=gpus if self.manifest.device == "cuda" else (),
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),
-        )
-
-    def _order(self, point: Point, records: Sequence[Record]) -> WorkOrder:
-        return WorkOrder(
-            point_id=point.id,
-            settings=settings_of_next(point, records),
-            architecture=point.architecture,
-            device=self.manifest.device,
-            steps=point.effort.steps,
-            max_warmup_steps=point.effort.max_warmup_steps,
-            dither_ms=point.effort.dither_ms,
         )
 
 

@@ -41,7 +41,7 @@ behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
 asked = behaviours[min(attempt, len(behaviours)) - 1]
 UUIDS = [uuid for uuid in os.environ.get("FAKE_UUIDS", "").split(",") if uuid]
 VALUES = {"matmul_flops_per_s": 1e12} if orders[0].settings.workload == "matmul" else {}
-STEP_NS = 10_000_000
+STEP_NS = int(os.environ.get("FAKE_STEP_MS", "10")) * 1_000_000
 WARMUP_STEPS = 3
 
 
@@ -63,7 +63,7 @@ def header(rank: int, behaviour: str) -> Header:
         python="3.11.0",
         packages={},
         device="cuda" if UUIDS else "cpu",
-        device_name="fake",
+        device_name=os.environ.get("FAKE_NAME", "fake"),
         device_uuid=UUIDS[rank] if UUIDS else None,
     )
 

@@ -9,6 +9,7 @@ from pybench.engines.local import Local
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
 from pybench.runner.prepare import prepare_run
+from pybench.runner.work_order import work_order
 from tests.judge.conftest import Build
 from tests.runner.drill import suite_text, table_text
 
@@ -25,8 +26,8 @@ def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, no_dr
     plain = build.train()
     assert isinstance(plain.settings, Train)
     point = dataclasses.replace(plain, settings=dataclasses.replace(plain.settings, batch_size_per_gpu="auto"))
-    assert run._order(point, run.folder.records()).settings.to_json()["batch_size_per_gpu"] == "auto"
+    assert work_order(point, "cuda", run.folder.records()).settings.to_json()["batch_size_per_gpu"] == "auto"
     found = (Metric(name="batch_size_per_gpu", value=12, unit="samples"),)
     rank = dataclasses.replace(build.rank(build.steps([1.0], Work(samples=12))), metrics=found)
     run.folder.append(build.record(point, (rank,)))
-    assert run._order(point, run.folder.records()).settings.to_json()["batch_size_per_gpu"] == 12
+    assert work_order(point, "cuda", run.folder.records()).settings.to_json()["batch_size_per_gpu"] == 12

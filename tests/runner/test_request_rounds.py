@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from pybench.compute.measured_window import window_energy
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, PolledColumns, PowerTrace
 from pybench.model.wire import RequestTimes, Step, Work
 from pybench.model.workloads.generate import Generate
-from pybench.runner.events import RankLog
-from pybench.runner.measured_window import window_energy
 
 MS = 1_000_000
 POINT = Point(
@@ -49,7 +48,7 @@ def step(round_ms: int) -> Step:
 @pytest.mark.parametrize(("round_ms", "risky"), [(20, True), (41, False)])
 def test_rounds_are_those_of_requests_where_none_are_told(round_ms: int, risky: bool) -> None:
     """A round of the sensor's own period aliases with it; the step of a second does not."""
-    (gpu,) = window_energy(POINT, [RankLog(steps=[step(round_ms)])], trace()).gpus
+    (gpu,) = window_energy(POINT, [[step(round_ms)]], trace()).gpus
     assert ("alias_risk" in gpu.flags) == risky
 
 
@@ -58,5 +57,5 @@ def test_a_single_token_has_no_rounds() -> None:
     one = step(20)
     (request,) = one.requests
     alone = replace(one, requests=(replace(request, output_tokens=1),))
-    (gpu,) = window_energy(POINT, [RankLog(steps=[alone])], trace()).gpus
+    (gpu,) = window_energy(POINT, [[alone]], trace()).gpus
     assert "alias_risk" not in gpu.flags

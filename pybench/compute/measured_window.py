@@ -15,28 +15,31 @@ from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
-from pybench.runner.events import RankLog
 
 
-def window_energy(point: Point, ranks: Sequence[RankLog], trace: PowerTrace) -> Energy:
-    """Energy from the first measured step's start to the last one's end, over all ranks, less that of pauses."""
-    rhythm = _rounds(ranks[0].steps) or _steps_rhythm(ranks[0].steps)
-    energy = attempt_energy(trace, *_window_ns(ranks), rhythm)
+def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTrace) -> Energy:
+    """Energy from the first measured step's start to the last one's end, over all ranks, less that of pauses.
+
+    ``ranks`` holds the measured steps of each rank. Raises ``ValueError`` when the window is empty.
+    """
+    rhythm = _rounds(ranks[0]) or _steps_rhythm(ranks[0])
+    energy = attempt_energy(trace, *window_ns(ranks), rhythm)
     if point.effort.dither_ms > 0:
-        energy = without_pauses(energy, trace, _pauses_s(ranks[0].steps))
+        energy = without_pauses(energy, trace, _pauses_s(ranks[0]))
     if isinstance(point.settings, Generate) and point.settings.is_batch:
-        together = list(zip(*(rank.steps for rank in ranks), strict=True))
+        together = list(zip(*ranks, strict=True))
         energy = replace(energy, phases=phase_energies(trace, together, rhythm))
     return energy
 
 
-def window_conditions(ranks: Sequence[RankLog], trace: PowerTrace) -> tuple[GpuConditions, ...]:
+def window_conditions(ranks: Sequence[Sequence[Step]], trace: PowerTrace) -> tuple[GpuConditions, ...]:
     """How each GPU stood while steps were measured."""
-    return conditions_in(trace, *_window_ns(ranks))
+    return conditions_in(trace, *window_ns(ranks))
 
 
-def _window_ns(ranks: Sequence[RankLog]) -> tuple[int, int]:
-    steps = [step for rank in ranks for step in rank.steps]
+def window_ns(ranks: Sequence[Sequence[Step]]) -> tuple[int, int]:
+    """Start of the first measured step and end of the last, over all ranks."""
+    steps = [step for rank in ranks for step in rank]
     return min(step.start_ns for step in steps), max(step.end_ns for step in steps)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pybench.compute.measured_window import window_energy
 from pybench.machine.sensor_models import shipped_model
 from pybench.model.effort import Effort
 from pybench.model.record import GpuEnergy
@@ -11,8 +12,6 @@ from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Step, Work
 from pybench.model.workloads.burn import Burn
-from pybench.runner.events import RankLog
-from pybench.runner.measured_window import window_energy
 
 MS = 1_000_000
 
@@ -46,7 +45,7 @@ def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...]
     ]
     effort = Effort(dither_ms=dither_ms)
     point = Point(id="p", benchmark="p", axes={}, settings=Burn(backend="torch"), effort=effort, architecture=None)
-    return window_energy(point, [RankLog(steps=steps)], trace).gpus[0]
+    return window_energy(point, [steps], trace).gpus[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""``pybench bundle`` and ``pybench verify``: a run's evidence as one file, and whether it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_PATH = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_RUN = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("run_folder", metavar="RUN", type=_RUN)
+@click.option("-o", "--output", "file", type=_FILE, metavar="FILE", required=True, help="Bundle to write, a .zip.")
+@click.option("--sign", "key", type=_FILE, metavar="KEY", help="SSH key to sign it with; writes FILE.sig.")
+def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
+    """Write RUN's evidence to one file: manifest, journal, traces, worker source, results, reports, SHA-256 sums."""
+    from pybench.cli.output import echo
+    from pybench.machine.signature import require_key, sign
+    from pybench.model.errors import RunFolderError
+    from pybench.store.bundle.archive import write_bundle
+    from pybench.store.bundle.contents import digest_of
+    from pybench.store.journal import RunFolder
+
+    folder = RunFolder.open(run_folder)
+    manifest = folder.read_manifest()
+    if not (folder.path / "results.json").is_file():
+        raise RunFolderError(
+            f"{run_folder}: no results.json; write it with: "
+            f"pybench report {run_folder} --format json -o {run_folder / 'results.json'}"
+        )
+    if key is not None:
+        require_key(key)
+    names = write_bundle(folder.path, manifest.run_id, file)
+    echo(f"{file}: {len(names)} files, {file.stat().st_size:,} bytes")
+    echo(f"sha256 {digest_of(file)}")
+    if key is not None:
+        echo(f"signature: {sign(file, key)}")
+    echo(f"check it with: pybench verify {file}")
+
+
+@click.command()
+@click.argument("path", metavar="FILE|RUN", type=_PATH)
+@click.option("--suite", "suite_file", type=_FILE, metavar="FILE", help="Suite to trust, with its tables beside it.")
+@click.option("--signers", type=_FILE, metavar="FILE", help="Allowed signers, one of whom must have signed it.")
+@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write what was found there, too.")
+@click.pass_context
+def verify(
+    ctx: click.Context, path: Path, suite_file: Path | None, signers: Path | None, json_file: Path | None
+) -> None:
+    """Work out every figure and verdict of a bundle or run again, and list what does not hold.
+
+    Exits with 0 if everything holds, with 1 if something does not, with 4 if something could not be checked.
+    """
+    from dataclasses import asdict
+
+    from pybench.cli.exit_codes import BY_VERIFICATION
+    from pybench.cli.output import echo
+    from pybench.cli.power_files import write_json
+    from pybench.report.verification import render
+    from pybench.runner.verification.bundle import verify_bundle
+    from pybench.runner.verification.verify import verify_folder
+
+    found = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
+    echo(render(found), nl=False)
+    write_json(json_file, {"holds": found.holds, "complete": found.complete, **asdict(found)})
+    ctx.exit(BY_VERIFICATION[found.holds, found.complete])

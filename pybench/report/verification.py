@@ -1,0 +1,61 @@
+"""What a verification found, in words: whether all holds first, then each thing that does not."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from pybench.model.verification import Discrepancy, Verification
+from pybench.report.printable import printable
+
+_MOST_LINES = 40
+_WIDTH = 80
+
+
+def render(found: Verification) -> str:
+    """One paragraph for each discrepancy, at most 40 of each kind."""
+    lines = [*_headline(found), ""]
+    for state, title in (("does not hold", "Does not hold"), ("not checked", "Not checked")):
+        own = [each for each in found.discrepancies if each.state == state]
+        if own:
+            lines += [f"{title} ({len(own)})", *_listed(own), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _headline(found: Verification) -> list[str]:
+    counts = ", ".join(f"{count:,} {name}" for name, count in found.checked.items())
+    run = printable(found.run_id)
+    if not found.holds:
+        return [f"DOES NOT HOLD  {run}", *_wrapped("", _summary(found))]
+    if not found.complete:
+        head = [f"NOT FULLY CHECKED  {run}", "What could be checked holds."]
+    else:
+        head = [f"HOLDS  {run}", "Every figure and verdict follows from the journal and the power traces."]
+    head += [f"Checked: {counts}."] if counts else []
+    head += [f"The run's own verdict: {found.verdict.replace('_', ' ')}."] if found.verdict else []
+    return head + ([f"Signature: {printable(found.signature)}"] if found.signature else [])
+
+
+def _summary(found: Verification) -> str:
+    faults = [each for each in found.discrepancies if each.state == "does not hold"]
+    places = Counter(each.place.split(":")[0] for each in faults)
+    listed = ", ".join(printable(place) for place in list(places)[:3])
+    more = f" and {len(places) - 3} more places" if len(places) > 3 else ""  # noqa: PLR2004
+    return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; ask for its folder again."
+
+
+def _listed(found: Sequence[Discrepancy]) -> list[str]:
+    lines = []
+    for each in found[:_MOST_LINES]:
+        lines += _wrapped("  ", f"{printable(each.place)}: {printable(each.text)}")
+    if len(found) > _MOST_LINES:
+        lines.append(f"  and {len(found) - _MOST_LINES} more; --json FILE has all")
+    return lines
+
+
+def _wrapped(indent: str, text: str) -> list[str]:
+    after = f"{indent}  " if indent else ""
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=after, break_on_hyphens=False, break_long_words=False
+    )

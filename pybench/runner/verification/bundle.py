@@ -1,0 +1,48 @@
+"""Verifies a bundle: its signature, its digests, and the run inside of it, unpacked where nobody else looks."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.machine.signature import check_signature, signature_path
+from pybench.model.errors import UsageError
+from pybench.model.verification import Discrepancy, Verification
+from pybench.runner.verification.verify import verify_folder
+from pybench.store.bundle.archive import BundleError, unpack_bundle
+
+
+def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | None = None) -> Verification:
+    """Verify the bundle ``file``; with ``signers`` one of them must have signed it.
+
+    Raises ``UsageError`` where there is no file, and as :func:`verify_folder` for a suite file.
+    """
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file; verify takes a bundle or a run's folder")
+    signature, faults = _signature(file, signers)
+    with tempfile.TemporaryDirectory(prefix="pybench-verify-") as scratch:
+        try:
+            folder = unpack_bundle(file, Path(scratch))
+        except BundleError as error:
+            unreadable = Discrepancy(place=file.name, text=str(error).removeprefix(f"{file}: "))
+            return Verification(run_id=file.name, discrepancies=(*faults, unreadable))
+        found = verify_folder(folder, suite_file, bundled=True)
+        if found.run_id != folder.name:
+            renamed = Discrepancy(place="manifest.json", text=f"is of run {found.run_id}, the bundle of {folder.name}")
+            faults = (*faults, renamed)
+    return replace(found, discrepancies=(*faults, *found.discrepancies), signature=signature)
+
+
+def _signature(file: Path, signers: Path | None) -> tuple[str | None, tuple[Discrepancy, ...]]:
+    """A sentence about a good signature, and what is wrong with another one."""
+    path = signature_path(file)
+    if not path.is_file():
+        missing = Discrepancy(place=path.name, text="not there: --signers names who should have signed the bundle")
+        return None, (missing,) if signers is not None else ()
+    if signers is not None and not signers.is_file():
+        raise UsageError(f"--signers {signers}: no such file")
+    good, sentence = check_signature(file, signers)
+    if good:
+        return sentence, ()
+    return None, (Discrepancy(place=path.name, text=f"not a good signature: {sentence}"),)

@@ -1,0 +1,118 @@
+"""The workers' own events read again, under the contract they were measured under, and held against the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pybench.judge.verification.attempts import attempt_label
+from pybench.model.backend import BACKENDS
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.verification import Discrepancy
+from pybench.model.wire import Event, FailureCause
+from pybench.runner.contract import Contract
+from pybench.runner.events import Check, EventReader, RankLog
+from pybench.runner.work_order import work_order
+
+# Steps of attempts lie in the past by now, on whichever boot.
+_LATEST_NS = 2**63 - 1
+# Failures after which no rank's stream is whole; a worker may still be killed, or end badly, behind its last event.
+_BEFORE_THE_END: frozenset[FailureCause] = frozenset(
+    ("out_of_memory", "missing_package", "unsupported", "engine", "exception", "protocol", "launch")
+)
+
+
+def check_events(path: Path, manifest: Manifest, records: Sequence[Record]) -> Iterator[Discrepancy]:
+    """Each worker process's stream gives the steps and values of its records, by the rules it was measured under."""
+    points = {point.id: point for point in manifest.plan.points}
+    by_log: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        by_log.setdefault(record.log, []).append(number)
+    for log, numbers in by_log.items():
+        own = [records[number] for number in numbers]
+        if any(record.point_id not in points for record in own):
+            continue
+        folder = (path / log).parent / "exchange"
+        if Path(log).is_absolute() or ".." in Path(log).parts or not folder.is_dir():
+            yield Discrepancy(place=attempt_label(own[0]), text=f"its worker's events are not there: {log}")
+            continue
+        before = [records[:number] for number in numbers]
+        yield from _of_process(folder, manifest, points, own, before)
+
+
+def _of_process(
+    folder: Path,
+    manifest: Manifest,
+    points: dict[str, Point],
+    records: Sequence[Record],
+    before: Sequence[Sequence[Record]],
+) -> Iterator[Discrepancy]:
+    first = points[records[0].point_id].settings
+    num_ranks = BACKENDS[first.backend].num_processes(first)
+    reader = EventReader(folder, num_ranks, len(records))
+    contracts = [_contract(manifest, points[r.point_id], r, b, num_ranks) for r, b in zip(records, before, strict=True)]
+    for place, contract in enumerate(contracts):
+        reader.begin(place, _check(contract))
+    try:
+        reader.poll()
+        problem = None
+    except ValueError as error:
+        problem = str(error)
+    for place, (record, contract) in enumerate(zip(records, contracts, strict=True)):
+        logs = reader.points[place]
+        broken = contract.verify(logs)
+        if record.failure is not None:
+            if broken is None and problem is None and record.failure.cause in _BEFORE_THE_END:
+                text = f"counts as failed ({record.failure.cause}), but its worker measured it to its end"
+                yield Discrepancy(place=attempt_label(record), text=text)
+            return
+        if broken is not None:
+            text = f"its worker's events break the contract: {problem or broken.message}"
+            yield Discrepancy(place=attempt_label(record), text=text)
+            return
+        yield from _compared(record, logs)
+
+
+def _contract(manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int) -> Contract:
+    header = record.ranks[0].header if record.ranks else None
+    gpus = [gpu.uuid for gpu in manifest.machine.gpus[: point.num_gpus]]
+    return Contract(
+        order=work_order(point, manifest.device, before),
+        num_processes=num_ranks,
+        gpu_uuids=tuple(gpus) if manifest.device == "cuda" else (),
+        clock=(header.boot_id, header.time_offset_ns) if header else ("", 0),
+        start_ns=0,
+    )
+
+
+def _check(contract: Contract) -> Check:
+    def check(rank: int, log: RankLog, event: Event, _now_ns: int) -> None:
+        contract.check(rank, log, event, _LATEST_NS)
+
+    return check
+
+
+def _compared(record: Record, logs: Sequence[RankLog]) -> Iterator[Discrepancy]:
+    place = attempt_label(record)
+    found = tuple(report for log in logs if (report := log.report()))
+    if len(found) != len(record.ranks):
+        text = f"{len(record.ranks)} ranks are recorded, its worker's events have {len(found)}"
+        yield Discrepancy(place=place, text=text)
+        return
+    for rank, (recorded, read) in enumerate(zip(record.ranks, found, strict=True)):
+        for name, value in vars(recorded).items():
+            if value != vars(read)[name]:
+                text = f"rank {rank}: {name} {_change(value, vars(read)[name])} its worker's events"
+                yield Discrepancy(place=place, text=text)
+
+
+def _change(recorded: object, read: object) -> str:
+    """Which entries of two tuples differ; of anything else only that it does."""
+    if isinstance(recorded, tuple) and isinstance(read, tuple):
+        if len(recorded) != len(read):
+            return f"has {len(recorded)} entries, not {len(read)} as in"
+        places = [index for index, pair in enumerate(zip(recorded, read, strict=True)) if pair[0] != pair[1]]
+        return f"differ at {', '.join(map(str, places[:5]))} from"
+    return "differs from"

@@ -1,0 +1,67 @@
+"""Suite, tables and worker held against those that pybench comes with, or that a user trusts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from pybench.engines.stage import installed_digest, worker_digest
+from pybench.judge.verification.plan import check_suite, check_tables
+from pybench.model.errors import FileError
+from pybench.model.expected import ExpectedTable
+from pybench.model.manifest import Manifest
+from pybench.model.suite import Suite, table_of
+from pybench.model.verification import Discrepancy
+from pybench.store.expected_tables import load_tables
+from pybench.store.journal import RunFolder
+from pybench.store.shipped import shipped_suites
+from pybench.store.suite.file import read_suite
+
+
+def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
+    """Suite and tables are those that pybench comes with, or those of ``suite_file``."""
+    file = suite_file or shipped_suites() / f"{Path(manifest.suite.name).name}.toml"
+    suite: Suite | None = None
+    tables: dict[str, ExpectedTable] = {}
+    if file.is_file() or suite_file is not None:
+        try:
+            suite = read_suite(file, profile=manifest.suite.profile, machine_kind=manifest.machine.kind)
+        except FileError as error:
+            if suite_file is not None:
+                raise
+            yield Discrepancy(place=f"suite {manifest.suite.name}", text=f"its profile: {error}")
+        else:
+            if suite_file is not None and suite.name != manifest.suite.name:
+                yield Discrepancy(place=f"suite {manifest.suite.name}", text=f"{suite_file} is the suite {suite.name}")
+    for name in manifest.tables:
+        try:
+            tables |= load_tables(file, [name])
+        except FileError:
+            continue
+
+    yield from check_tables(manifest, tables)
+    yield from check_suite(manifest, suite)
+
+
+def named_tables(suite: Suite) -> set[str]:
+    """Names of the expected tables that the suite judges by."""
+    return {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
+
+
+def check_worker(folder: RunFolder, manifest: Manifest) -> Iterator[Discrepancy]:
+    """The worker's source is that which the manifest names, and that of this installation."""
+    try:
+        found = worker_digest(folder.worker)
+    except OSError as error:
+        yield Discrepancy(place="worker", text=f"its source cannot be read: {error.strerror}")
+        return
+    if found != manifest.worker_sha256:
+        yield Discrepancy(place="worker", text="its source is not the one that the manifest names")
+    elif found != installed_digest():
+        text = f"its source is not that of this pybench {version('pybench')}"
+        if manifest.pybench_version == version("pybench"):
+            yield Discrepancy(place="worker", text=text)
+        else:
+            text += f"; check with pybench {manifest.pybench_version}"
+            yield Discrepancy(place="worker", text=text, state="not checked")

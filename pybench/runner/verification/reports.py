@@ -1,0 +1,92 @@
+"""The reports in a run's folder held against those that follow from its journal."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any
+
+from pybench.judge.verification.figures import UNCLAIMED, differences, num_values
+from pybench.model.errors import PybenchError
+from pybench.model.verification import Discrepancy
+from pybench.report.formats import REPORT_FILES, render
+from pybench.report.run_view import RunView
+from pybench.runner.verification.malformed import MALFORMED
+from pybench.store.journal import RunFolder
+from pybench.store.safe_folder import read_below
+
+_RESULTS = "results.json"
+_MAX_REPORT_BYTES = 2**28
+# What gzip and base64 made of columns differs with zlib; the columns do not.
+_PACKED = re.compile(r"H4sI[A-Za-z0-9+/]+=*")
+
+
+def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> Iterator[Discrepancy]:
+    """The reports in the folder are those that follow from its journal."""
+    same_version = view.manifest is not None and view.manifest.pybench_version == version("pybench")
+    for name, file in REPORT_FILES.items():
+        if file != _RESULTS and not (folder.path / file).exists():
+            continue
+        try:
+            text = read_below(folder.path, file, _MAX_REPORT_BYTES).decode("utf-8")
+            computed = render(view, name)
+        except OSError as error:
+            yield Discrepancy(place=file, text=f"cannot be read: {error.strerror}")
+            continue
+        except (PybenchError, *MALFORMED) as error:
+            yield Discrepancy(place=file, text=f"cannot be held against the journal: {error}")
+            continue
+        if file == _RESULTS:
+            yield from _figures(text, computed, checked)
+        elif not same_version:
+            written = view.manifest.pybench_version if view.manifest else "another version"
+            text = f"written by pybench {written}, which words reports in another way than {version('pybench')}"
+            yield Discrepancy(place=file, text=text, state="not checked")
+        elif _unpacked(text) != _unpacked(computed):
+            yield Discrepancy(place=file, text="not the report that follows from the journal: it was edited")
+
+
+def _figures(text: str, computed: str, checked: dict[str, int]) -> Iterator[Discrepancy]:
+    try:
+        claimed = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        yield Discrepancy(place=_RESULTS, text=f"not readable as JSON: {error}")
+        return
+    following = json.loads(computed)
+    checked["figures"] = num_values(following)
+    places: dict[tuple[str, str], list[str]] = {}
+    for place, difference in differences(claimed, following):
+        # A field that all points lack is one fault.
+        field = (place.rpartition(".")[2], UNCLAIMED) if difference.startswith(UNCLAIMED) else (place, difference)
+        places.setdefault(field, []).append(f"{place}: {difference}")
+    for (name, _), texts in places.items():
+        text = texts[0] if len(texts) == 1 else f"{name}: nothing is claimed at {len(texts)} places, first {texts[0]}"
+        yield Discrepancy(place=_RESULTS, text=text)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers differ on which of two values of one name counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name comes twice in one object")
+    return found
+
+
+def _unpacked(text: str) -> str:
+    def digest(packed: re.Match[str]) -> str:
+        try:
+            engine = zlib.decompressobj(wbits=31)
+            return sha256(engine.decompress(b64decode(packed[0]), _MAX_REPORT_BYTES)).hexdigest()
+        except (ValueError, zlib.error):
+            return packed[0]
+
+    return _PACKED.sub(digest, text)

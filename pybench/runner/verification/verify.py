@@ -1,0 +1,118 @@
+"""Everything that a run's files claim, worked out again from its journal and traces with this version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pybench.judge.assemble import assemble
+from pybench.judge.measurements import Measurements
+from pybench.judge.verification.attempts import attempt_label, check_completeness, check_order, check_places
+from pybench.judge.verification.plan import check_machine, check_plan
+from pybench.judge.verification.traces import check_presence, check_sensors, check_trace
+from pybench.machine.sensor_models import shipped_model
+from pybench.model.errors import PybenchError
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.verification import Discrepancy, Verification
+from pybench.report.run_view import RunView
+from pybench.runner.verification.events import check_events
+from pybench.runner.verification.malformed import MALFORMED, guarded
+from pybench.runner.verification.origin import check_origin, check_worker, named_tables
+from pybench.runner.verification.reports import check_reports
+from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
+from pybench.store.journal import RunFolder, attempt_name
+from pybench.store.model_shapes import load_models
+
+_MANIFEST, _JOURNAL = "manifest.json", "journal.jsonl"
+
+
+def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool = False) -> Verification:
+    """Verify the run in ``path``; ``suite_file`` is a suite to trust in place of the one that pybench comes with.
+
+    With ``bundled`` the folder was unpacked from a bundle, and has its list of digests. Raises ``RunFolderError`` where
+    there is no run, and ``FileError`` for a suite file that can't be read; whatever else is wrong is a discrepancy.
+    """
+    checked: dict[str, int] = {}
+    found: list[Discrepancy] = []
+    try:
+        names = evidence_files(path)
+        checked["files"] = len(names)
+        found += _digests(path, names) if bundled else ()
+        folder = RunFolder.open(path)
+        manifest, records = folder.read_manifest(), folder.records()
+    except PybenchError as error:
+        if not bundled and not (path / _MANIFEST).exists():
+            raise
+        text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
+        return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
+    if absent := named_tables(manifest.suite) - set(manifest.tables):
+        text = "the suite judges by it, the manifest does not hold it"
+        found += [Discrepancy(place=f"table {name}", text=text) for name in sorted(absent)]
+        return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
+    try:
+        results = assemble(manifest, Measurements.of(manifest.plan, records))
+    except MALFORMED as error:
+        found.append(Discrepancy(place=_JOURNAL, text=f"cannot be judged: {type(error).__name__}: {error}"))
+        return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
+    view = RunView(results=results, manifest=manifest, records=records, path=folder.path)
+    found += check_reports(folder, view, checked)
+    found += guarded(_MANIFEST, check_machine(manifest))
+    found += guarded(_MANIFEST, check_origin(manifest, suite_file))
+    found += guarded(_MANIFEST, check_plan(manifest, load_models()))
+    found += check_worker(folder, manifest)
+    found += guarded(_JOURNAL, check_completeness(manifest, records, results))
+    found += guarded(_JOURNAL, check_order(manifest, records))
+    found += guarded(_JOURNAL, check_places(manifest, records))
+    found += _attempt_folders(names, records)
+    found += guarded("attempts", check_events(folder.path, manifest, records))
+    found += _traces(view, manifest, checked)
+    checked["attempts"] = len(records)
+    return Verification(
+        run_id=manifest.run_id, discrepancies=tuple(dict.fromkeys(found)), checked=checked, verdict=results.verdict
+    )
+
+
+def _digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
+    try:
+        listed = parse_sums((path / SUMS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        yield Discrepancy(place=SUMS, text="not in the bundle: nothing shows that its files are whole")
+        return
+    except (OSError, ValueError) as error:
+        yield Discrepancy(place=SUMS, text=str(error))
+        return
+    present = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS]
+    for name, fault in wrong_digests(path, (*names, *present), listed):
+        yield Discrepancy(place=name, text=fault)
+    for name in sorted(set(present) - set(names)):
+        yield Discrepancy(place=name, text="no file of a run; a bundle holds nothing else")
+
+
+def _attempt_folders(names: Sequence[str], records: Sequence[Record]) -> Iterator[Discrepancy]:
+    """Every attempt that left a folder is recorded."""
+    present = {name.split("/")[1] for name in names if name.startswith("attempts/") and name.count("/") > 1}
+    for name in sorted(present - {attempt_name(record.point_id, record.attempt) for record in records}):
+        yield Discrepancy(place=f"attempts/{name}", text="an attempt that left files here has no record")
+
+
+def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Iterator[Discrepancy]:
+    points = {point.id: point for point in manifest.plan.points}
+    checked["traces"] = 0
+    for record in view.records:
+        yield from check_presence(manifest, record)
+        point = points.get(record.point_id)
+        if record.trace is None or point is None:
+            continue
+        try:
+            trace = view.trace(record)
+            if trace is not None:
+                checked["traces"] += 1
+                yield from check_trace(manifest, point, record, trace)
+                yield from check_sensors(record, trace, shipped_model)
+        except PybenchError as error:
+            text = str(error).replace(f"{view.path}/", "")
+            yield Discrepancy(place=attempt_label(record), text=text)
+        except MALFORMED as error:
+            text = f"its power trace cannot be read: {type(error).__name__}: {error}"
+            yield Discrepancy(place=attempt_label(record), text=text)

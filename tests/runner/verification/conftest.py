@@ -1,0 +1,24 @@
+"""One run on two GPUs of the fake driver, measured once, and copies of it to tamper with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.runner.gpu_run import measure
+from tests.runner.verification.forgery import Forgery
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory, fake_library: Path) -> Path:
+    """A run that holds; its suite is two folders above it."""
+    return measure(tmp_path_factory.mktemp("evidence") / "run", fake_library)
+
+
+@pytest.fixture
+def forgery(original: Path, tmp_path: Path) -> Forgery:
+    """A copy to tamper with."""
+    shutil.copytree(original, tmp_path / original.name)
+    return Forgery(tmp_path / original.name)

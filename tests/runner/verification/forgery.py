@@ -1,0 +1,91 @@
+"""Forges a run's folder as somebody would who knows pybench: checksums and reports are made again after each change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pybench.model.manifest import Manifest
+from pybench.model.record import Record
+from pybench.model.trace import PowerTrace
+from pybench.report.formats import REPORT_FILES, render
+from pybench.report.run_view import RunView
+from pybench.store.journal import RunFolder
+from pybench.store.trace_file import read_trace, write_trace
+
+
+class Forgery:
+    """Of the run in ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder.open(self.path)
+
+    @property
+    def records(self) -> list[Record]:
+        return list(self.folder.records())
+
+    def report(self) -> None:
+        """Make every report anew from what the journal holds by now."""
+        view = RunView.of_folder(self.folder)
+        for name, file in REPORT_FILES.items():
+            self.folder.write_report(file, render(view, name))
+
+    def journal(self, records: list[Record]) -> None:
+        """Write other records, with their places and checksums."""
+        (self.path / "journal.jsonl").unlink()
+        folder = self.folder
+        for record in records:
+            folder.append(record)
+        self.report()
+
+    def record(self, place: int, change: Callable[[Record], Record]) -> None:
+        """Change one record."""
+        records = self.records
+        records[place] = change(records[place])
+        self.journal(records)
+
+    def manifest(self, change: Callable[[Manifest], Manifest]) -> None:
+        """Change the manifest."""
+        self.folder.write_manifest(change(self.folder.read_manifest()))
+        self.report()
+
+    def trace(self, place: int, change: Callable[[PowerTrace], PowerTrace]) -> None:
+        """Change the trace of one record."""
+        name = self.records[place].trace
+        assert name is not None
+        write_trace(change(read_trace(self.path, name)), self.path / name)
+        self.report()
+
+    def results(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change results.json alone."""
+        file = self.path / "results.json"
+        values = json.loads(file.read_text())
+        change(values)
+        file.write_text(json.dumps(values))
+
+    def text(self, name: str, old: str, new: str) -> None:
+        """Change text in a file alone."""
+        text = (self.path / name).read_text()
+        assert old in text
+        (self.path / name).write_text(text.replace(old, new))
+
+
+def faster(record: Record) -> Record:
+    """Every step of rank 0 takes half as long."""
+    rank = record.ranks[0]
+    steps = [replace(s, end_ns=(s.start_ns + s.end_ns) // 2, token_end_ns=(s.start_ns,) * 2) for s in rank.steps]
+    return replace(record, ranks=(replace(rank, steps=tuple(steps)), *record.ranks[1:]))
+
+
+def cheaper(record: Record) -> Record:
+    """Every GPU used a tenth less."""
+    assert record.energy is not None
+    gpus = [replace(gpu, energy_j=0.9 * gpu.energy_j) for gpu in record.energy.gpus if gpu.energy_j is not None]
+    return replace(record, energy=replace(record.energy, gpus=tuple(gpus)))

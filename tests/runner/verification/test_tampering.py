@@ -1,0 +1,393 @@
+"""Each way of tampering with a run is found and named, also where checksums and reports were made again after it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.engines.stage import worker_digest
+from pybench.model.container import ContainerRun
+from pybench.model.manifest import Manifest
+from pybench.model.trace import PowerTrace
+from pybench.model.wire import Failure
+from pybench.runner.verification.verify import verify_folder
+from tests.runner.verification.forgery import Forgery, cheaper, faster
+
+FIRST = "decode[tensor_parallel=1], attempt 1"
+SECOND = "decode[tensor_parallel=2], attempt 1"
+THIRD = "decode[tensor_parallel=2], attempt 2"
+LAST = "decode[tensor_parallel=1], attempt 2"
+SECOND_NS = 1_000_000_000
+
+
+def _table(manifest: Manifest) -> Manifest:
+    table = manifest.tables["drill"]
+    return replace(manifest, tables={"drill": replace(table, rows=(replace(table.rows[0], tolerance=0.9),))})
+
+
+def _suite(manifest: Manifest) -> Manifest:
+    (benchmark,) = manifest.suite.benchmarks
+    return replace(manifest, suite=replace(manifest.suite, benchmarks=(replace(benchmark, expectations=()),)))
+
+
+def _one_point(forgery: Forgery) -> None:
+    records = [record for record in forgery.records if record.point_id.endswith("=1]")]
+    forgery.manifest(lambda m: replace(m, plan=replace(m.plan, points=m.plan.points[:1])))
+    forgery.journal(records)
+    for folder in forgery.path.glob("attempts/*parallel=2*"):
+        shutil.rmtree(folder)
+
+
+def _machine(manifest: Manifest, *, sealed: bool) -> Manifest:
+    gpus = tuple(replace(gpu, name="NVIDIA H300", power_limit_w=900.0) for gpu in manifest.machine.gpus)
+    machine = replace(manifest.machine, gpus=gpus)
+    print_ = fingerprint(machine_fields(machine)) if sealed else manifest.fingerprint
+    return replace(manifest, machine=machine, fingerprint=print_)
+
+
+def _fewer_records(forgery: Forgery, *, with_folder: bool) -> None:
+    if with_folder:
+        shutil.rmtree(forgery.path / "attempts" / "decode_tensor_parallel=1.2")
+    forgery.journal(forgery.records[:-1])
+
+
+def _copied_attempt(forgery: Forgery) -> None:
+    """The second attempt is the first once more, with all its files."""
+    first, *rest = forgery.records
+    attempts = forgery.path / "attempts"
+    shutil.rmtree(attempts / "decode_tensor_parallel=1.2")
+    shutil.copytree(attempts / "decode_tensor_parallel=1.1", attempts / "decode_tensor_parallel=1.2")
+    log, trace = rest[-1].log, rest[-1].trace
+    forgery.journal([first, *rest[:-1], replace(first, attempt=2, log=log, trace=trace)])
+
+
+def _hidden_attempt(forgery: Forgery) -> None:
+    failure = Failure(cause="exception", message="it was slow")
+    forgery.record(-1, lambda r: replace(r, failure=failure, energy=None, energy_reason="the attempt failed"))
+
+
+def _exchanged_traces(forgery: Forgery) -> None:
+    first, *_, last = forgery.records
+    assert first.trace is not None
+    assert last.trace is not None
+    one, other = forgery.path / first.trace, forgery.path / last.trace
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+
+
+def _cut(trace: PowerTrace) -> PowerTrace:
+    """Ends half a second before it did, with the readings until then."""
+    end_ns = trace.end_ns - SECOND_NS
+    cut = [
+        replace(
+            gpu,
+            counter=replace(gpu.counter, before_ns=(), after_ns=(), energy_mj=()),
+            series=replace(gpu.series, realtime_ns=gpu.series.realtime_ns[:9], power_mw=gpu.series.power_mw[:9]),
+            polled=replace(gpu.polled, t_ns=(), instant_mw=(), average_mw=(), memory_mw=()),
+        )
+        for gpu in trace.gpus
+    ]
+    return replace(trace, gpus=tuple(cut), end_ns=max(end_ns, trace.start_ns))
+
+
+def _short(trace: PowerTrace) -> PowerTrace:
+    return replace(trace, gpus=tuple(replace(gpu, **vars(_cut(trace).gpus[0])) for gpu in trace.gpus))
+
+
+def _less_power(trace: PowerTrace) -> PowerTrace:
+    gpus = []
+    for gpu in trace.gpus:
+        energy = np.asarray(gpu.counter.energy_mj)
+        counter = replace(gpu.counter, energy_mj=energy[0] + (energy - energy[0]) * 9 // 10)
+        series = replace(gpu.series, power_mw=[int(power_mw) * 9 // 10 for power_mw in gpu.series.power_mw])
+        gpus.append(replace(gpu, counter=counter, series=series))
+    return replace(trace, gpus=tuple(gpus))
+
+
+def _later(trace: PowerTrace) -> PowerTrace:
+    def late(times_ns: Sequence[int]) -> list[int]:
+        return [int(time_ns) + 86_400 * SECOND_NS for time_ns in times_ns]
+
+    gpus = [replace(gpu, series=replace(gpu.series, realtime_ns=late(gpu.series.realtime_ns))) for gpu in trace.gpus]
+    offsets = replace(trace.offsets, realtime_offset_ns=late(trace.offsets.realtime_offset_ns))
+    return replace(trace, gpus=tuple(gpus), offsets=offsets)
+
+
+def _pickled(forgery: Forgery) -> None:
+    """A trace whose description is an object that runs code when it is unpickled."""
+    name = forgery.records[0].trace
+    assert name is not None
+    file = io.BytesIO()
+    np.savez(file, description=np.array([{"a": 1}], dtype=object))
+    (forgery.path / name).write_bytes(file.getvalue())
+
+
+def _bomb(forgery: Forgery) -> None:
+    """A trace of a few KiB whose array's header has 2 TiB."""
+    name = forgery.records[0].trace
+    assert name is not None
+    file = io.BytesIO()
+    np.savez_compressed(file, description=np.zeros(2**18, dtype=np.int64))
+    data = file.getvalue()
+    (forgery.path / name).write_bytes(data.replace(b"PK\x05\x06", b"PK\x05\x07"))
+
+
+def _worker(forgery: Forgery, *, sealed: bool) -> None:
+    file = forgery.path / "worker" / "pybench" / "worker" / "__main__.py"
+    file.write_text(file.read_text() + "\nimport this\n")
+    if sealed:
+        forgery.manifest(lambda m: replace(m, worker_sha256=worker_digest(forgery.path / "worker")))
+
+
+def _link(forgery: Forgery) -> None:
+    (forgery.path / "summary.md").unlink()
+    (forgery.path / "summary.md").symlink_to("/etc/passwd")
+
+
+def _no_events(forgery: Forgery) -> None:
+    for exchange in forgery.path.glob("attempts/*/exchange"):
+        shutil.rmtree(exchange)
+
+
+def _number(values: dict[str, Any]) -> None:
+    values["points"][0]["metrics"]["output_tokens_per_s"]["value"] *= 1.01
+
+
+def _interval(values: dict[str, Any]) -> None:
+    values["scaling"][0]["speedup_low"] = 1.99
+
+
+def _flags(values: dict[str, Any]) -> None:
+    values["points"][0]["flags"] = []
+
+
+def _twice(forgery: Forgery) -> None:
+    forgery.text("results.json", '  "verdict": "pass",', '  "verdict": "pass",\n  "verdict": "fail",')
+
+
+Change = Callable[[Forgery], object]
+TAMPERING: dict[str, tuple[Change, str, str]] = {
+    "a figure of the results": (
+        lambda f: f.results(_number),
+        "results.json",
+        "points[decode[tensor_parallel=1]].metrics.output_tokens_per_s.value: 20.2",
+    ),
+    "an interval of the results": (lambda f: f.results(_interval), "results.json", "speedup_low: 1.99 is claimed"),
+    "the verdict of the results": (
+        lambda f: f.results(lambda v: v.update(verdict="fail")),
+        "results.json",
+        "verdict: 'fail' is claimed, 'pass' follows",
+    ),
+    "flags of the results": (lambda f: f.results(_flags), "results.json", "flags: 0 entries are claimed, 1 follow"),
+    "a point out of the results": (
+        lambda f: f.results(lambda v: v["points"].pop()),
+        "results.json",
+        "points[decode[tensor_parallel=2]]: is not claimed, but follows",
+    ),
+    "a check out of the results": (
+        lambda f: f.results(lambda v: v["scaling"].pop()),
+        "results.json",
+        "scaling: 0 entries are claimed, 1 follow",
+    ),
+    "a field out of the results": (
+        lambda f: f.results(lambda v: v.pop("reason")),
+        "results.json",
+        "reason: nothing is claimed",
+    ),
+    "a field twice in the results": (_twice, "results.json", "a name comes twice in one object"),
+    "no number in the results": (
+        lambda f: f.results(lambda v: v["scaling"][0].update(speedup=float("nan"))),
+        "results.json",
+        "NaN is no value of JSON",
+    ),
+    "no results": (lambda f: (f.path / "results.json").unlink(), "results.json", "cannot be read"),
+    "the Markdown report": (
+        lambda f: f.text("summary.md", "drill: pass", "drill: faster than all others"),
+        "summary.md",
+        "it was edited",
+    ),
+    "the page": (lambda f: f.text("report.html", "drill", "burn"), "report.html", "it was edited"),
+    "the JUnit report": (lambda f: f.text("junit.xml", "testcase", "testCase"), "junit.xml", "it was edited"),
+    "a byte of the journal": (
+        lambda f: f.text("journal.jsonl", '"attempt": 2', '"attempt": 3'),
+        "",
+        "its checksum does not fit",
+    ),
+    "a byte of the manifest": (
+        lambda f: f.text("manifest.json", '"tolerance": 0.1', '"tolerance": 0.9'),
+        "",
+        "its checksum does not fit",
+    ),
+    "step times, sealed": (lambda f: f.record(0, faster), FIRST, "rank 0: steps differ at 0, 1, 2 from"),
+    "joules, sealed": (lambda f: f.record(0, cheaper), FIRST, "energy.gpus[GPU-00000000-fake-4000-8000-000000000000]"),
+    "no throttling, sealed": (
+        lambda f: f.record(
+            1, lambda r: replace(r, conditions=tuple(replace(c, clock_event_reasons=0) for c in r.conditions))
+        ),
+        SECOND,
+        "clock_event_reasons: 0 is claimed, 4 follows from the power trace",
+    ),
+    "other memory, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, ranks=(replace(r.ranks[0], metrics=()),))),
+        FIRST,
+        "rank 0: metrics has 0 entries, not 1",
+    ),
+    "a record less, sealed": (
+        lambda f: _fewer_records(f, with_folder=False),
+        "attempts/decode_tensor_parallel=1.2",
+        "has no record",
+    ),
+    "an attempt less, sealed": (lambda f: _fewer_records(f, with_folder=True), LAST, "a missing attempt"),
+    "an attempt counted as failed, sealed": (_hidden_attempt, LAST, "its worker measured it to its end"),
+    "an attempt twice, sealed": (_copied_attempt, LAST, f"its steps begin before those of {THIRD} end"),
+    "a longer attempt, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, duration_s=0.01)),
+        FIRST,
+        "it lasted 0.010 s",
+    ),
+    "another date, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, started_utc="2020-01-01T00:00:00+00:00")),
+        FIRST,
+        "began 2020-01-01T00:00:00+00:00, before the run",
+    ),
+    "another container, sealed": (
+        lambda f: f.record(
+            0, lambda r: replace(r, container=ContainerRun(id="c", image_id="sha256:1", exit_code=0, start_s=1.0))
+        ),
+        FIRST,
+        "ran in image sha256:1, which the run has not",
+    ),
+    "another GPU, sealed": (
+        lambda f: f.record(
+            0,
+            lambda r: replace(
+                r, ranks=(replace(r.ranks[0], header=replace(r.ranks[0].header, device_uuid="GPU-else")),)
+            ),
+        ),
+        FIRST,
+        "ran on GPU-else",
+    ),
+    "workers' events": (
+        lambda f: f.text(
+            "attempts/decode_tensor_parallel=1.1/exchange/events.0.jsonl", '"value": 1024.0', '"value": 1.0'
+        ),
+        FIRST,
+        "rank 0: metrics differ at 0 from its worker's events",
+    ),
+    "workers' events out": (_no_events, FIRST, "its worker's events are not there"),
+    "no trace": (
+        lambda f: (f.path / str(f.records[0].trace)).unlink(),
+        FIRST,
+        "cannot read the power trace: No such file",
+    ),
+    "no trace, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, trace=None)),
+        FIRST,
+        "joules without a power trace",
+    ),
+    "neither trace nor joules, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, trace=None, energy=None)),
+        FIRST,
+        "no power trace, though the run sampled power",
+    ),
+    "traces exchanged": (_exchanged_traces, FIRST, "the power trace does not cover the measured steps"),
+    "a trace cut short": (lambda f: f.trace(0, _cut), FIRST, "does not cover the measured steps"),
+    "readings cut short": (lambda f: f.trace(0, _short), FIRST, "no readings of the power trace cover"),
+    "a trace with less power": (lambda f: f.trace(0, _less_power), FIRST, "energy_j: "),
+    "a trace of another boot": (
+        lambda f: f.trace(0, lambda t: replace(t, boot_id="another")),
+        FIRST,
+        "are of different boots",
+    ),
+    "a trace of another day": (lambda f: f.trace(0, _later), FIRST, "s after the attempt's start"),
+    "a trace of another GPU": (
+        lambda f: f.trace(0, lambda t: replace(t, gpus=(replace(t.gpus[0], uuid="GPU-else"),))),
+        FIRST,
+        "the power trace is of GPU-else",
+    ),
+    "a trace of fewer GPUs": (
+        lambda f: f.trace(1, lambda t: replace(t, gpus=t.gpus[:1])),
+        SECOND,
+        "the power trace is of GPU-00000000-fake-4000-8000-000000000000, the ranks ran on",
+    ),
+    "a trace under another driver": (
+        lambda f: f.trace(0, lambda t: replace(t, driver="999")),
+        FIRST,
+        "driver 999 in the power trace, 580.7.evidence in the machine",
+    ),
+    "a trace with an object inside": (_pickled, FIRST, "not a power trace"),
+    "a trace that unpacks to anything": (_bomb, FIRST, "not a power trace"),
+    "a trace outside of the folder": (
+        lambda f: f.record(0, lambda r: replace(r, trace="../../etc/passwd")),
+        FIRST,
+        "cannot read the power trace",
+    ),
+    "a looser table, sealed": (lambda f: f.manifest(_table), "table drill", "row 1: tolerance"),
+    "no table, sealed": (
+        lambda f: f.folder.write_manifest(replace(f.folder.read_manifest(), tables={})),
+        "table drill",
+        "the manifest does not hold it",
+    ),
+    "no expectation, sealed": (lambda f: f.manifest(_suite), "suite drill", "expectations of benchmark decode"),
+    "a point out of the plan, sealed": (_one_point, "decode[tensor_parallel=2]", "the plan does not"),
+    "a machine": (lambda f: f.manifest(lambda m: _machine(m, sealed=False)), "manifest.json", "the machine was edited"),
+    "a machine, sealed": (
+        lambda f: f.manifest(lambda m: _machine(m, sealed=True)),
+        FIRST,
+        "rank 0 saw a NVIDIA H200, the machine has a NVIDIA H300",
+    ),
+    "the worker": (lambda f: _worker(f, sealed=False), "worker", "not the one that the manifest names"),
+    "the worker, sealed": (lambda f: _worker(f, sealed=True), "worker", "not that of this pybench"),
+    "a link instead of a file": (
+        _link,
+        "",
+        "not a regular file",
+    ),
+}
+
+
+def test_the_original_holds(original: Path) -> None:
+    """Every figure is worked out again, and nothing is left unchecked."""
+    found = verify_folder(original, original.parents[1] / "drill.toml")
+    assert found.discrepancies == ()
+    assert (found.checked["attempts"], found.checked["traces"], found.verdict) == (4, 4, "pass")
+    assert found.checked["figures"] > 300
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_tampering_is_named(forgery: Forgery, original: Path, name: str) -> None:
+    """With the place that it concerns, and in words."""
+    change, place, text = TAMPERING[name]
+    change(forgery)
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert not found.holds
+    named = [f"{each.place}: {each.text}" for each in found.discrepancies if each.state == "does not hold"]
+    assert any(line.startswith(place) and text in line for line in named), "\n".join(named)
+
+
+def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:
+    """Nothing that pybench comes with shows what it should be."""
+    found = verify_folder(original)
+    assert (found.holds, found.complete) == (True, False)
+    assert [each.place for each in found.discrepancies] == ["table drill", "suite drill"]
+
+
+def test_another_version_is_not_fully_checked(forgery: Forgery, original: Path) -> None:
+    """Its worker and the words of its reports are not those of this one."""
+    forgery.manifest(
+        lambda m: replace(m, pybench_version="0.0.1", worker_sha256=worker_digest(forgery.path / "worker"))
+    )
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert (found.holds, found.complete) == (True, False)
+    assert {each.place for each in found.discrepancies} >= {"summary.md"}
+    assert json.loads((forgery.path / "results.json").read_text())["provenance"]["pybench_version"] == "0.0.1"
