@@ -52,11 +52,11 @@ def location(samples: Samples) -> float:
     return _moved(found, fmean(_offsets(found)))
 
 
-def estimate(samples: Samples) -> Interval:
-    """Location with its 95 % interval."""
+def estimate(samples: Samples, systematic_sd: float = 0.0) -> Interval:
+    """Location with its 95 % interval; ``systematic_sd``, of positive values, as in :func:`ratio`."""
     found = medians(samples)
     offsets = _offsets(found)
-    spread = contrast([offsets])
+    spread = contrast([offsets], systematic_sd=systematic_sd)
     if spread is None:
         return _moved(found, fmean(offsets)), None, None
     low, high = spread.interval(TAIL)

@@ -86,10 +86,11 @@ def change_evidence(
 
 
 def value_evidence(measurements: Measurements, metric: str, point: Point) -> Evidence:
-    """Of the metric itself, in its own unit."""
+    """Of the metric itself, in its own unit: of joules or watts with the gains of the boards' sensors."""
     samples = measurements.samples(point)[metric]
     if min(medians(samples)) > 0:
-        return _evidence(measurements, metric, [point], [], estimate(samples), 0.0)
+        gain = gain_sd(measurements, metric, [point])
+        return _evidence(measurements, metric, [point], [], estimate(samples, gain), gain)
     level = level_of([point])
     plain = contrast([medians(samples)])
     return Evidence(interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False)
@@ -121,10 +122,11 @@ def level_of(points: Sequence[Point]) -> float:
     return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
 
 
-def gain_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point]) -> float:
-    """Relative sd that boards' sensor gains give a ratio of joules or watts; 0 where both sides have the same boards.
+def gain_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
+    """Relative sd that boards' sensor gains give joules or watts, or a ratio of them; 0 of any other metric.
 
-    A point's sensor gain is the mean of its boards' gains, so the boards that both sides have cancel in part.
+    A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel in
+    part, and all do where both have the same. A limit in joules was set on other boards: there nothing cancels.
     """
     unit = METRICS[metric].unit
     if "J" not in unit and "W" not in unit:

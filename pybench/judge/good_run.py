@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pybench.compute.flops import model_class
-from pybench.compute.stats import Samples, location, logs, prediction_reach, ratio
+from pybench.compute.stats import TAIL, Samples, location, logs, prediction_reach, ratio
+from pybench.compute.student_t import quantile
+from pybench.judge.evidence import gain_sd
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
@@ -30,8 +32,9 @@ def table_of_run(
     """A row for every figure that the suite holds against a table (only that one, if given).
 
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
-    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Raises
-    ``UsageError`` when the run is no good example.
+    these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
+    and watts it includes that other boards' sensors have other gains. Raises ``UsageError`` when the run is no good
+    example.
     """
     _refuse(manifest, results)
     rows: list[FigureRow | RatioRow] = [
@@ -100,7 +103,7 @@ def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, 
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {},
         value=location(samples),
-        tolerance=max(MIN_TOLERANCE, prediction_reach(logs(samples))),
+        tolerance=_tolerance(gain_sd(measurements, expectation.metric, [point]), samples),
     )
 
 
@@ -108,15 +111,20 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
     points = {point.id: point for point in manifest.plan.points}
     point, baseline = points[row.point_id], points[row.baseline_id]
     samples, base = (measurements.samples(p)[row.metric] for p in (point, baseline))
-    reach = math.hypot(prediction_reach(logs(samples)), prediction_reach(logs(base)))
     return RatioRow(
         **_keys(manifest, point, samples),
         metric=row.metric,
         count=row.count,
         baseline_count=row.baseline_count,
         value=ratio(samples, base)[0],
-        tolerance=max(MIN_TOLERANCE, reach),
+        tolerance=_tolerance(gain_sd(measurements, row.metric, [point], [baseline]), samples, base),
     )
+
+
+def _tolerance(gain: float, *sides: Samples) -> float:
+    """Relative; two machines with gains of this sd differ by sqrt(2) times as much."""
+    reaches = [prediction_reach(logs(samples)) for samples in sides]
+    return max(MIN_TOLERANCE, math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * gain, *reaches))
 
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:

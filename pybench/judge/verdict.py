@@ -62,7 +62,8 @@ def judge_value(
     if low is None or high is None:
         return "inconclusive", ONE_ATTEMPT, decision
     sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
-    found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}, allowed {' and '.join(sides)}"
+    gains = " with the gains of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
+    found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}{gains}, allowed {' and '.join(sides)}"
     return *_worded(decision, found), decision
 
 

@@ -1,0 +1,113 @@
+"""The gains of boards' power sensors, 2 % (sd) each: what no number of attempts takes out of joules."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from pybench.judge.absolute import absolute_checks
+from pybench.judge.assemble import assemble
+from pybench.judge.evidence import BOARD_GAIN_SD, gain_sd
+from pybench.judge.good_run import table_of_run
+from pybench.judge.measurements import Measurements
+from pybench.judge.summary import summarize
+from pybench.model.effort import Effort
+from pybench.model.expected import ExpectedTable
+from pybench.model.results import CheckResult
+from pybench.model.suite import Benchmark, Limits, Plan, Point, Suite, TableFigure
+from tests.builders import MANIFEST
+from tests.judge.conftest import Build
+
+_JOULES, _POWER, _RATE = "energy_j_per_output_token", "mean_power_w", "output_tokens_per_s"
+
+
+def _measured(build: Build, *points: Point) -> Measurements:
+    """Six attempts at each, all the same: 40 tokens in 2 s, 20 J on every GPU, whose number is the point's degree."""
+    records = [
+        record
+        for point in points
+        for record in build.measured(point, [[2.0]] * 6, energy=build.energy([20.0] * point.num_gpus, 2.0))
+    ]
+    return Measurements.of(Plan(points=points, skips=()), records)
+
+
+def _suite(expectation: Limits | TableFigure) -> Suite:
+    settings = {"backend": "torch", "model": "m"}
+    decode = Benchmark(
+        name="decode",
+        workload="generate",
+        settings=settings,
+        axes={"tensor_parallel": (1,)},
+        effort=Effort(),
+        expectations=(expectation,),
+    )
+    return Suite(name="s", description="", benchmarks=(decode,))
+
+
+def _check(build: Build, degree: int, limits: Limits) -> CheckResult:
+    measurements = _measured(build, build.generate(degree))
+    (check,) = absolute_checks(_suite(limits), measurements, summarize(measurements), {}, build.machine())
+    return check
+
+
+def test_boards_of_both_sides_cancel(build: Build) -> None:
+    """Four over one of them: the one weighs 1/4 - 1, three weigh 1/4. Figures without joules or watts have no gain."""
+    one, four = build.generate(1), build.generate(4)
+    measurements = _measured(build, one, four)
+    assert gain_sd(measurements, _JOULES, [one], [one]) == 0
+    assert gain_sd(measurements, _JOULES, [four], [one]) == pytest.approx(0.02 * math.sqrt(9 / 16 + 3 / 16))
+    assert gain_sd(measurements, _JOULES, [one]) == BOARD_GAIN_SD
+    assert gain_sd(measurements, _POWER, [four]) == pytest.approx(BOARD_GAIN_SD / 2)
+    assert gain_sd(measurements, _RATE, [one]) == 0
+
+
+@pytest.mark.parametrize(
+    ("degree", "beyond", "verdict"),
+    [
+        (1, 1.03, "inconclusive"),
+        (1, 0.97, "inconclusive"),
+        (1, 1.06, "pass"),
+        (1, 0.94, "fail"),
+        (4, 1.03, "pass"),
+        (4, 0.97, "fail"),
+    ],
+)
+def test_a_limit_in_joules_is_held_against_gains(build: Build, degree: int, beyond: float, verdict: str) -> None:
+    """Attempts that agree to the last digit leave one board's 2 % open, and 1 % of four boards' mean."""
+    joules_a_token = 20.0 * degree / 40
+    check = _check(build, degree, Limits(metric=_JOULES, maximum=joules_a_token * beyond))
+    assert check.verdict == verdict
+    assert "with the gains of power sensors" in check.reason
+    assert ("more would not decide it (gains of power sensors)" in check.reason) == (verdict == "inconclusive")
+
+
+def test_its_interval_has_the_gain_too(build: Build) -> None:
+    """exp(+-1.96 * 0.02) about 0.5 J."""
+    check = _check(build, 1, Limits(metric=_JOULES, maximum=0.6))
+    assert "found 0.5 [0.4808, 0.52] J/token" in check.reason
+
+
+def test_a_limit_without_joules_is_not(build: Build) -> None:
+    """20 tokens/s in every attempt are above 19.9."""
+    check = _check(build, 1, Limits(metric=_RATE, minimum=19.9))
+    assert check.verdict == "pass"
+    assert "gains" not in check.reason
+
+
+def test_a_table_from_a_run_passes_that_run(build: Build) -> None:
+    """Its tolerance is for another machine's boards: 1.96 sqrt(2) 2 %."""
+    point = build.generate(1)
+    measurements = _measured(build, point)
+    manifest = dataclasses.replace(
+        MANIFEST,
+        suite=_suite(TableFigure(metric=_JOULES, table="t")),
+        plan=measurements.plan,
+        machine=build.machine(),
+        tables={"t": ExpectedTable(name="t", description="", rows=())},
+    )
+    table = table_of_run(manifest, measurements, assemble(manifest, measurements), "t")
+    assert table.rows[0].tolerance == pytest.approx(1.959964 * math.sqrt(2) * 0.02, rel=1e-6)
+    judged = assemble(dataclasses.replace(manifest, tables={"t": table}), measurements)
+    assert [check.verdict for check in judged.checks] == ["pass"]
