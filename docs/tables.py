@@ -1,4 +1,4 @@
-"""Rewrite what the program generates in the documents: tables of settings and metrics, and a report.
+"""Rewrite what the program generates in the documents: tables of settings, metrics and kept results, a report.
 
 ::
 
@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pybench.compute.axis_words import with_words
+from pybench.compute.plan import expand
 from pybench.model.effort import Effort
 from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
@@ -25,10 +27,13 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
+from pybench.store.model_shapes import load_models
+from pybench.store.suite.file import read_suite
 from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
+KIND, GPUS = "h200", 4
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
@@ -52,6 +57,7 @@ def tables() -> dict[str, str]:
         "strategies": _strategies(),
         "metrics of every workload": _metrics(_shared_metrics()),
         "report": _report(),
+        "coverage": _coverage(),
         "models": "".join(f"- `{name}`\n" for name in of["generate"]["model"]["enum"]),
     }
     for name, own in of.items():
@@ -139,6 +145,35 @@ def _default(field: Field[Any]) -> str:
 def _report() -> str:
     text = render(RunView.of_file(ROOT / KEPT_RUN), width=80)
     return f"```text\n$ pybench report {KEPT_RUN}\n{text}```\n"
+
+
+def _coverage() -> str:
+    """What the shipped suites plan on a host of four H200s, and what is kept of it. Points are matched by their ids."""
+    kept = _kept_attempts()
+    counts = []
+    for path in sorted((ROOT / "suites").glob("*.toml")):
+        suite = with_words(read_suite(path, profile=None, machine_kind=KIND), num_devices=GPUS)
+        points = expand(suite, load_models(), device="cuda", num_devices=GPUS).points
+        found = kept.get(suite.name, {})
+        enough = sum(found.get(point.id, 0) >= point.effort.attempts for point in points)
+        planned = {point.id for point in points}
+        counts.append((suite.name, len(planned), len(planned & set(found)), enough, len(set(found) - planned)))
+    rows = [(f"`{name}`", *map(str, numbers)) for name, *numbers in counts]
+    total = ("all", *(str(sum(column)) for column in list(zip(*counts, strict=True))[1:]))
+    heads = ("suite", "points on 4 H200s", "with a figure", "with all attempts", "figures of other points")
+    return _table(heads, [*rows, total])
+
+
+def _kept_attempts() -> dict[str, dict[str, int]]:
+    """By suite and point: the most attempts that one kept file has."""
+    kept: dict[str, dict[str, int]] = {}
+    for path in sorted((ROOT / "suites" / "measured").glob("*.json")):
+        results = RunView.of_file(path).results
+        found = kept.setdefault(results.suite, {})
+        for point in results.points:
+            if point.metrics and results.machine == KIND:
+                found[point.id] = max(found.get(point.id, 0), point.attempts - point.failed_attempts)
+    return kept
 
 
 def _shared_metrics() -> dict[str, MetricTraits]:
