@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sys
 import tempfile
 import traceback
 from typing import Any
@@ -41,10 +40,10 @@ class ErrorBoundary(click.Group):
             raise
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            _end(ctx, f"{where}{error.strerror or error}; details: {_details()}", MACHINE)
+            _end(ctx, f"{where}{error.strerror or error}; details: {_details(error)}", MACHINE)
         except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            _end(ctx, f"internal error: {text}; please report it with {_details()}", INTERNAL)
+            _end(ctx, f"internal error: {text}; please report it with {_details(error)}", INTERNAL)
 
     def _check_output(self, ctx: click.Context, out: GuardedStream, code: int) -> None:
         """A full disk under standard output is an error of a command that only prints. A verdict keeps its code."""
@@ -66,13 +65,12 @@ def _end(ctx: click.Context, message: str, code: int) -> None:
     ctx.exit(code)
 
 
-def _details() -> str:
-    """Write the present traceback to a file of this user's, and give its path."""
-    text = traceback.format_exc()
+def _details(error: BaseException) -> str:
+    """Write the traceback to a file of this user's and give its path; where that fails, the place of the error."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="pybench-error-", suffix=".txt", delete=False) as file:
-            file.write(text)
+            file.write("".join(traceback.format_exception(error)))
             return file.name
     except OSError:
-        sys.stderr.write(text)
-        return "the traceback above"
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        return f"{frame.f_code.co_filename}:{line}"

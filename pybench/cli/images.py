@@ -127,9 +127,9 @@ def _read(path: Path | None) -> ImageLock:
 
 def _write(lock: ImageLock) -> None:
     from pybench.images.lock import write_lock
-    from pybench.machine.disk import disk_full_error
+    from pybench.machine.disk import disk_error
 
-    with disk_full_error(Path(lock.path).parent, "the lock is unchanged: free space there, then run the command again"):
+    with disk_error(Path(lock.path).parent, "the lock is unchanged", " run the command again"):
         write_lock(lock)
 
 

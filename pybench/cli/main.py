@@ -99,7 +99,7 @@ def run(
     from pybench.cli.report import print_terminal_report, write_report_files
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import EngineOptions
-    from pybench.machine.disk import disk_full_error
+    from pybench.machine.disk import disk_error
     from pybench.model.errors import UsageError
     from pybench.report.run_view import RunView
     from pybench.runner.machine_trouble import resume_remedy
@@ -124,7 +124,7 @@ def run(
     except KeyboardInterrupt:
         interrupted, results = True, job.results()
     view = RunView.of_folder(job.folder, results)
-    with disk_full_error(job.folder.path, resume_remedy(job.folder.path)):
+    with disk_error(job.folder.path, *resume_remedy(job.folder.path)):
         write_report_files(job.folder, view)
     print_terminal_report(view, detail=detail)
     echo(f"run folder: {job.folder.path}")

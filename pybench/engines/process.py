@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -28,7 +29,9 @@ def processes_marked(prefix: str) -> Iterator[int]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 environment = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
                 continue  # ended meanwhile, or another user's
             if any(item.startswith(mark) for item in environment):
                 yield int(entry.name)

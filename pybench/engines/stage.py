@@ -38,9 +38,14 @@ def worker_digest(folder: Path) -> str:
     Links, pipes and devices count by their kind: no staged worker has one, so any changes the digest. Raises
     ``OSError`` when a file can't be read.
     """
-    paths = (Path(parent, name) for parent, folders, files in os.walk(folder) for name in (*folders, *files))
+    walked = os.walk(folder, onerror=_refuse)
+    paths = (Path(parent, name) for parent, folders, files in walked for name in (*folders, *files))
     kept = ((path.relative_to(folder).as_posix(), path) for path in paths if path.is_symlink() or not path.is_dir())
     return _digest(kept)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def installed_digest() -> str:

@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from pybench.model.errors import FileError, Problem, is_disk_full
+from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 from pybench.store.shipped import shipped_containers
 from pybench.store.suite.schema import NAME_PATTERN, fields_of
@@ -74,7 +74,7 @@ def read_lock(path: Path) -> ImageLock:
 def write_lock(lock: ImageLock) -> None:
     """Write ``lock`` to its path, whole or not at all.
 
-    Raises ``FileError`` when that can't be; a full disk is the machine's trouble and stays an ``OSError``.
+    Raises ``FileError`` when that can't be; a faulty disk is the machine's trouble and stays an ``OSError``.
     """
     path = Path(lock.path)
     scratch = path.with_name(path.name + ".new")
@@ -82,7 +82,7 @@ def write_lock(lock: ImageLock) -> None:
         scratch.write_text(lock_text(lock), encoding="utf-8")
         scratch.replace(path)
     except OSError as error:
-        if is_disk_full(error):
+        if is_machine_fault(error):
             scratch.unlink(missing_ok=True)
             raise
         raise refuse(path, f"can't be written: {error.strerror}") from error

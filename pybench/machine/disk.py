@@ -1,4 +1,4 @@
-"""Full disks: one form of error, and a check for room before it is needed."""
+"""Disks that are full, broken or read-only: one form of error, and a check for room before it is needed."""
 
 from __future__ import annotations
 
@@ -6,34 +6,67 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pybench.model.errors import MachineError, is_disk_full
+from pybench.model.errors import MachineError, is_disk_full, is_machine_fault
 
 # Engines repeat the error text of the kernel; Go writes it in lower case.
 _FULL = re.compile(f"{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)}", re.IGNORECASE)
 
 
+_SPACE = "free space there"
+_REMEDIES = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EROFS: "make it writable",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+    errno.ENFILE: "allow more open files (sysctl fs.file-max)",
+    errno.ENOMEM: "free memory",
+}
+_OTHER_REMEDY = "look for the fault in the kernel's log (dmesg)"
+_SCRATCH = "room"
+
+
 @contextmanager
-def disk_full_error(folder: Path, remedy: str) -> Iterator[None]:
-    """Turn an error of a full disk in ``folder`` into a ``MachineError`` that says where, how full, and what next."""
+def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
+    """Turn a fault of the machine in ``folder`` into a ``MachineError``: where, what, what is ``kept``, what next.
+
+    A full disk is reported with what is left of it. The remedy ends with ``then``.
+    """
     try:
         yield
     except OSError as error:
-        if not is_disk_full(error):
+        if not is_machine_fault(error):
             raise
-        raise MachineError(f"{folder}: {error.strerror} ({room_text(folder)}); {remedy}") from error
+        names = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
+        where = next((name for name in names if Path(name).is_relative_to(folder)), folder)
+        room = f" ({room_text(folder)})" if is_disk_full(error) else ""
+        remedy = f"{_REMEDIES.get(error.errno or 0, _OTHER_REMEDY)}, then{then}"
+        raise MachineError(f"{where}: {error.strerror}{room}; {f'{kept}: ' if kept else ''}{remedy}") from error
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Allocate ``num_bytes`` on the disk and free them. Raises ``OSError`` where there are fewer, also by quota."""
-    scratch = folder / "room"
+    """Allocate ``num_bytes`` on the disk and free them. Raises ``OSError`` where there are fewer, also by quota.
+
+    What else has the name of the file for it, a link to another one also, makes way.
+    """
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with scratch.open("wb") as stream:
-            os.posix_fallocate(stream.fileno(), 0, num_bytes)
+        _remove_scratch(inside)
+        file = os.open(_SCRATCH, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=inside)
+        try:
+            os.posix_fallocate(file, 0, num_bytes)
+        finally:
+            os.close(file)
+            _remove_scratch(inside)
     finally:
-        scratch.unlink(missing_ok=True)
+        os.close(inside)
+
+
+def _remove_scratch(folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_SCRATCH, dir_fd=folder)
 
 
 def room_text(folder: Path) -> str:

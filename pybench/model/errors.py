@@ -44,6 +44,15 @@ class RunFolderError(PybenchError):
     """A run's folder can't be read, or belongs to another suite, machine or version."""
 
 
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_FAULTS = _FULL | {errno.EIO, errno.EROFS, errno.EFBIG, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
 def is_disk_full(error: OSError) -> bool:
     """Whether the disk, or this user's share of it, has no room left."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in _FULL
+
+
+def is_machine_fault(error: OSError) -> bool:
+    """Whether the machine failed, whatever was to be done: a disk that is full, broken or read-only, no file left."""
+    return error.errno in _FAULTS

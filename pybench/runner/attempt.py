@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.compute.measured_window import window_conditions, window_energy
+from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
@@ -64,6 +65,8 @@ def _attempt(
         try:
             worker = session_worker.begin(place)
         except OSError as error:
+            if is_machine_fault(error):
+                raise
             failure: Failure | None = Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}")
         else:
             failure = follow(session, place, worker, reader, gpus, progress)

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from pybench.model.errors import is_machine_fault
+
 # A step of 2^17 requests takes 20 MiB.
 MAX_LINE_BYTES = 32 * 2**20
 # Far more than any session's steps; a sparse file is as large as it likes.
@@ -34,6 +36,8 @@ class EventFile:
         except FileNotFoundError:
             return
         except OSError as error:
+            if is_machine_fault(error):
+                raise
             raise ValueError(f"{self._path.name} can't be read: {error.strerror}") from error
 
     def _lines(self, chunk: bytes) -> Iterator[bytes]:

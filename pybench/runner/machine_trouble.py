@@ -18,13 +18,13 @@ from pybench.model.record import Record
 ATTEMPT_BYTES = 4 * 2**20
 
 
-def resume_remedy(run: Path) -> str:
-    """What to do once a begun run met a full disk."""
-    return f"nothing recorded is lost: free space there, then: pybench run --resume {run}"
+def resume_remedy(run: Path) -> tuple[str, str]:
+    """What is kept once a begun run met a faulty disk, and what to do after that is repaired."""
+    return "nothing recorded is lost", f": pybench run --resume {run}"
 
 
 def blame_machine(record: Record, launcher: Launcher, run: Path) -> None:
-    """Raise ``MachineError``, or a full disk's ``OSError``, when a failed attempt was caused by the machine."""
+    """Raise ``MachineError``, or a faulty disk's ``OSError``, when a failed attempt was caused by the machine."""
     if record.failure is None:
         return
     require_room(run, ATTEMPT_BYTES)

@@ -21,11 +21,11 @@ from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
 from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import installed_digest, stage_worker, worker_digest
-from pybench.machine.disk import disk_full_error
+from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.container import ContainerSetup
-from pybench.model.errors import MachineError, RunFolderError, UsageError
+from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.suite import DeviceKind, Plan, Suite, table_of
@@ -150,6 +150,8 @@ def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
     try:
         staged = worker_digest(folder.worker)
     except OSError as error:
+        if is_machine_fault(error):
+            raise
         raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {error.strerror}") from error
     if staged != manifest.worker_sha256:
         raise RunFolderError(f"{folder.path}: the worker's source in it has changed since the run began; run afresh")
@@ -162,13 +164,12 @@ def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
 
 @contextmanager
 def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
-    """Create the run's folder; remove it if preparation fails. Raises ``MachineError`` on a full disk."""
-    with disk_full_error(root, "nothing was measured yet: free space there, then run the same command again"):
+    """Create the run's folder; remove it if preparation fails. Raises ``MachineError`` on a faulty disk."""
+    remedy = "nothing was measured yet", " run the same command again"
+    with disk_error(root, *remedy):
         folder = RunFolder.create(root, suite_name)
     try:
-        with disk_full_error(
-            folder.path, "nothing was measured yet: free space there, then run the same command again"
-        ):
+        with disk_error(folder.path, *remedy):
             yield folder
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)

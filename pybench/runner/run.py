@@ -18,7 +18,7 @@ from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.clock import host_clock
 from pybench.machine.device_lock import locked_devices
-from pybench.machine.disk import disk_full_error, require_room
+from pybench.machine.disk import disk_error, require_room
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
@@ -53,12 +53,12 @@ class Run:
     def finish(self, progress: Progress) -> Results:
         """Measure all that is owed, then what is undecided, and judge it.
 
-        Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a full disk or an engine that
+        Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a faulty disk or an engine that
         went down: workers are ended by then and everything measured is kept.
         """
         path = self.folder.path
         with (
-            disk_full_error(path, resume_remedy(path)),
+            disk_error(path, *resume_remedy(path)),
             self.folder.lock(),
             _signals_interrupt(),
             self._devices(progress),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pybench.model.errors import RunFolderError, is_disk_full
+from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import Record
 from pybench.store.journal_line import check_version, decode_line, encode_line, first_problem, is_whole, sequence_of
@@ -69,7 +69,7 @@ class RunFolder:
             except FileExistsError:
                 continue
             except OSError as error:
-                if is_disk_full(error):
+                if is_machine_fault(error):
                     raise
                 raise RunFolderError(f"{path}: cannot create the run's folder: {error.strerror}") from error
             return cls(path.resolve())
@@ -226,15 +226,15 @@ def attempt_name(point_id: str, number: int) -> str:
 def _os_error_as_run_folder_error(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
     """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next.
 
-    A full disk is the machine's trouble and stays an ``OSError``.
+    A fault of the machine stays an ``OSError``.
     """
     try:
         yield
     except FileNotFoundError as error:
         raise _AbsentError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
     except OSError as error:
-        if is_disk_full(error):
-            raise
+        if is_machine_fault(error):
+            raise OSError(error.errno, f"cannot {doing}: {error.strerror}", str(path)) from error
         raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 

@@ -49,12 +49,12 @@ def read_file(folder: int, name: str, max_bytes: int) -> bytes:
     """Content of a file. Raises ``OSError`` as :func:`opened_file`, and where it is larger than ``max_bytes``."""
     with opened_file(folder, name) as file:
         if os.fstat(file).st_size > max_bytes:
-            raise OSError(errno.EFBIG, f"Larger than {max_bytes} bytes", name)
+            raise OSError(errno.EOVERFLOW, f"Larger than {max_bytes} bytes", name)
         data = bytearray()
         while chunk := os.read(file, min(_CHUNK_BYTES, max_bytes + 1 - len(data))):
             data += chunk
             if len(data) > max_bytes:
-                raise OSError(errno.EFBIG, f"Larger than {max_bytes} bytes", name)
+                raise OSError(errno.EOVERFLOW, f"Larger than {max_bytes} bytes", name)
         return bytes(data)
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from pybench.engines.error import engine_error
-from pybench.machine.disk import disk_full_error, require_room, room_text
+from pybench.machine.disk import disk_error, require_room, room_text
 from pybench.model.errors import MachineError
 
 
 def test_what_a_full_device_refuses(tmp_path: Path) -> None:
     """Where, how full and what next; the device itself is always full."""
     with (
-        pytest.raises(MachineError, match=rf"{tmp_path}: No space left on device \([\d,]+ bytes free\); do it"),
-        disk_full_error(tmp_path, "do it"),
+        pytest.raises(
+            MachineError,
+            match=rf"{tmp_path}: No space left on device \([\d,]+ bytes free\); all is kept: free space",
+        ),
+        disk_error(tmp_path, "all is kept", " do it"),
         Path("/dev/full").open("wb") as stream,
     ):
         stream.write(b"x")
@@ -24,13 +28,13 @@ def test_what_a_full_device_refuses(tmp_path: Path) -> None:
 
 def test_a_quota_is_a_full_disk(tmp_path: Path) -> None:
     """In its own words."""
-    with pytest.raises(MachineError, match="Disk quota exceeded"), disk_full_error(tmp_path, ""):
+    with pytest.raises(MachineError, match="Disk quota exceeded"), disk_error(tmp_path, "", ""):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
 
 def test_other_refusals_are_not_taken_for_it(tmp_path: Path) -> None:
     """They have their own remedies."""
-    with pytest.raises(PermissionError), disk_full_error(tmp_path, ""):
+    with pytest.raises(PermissionError), disk_error(tmp_path, "", ""):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
@@ -40,6 +44,34 @@ def test_room_is_asked_for_and_given_back(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No space left|File too large"):
         require_room(tmp_path, 2**62)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.EIO, "look for the fault in the kernel's log (dmesg), then do it"),
+        (errno.EROFS, "make it writable, then do it"),
+        (errno.EMFILE, "allow more open files (ulimit -n), then do it"),
+    ],
+)
+def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> None:
+    """Each names the file, where it is known, and has a remedy."""
+    with pytest.raises(MachineError) as failed, disk_error(tmp_path, "all is kept", " do it"):
+        raise OSError(code, os.strerror(code), str(tmp_path / "file"))
+    assert str(failed.value) == f"{tmp_path}/file: {os.strerror(code)}; all is kept: {remedy}"
+
+
+def test_room_is_not_made_through_a_link(tmp_path: Path) -> None:
+    """What a link leads to stays as it is; a folder that is a link is refused."""
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "room").symlink_to(tmp_path / "victim")
+    require_room(tmp_path / "run", 2**16)
+    assert (tmp_path / "victim").read_text() == "kept"
+    assert not list((tmp_path / "run").iterdir())
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        require_room(tmp_path / "link", 2**16)
 
 
 def test_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:

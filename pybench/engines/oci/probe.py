@@ -16,7 +16,7 @@ from pybench.engines.oci.confinement import after_refusal
 from pybench.engines.oci.container import prepare_exchange
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.machine.command import CommandResult, run_command
-from pybench.machine.disk import disk_full_error
+from pybench.machine.disk import disk_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
 
@@ -76,7 +76,7 @@ def _started(
 
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
-    room = disk_full_error(Path(tempfile.gettempdir()), "free space there, then run the same command again")
+    room = disk_error(Path(tempfile.gettempdir()), "", " run the same command again")
     with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
         folder = Path(scratch)
         for name in ("stage", "exchange"):

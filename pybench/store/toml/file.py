@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pybench.model.errors import FileError, Problem
+from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.store.toml.lines import KeyPath, toml_lines
 from pybench.store.toml.problem_text import did_you_mean
 
@@ -69,6 +69,8 @@ def _text(path: Path, noun: str) -> str:
     except FileNotFoundError as error:
         raise refuse(path, f"no such file{nearby(path)}") from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_machine_fault(error):
+            raise
         raise refuse(path, f"can't be read: {error}") from error
     if not data.strip():
         raise refuse(path, f'empty; {noun} begins with schema = 1 and name = "…"')
