@@ -23,7 +23,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     """Judge everything that was measured."""
     suite, plan = manifest.suite, manifest.plan
     tables, machine = manifest.tables, manifest.machine
-    points = summarize(measurements)
+    points = summarize(measurements, manifest.options.time_limit_s)
     found = (
         scaling_results(suite, measurements, tables, machine),
         absolute_checks(suite, measurements, points, tables, machine),
@@ -69,4 +69,5 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         left_out=left_out,
         machine_fields=machine_fields(manifest.machine),
         software_fields=software,
+        options=manifest.options.words(),
     )

@@ -11,25 +11,29 @@ from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
+from pybench.model.plan_options import duration_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
 
 
-def summarize(measurements: Measurements) -> tuple[PointResult, ...]:
-    """One result for every point of the plan, measured or not, in the plan's order."""
+def summarize(measurements: Measurements, time_limit_s: float | None = None) -> tuple[PointResult, ...]:
+    """One result for every point of the plan, measured or not, in the plan's order.
+
+    ``time_limit_s`` is the run's: what it lacks is explained by it.
+    """
     plan = measurements.plan
-    measured = tuple(_point_result(point, measurements) for point in plan.points)
+    measured = tuple(_point_result(point, measurements, time_limit_s) for point in plan.points)
     return measured + tuple(_skipped(skip) for skip in (*plan.skips, *plan.left_out))
 
 
-def _point_result(point: Point, measurements: Measurements) -> PointResult:
+def _point_result(point: Point, measurements: Measurements, time_limit_s: float | None) -> PointResult:
     records, good = measurements.attempts(point.id), measurements.good(point.id)
     failures = [record.failure for record in records if record.failure]
     reason = None
     if not good:
-        reason = f"{failures[0].cause}: {failures[0].message}" if failures else "not measured"
+        reason = f"{failures[0].cause}: {failures[0].message}" if failures else _unmeasured(time_limit_s)
     samples = measurements.samples(point)
     return PointResult(
         id=point.id,
@@ -43,12 +47,23 @@ def _point_result(point: Point, measurements: Measurements) -> PointResult:
         metrics=_estimates(samples),
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=_phases(good),
-        flags=_flags(point, good, samples),
+        flags=(*_flags(point, good, samples), *_cut_short(point, records, time_limit_s)),
         shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
         digest=point.digest,
         settings=point.settings.to_json(),
     )
+
+
+def _unmeasured(time_limit_s: float | None) -> str:
+    limit = "" if time_limit_s is None else f": the run had --time-limit {duration_text(time_limit_s)}"
+    return f"not measured{limit}"
+
+
+def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
+    """A caution where a time limit left the point fewer attempts than the suite wants."""
+    few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
+    return ("fewer_attempts",) if few and time_limit_s is not None else ()
 
 
 def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pybench.model.container import ContainerSetup
 from pybench.model.expected import ExpectedTable
 from pybench.model.machine import Machine
+from pybench.model.plan_options import PlanOptions
 from pybench.model.software import Software
 from pybench.model.suite import DeviceKind, Plan, Suite
 
@@ -18,8 +19,8 @@ MANIFEST_VERSION = 3
 class Manifest:
     """All that a report or a resumed run needs besides the journal.
 
-    ``worker_sha256`` covers the worker's source as staged; ``keep`` and ``max_gpus`` are the command line's ``-k`` and
-    ``--max-gpus``; ``power_reason`` says why power is unknown, ``None`` when it is sampled; ``container`` is
+    ``worker_sha256`` covers the worker's source as staged; ``options`` are what the command line changed of the suite;
+    ``power_reason`` says why power is unknown, ``None`` when it is sampled; ``container`` is
     ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
     brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
     """
@@ -35,8 +36,7 @@ class Manifest:
     tables: dict[str, ExpectedTable]
     worker_sha256: str
     engine: str
-    keep: str | None = None
-    max_gpus: int | None = None
+    options: PlanOptions = field(default_factory=PlanOptions)
     power_reason: str | None = None
     container: ContainerSetup | None = None
     environment: dict[str, str] = field(default_factory=dict)

@@ -330,6 +330,7 @@ class Results:
     images and tuning variables.
     ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
     reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
+    ``options`` are those of the command line that changed the suite, each as it was written: "--set batch_size=1".
     """
 
     run_id: str
@@ -352,4 +353,5 @@ class Results:
     left_out: tuple[str, ...] = ()
     machine_fields: dict[str, str] = field(default_factory=dict)
     software_fields: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     schema_version: int = RESULTS_VERSION

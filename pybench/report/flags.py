@@ -10,6 +10,7 @@ from pybench.report.headline import energy_name
 MEANINGS = {
     "not_steady": "the warm-up reached its limit before three steps agreed within 5 %",
     "single_attempt": "one attempt was measured, so the spread between runs is unknown",
+    "fewer_attempts": "--time-limit left fewer attempts than the suite wants, so the interval is wider",
     "outlying_attempt": "one attempt lies far from the others",
     "kv_starved": "the key-value cache was too small: sequences were preempted or had to wait",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
@@ -36,7 +37,7 @@ MEANINGS = {
     "not_supported": "the GPU does not report power",
     "error": "the driver reported an error while power was recorded",
 }
-_OF_ANY_ROW = {"not_steady", "single_attempt", "outlying_attempt", "kv_starved", "throttled", "lost"}
+_OF_ANY_ROW = {"not_steady", "single_attempt", "fewer_attempts", "outlying_attempt", "kv_starved", "throttled", "lost"}
 
 
 def meaning(flag: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pybench.report.printable import printable
-from pybench.report.provenance import sentence
+from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, tables
 from pybench.report.run_view import RunView
 
@@ -23,6 +23,7 @@ def render(view: RunView) -> str:
         "",
         f"{escape(results.reason)} (machine {escape(results.machine)}{escape(profile)}, run {escape(results.run_id)})",
         "",
+        *((escape(changed), "") if (changed := changes(results.options)) else ()),
         escape(sentence(results.provenance)),
     ]
     return "\n".join([*head, *(line for table in tables(results) for line in _table(table))]) + "\n"

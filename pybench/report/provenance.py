@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pybench.model.results import Containment, Provenance
 
@@ -24,6 +24,11 @@ def sentence(provenance: Provenance, *, detail: bool = True) -> str:
         *_environment(provenance.environment or {}, detail=detail),
     ]
     return ", ".join(parts)
+
+
+def changes(options: Sequence[str]) -> str:
+    """What the command line changed of the suite, ``changed by --set batch_size=1 --attempts 5``; else nothing."""
+    return f"changed by {' '.join(options)}" if options else ""
 
 
 def _environment(variables: Mapping[str, str], *, detail: bool) -> list[str]:

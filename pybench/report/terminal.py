@@ -15,7 +15,7 @@ from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
 from pybench.report.overview import Density, Group, flag_letters, groups, overview
 from pybench.report.printable import printable
-from pybench.report.provenance import sentence
+from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, claims, comparisons, tables
 from pybench.report.run_view import RunView
 from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
@@ -52,6 +52,8 @@ def _head(out: Console, results: Results, *, detail: bool) -> None:
         out.print(Text(printable(results.description)))
     profile = f", profile {results.profile}" if results.profile else ""
     out.print(Text(printable(f"run {results.run_id}{profile}"), style="dim"))
+    if changed := changes(results.options):
+        out.print(Text(printable(changed)))
     out.print(Text(printable(sentence(results.provenance, detail=detail)), style="dim"))
 
 

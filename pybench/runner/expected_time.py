@@ -1,8 +1,10 @@
-"""How long attempts take, by what they took before: in this run, else in the latest run of the suite here."""
+"""How long attempts take, by what they took before: in this run, else in the latest runs of the suite here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
 from statistics import median
 
 from pybench.compute.schedule import Attempt
@@ -17,15 +19,35 @@ _MOST_RUNS = 20
 
 def expected_s(folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]) -> float | None:
     """Seconds that ``owed`` will take; ``None`` where one of the points was never measured on this machine."""
-    known = _durations_s(own)
-    if any(point.digest not in known for point, _ in owed):
-        known = {**_durations_s(_earlier(folder, manifest)), **known}
+    known = durations_s(folder, manifest, owed, own)
     found = [known.get(point.digest) for point, _ in owed]
     seconds = [value for value in found if value is not None]
     return sum(seconds) if seconds and len(seconds) == len(found) else None
 
 
-def _durations_s(records: Sequence[Record]) -> dict[str, float]:
+def durations_s(
+    folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those of ``owed`` that were measured here before."""
+    known = attempts_s(own)
+    wanted = {point.digest for point, _ in owed} - known.keys()
+    root = folder.path.parent
+    return {**earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, wanted, folder.path), **known}
+
+
+def earlier_attempts_s(
+    root: Path, suite: str, fingerprint: str, wanted: AbstractSet[str], own: Path | None = None
+) -> dict[str, float]:
+    """Seconds of an attempt at the points of the digests ``wanted``, each by the latest run of the suite here."""
+    found: dict[str, float] = {}
+    for records in _earlier(root, suite, fingerprint, own) if wanted else ():
+        found = {**attempts_s(records), **found}
+        if wanted <= found.keys():
+            break
+    return {digest: value for digest, value in found.items() if digest in wanted}
+
+
+def attempts_s(records: Sequence[Record]) -> dict[str, float]:
     """Median seconds of a good attempt by the digest of its point."""
     found: dict[str, list[float]] = {}
     for record in records:
@@ -34,14 +56,13 @@ def _durations_s(records: Sequence[Record]) -> dict[str, float]:
     return {digest: median(values) for digest, values in found.items()}
 
 
-def _earlier(folder: RunFolder, manifest: Manifest) -> tuple[Record, ...]:
-    """Records of the latest run of the same suite on the same machine that has any."""
-    others = sorted(folder.path.parent.glob(f"*-{manifest.suite.name}*"), reverse=True)
-    for path in [path for path in others if path != folder.path][:_MOST_RUNS]:
+def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iterator[tuple[Record, ...]]:
+    """Records of the latest runs of the same suite on the same machine, the newest first."""
+    others = sorted(root.glob(f"*-{suite}*"), reverse=True)
+    for path in [path for path in others if path != own][:_MOST_RUNS]:
         try:
             run = RunFolder.open(path)
-            if run.read_manifest().fingerprint == manifest.fingerprint and (records := run.records()):
-                return records
+            if run.read_manifest().fingerprint == fingerprint:
+                yield run.records()
         except (RunFolderError, OSError):
             continue
-    return ()

@@ -12,6 +12,7 @@ from pybench.runner.events import EventReader, RankLog
 from pybench.runner.failure import failure, failure_of_exit, last_seen
 from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.session import Session
+from pybench.runner.time_budget import OutOfTimeError
 
 _POLL_S = 0.1
 
@@ -19,7 +20,10 @@ _POLL_S = 0.1
 def follow(
     session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
 ) -> Failure | None:
-    """How the attempt failed, if it did. The worker has ended then, and after the session's last attempt."""
+    """How the attempt failed, if it did. The worker has ended then, and after the session's last attempt.
+
+    Raises ``OutOfTimeError`` when the run's time is over, with the worker ended.
+    """
     goes_on = False
     try:
         ended = _until_over(session, place, worker, reader, gpus, progress)
@@ -47,6 +51,8 @@ def _until_over(
                 progress.power(gpus.power_w())
             if not session.is_last(place) and _all_reported(ranks):
                 return None
+            if time.monotonic() > session.end_s:
+                raise OutOfTimeError
             if time.monotonic() > deadline:
                 worker.end()
                 reader.poll()

@@ -17,6 +17,7 @@ from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.compute.required import parse_required
+from pybench.compute.time_budget import within
 from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
 from pybench.engines.requirements import LaunchRequirements
@@ -28,9 +29,11 @@ from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
+from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import DeviceKind, Plan, Suite, table_of
 from pybench.runner.backend_packages import with_packages
-from pybench.runner.resume_check import check_machine, check_software
+from pybench.runner.expected_time import earlier_attempts_s
+from pybench.runner.resume_check import check_machine, check_options, check_software
 from pybench.runner.run import Run
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
@@ -38,71 +41,58 @@ from pybench.store.model_shapes import load_models
 from pybench.store.shipped import find_suite
 from pybench.store.suite.file import read_suite
 
+_NO_OPTIONS = PlanOptions()
+
 
 def plan_suite(
-    path: Path,
-    machine: Machine,
-    *,
-    profile: str | None,
-    keep: str | None,
-    max_gpus: int | None,
-    attempts: int | None = None,
-    steps: int | None = None,
-    require: str | None = None,
+    path: Path, machine: Machine, options: PlanOptions = _NO_OPTIONS, root: Path | None = None
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
 
-    Raises ``FileError`` or ``UsageError``.
+    Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError`` or ``UsageError``.
     """
     device, num_devices = _devices(machine)
-    read = read_suite(find_suite(path), profile=profile, machine_kind=machine.kind)
-    suite = with_words(with_effort(read, attempts=attempts, steps=steps), num_devices=num_devices, max_gpus=max_gpus)
+    read = read_suite(find_suite(path), profile=options.profile, machine_kind=machine.kind, settings=options.settings)
+    efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
+    suite = with_words(efforts, num_devices=num_devices, max_gpus=options.max_gpus)
     plan = expand(
         suite,
         load_models(),
         device=device,
         num_devices=num_devices,
-        max_gpus=max_gpus,
-        keep=parse_filter(keep) if keep is not None else lambda _point_id: True,
-        required=parse_required(require),
+        max_gpus=options.max_gpus,
+        keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
+        required=parse_required(options.require),
     )
     if not (plan.points or plan.skips or plan.left_out):
-        raise UsageError(f"-k {keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+        raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+    if options.time_limit_s is not None and root is not None:
+        known = earlier_attempts_s(root, suite.name, fingerprint(machine_fields(machine)), _digests(plan))
+        plan = within(plan, known, options.time_limit_s)
     return suite, plan
+
+
+def _digests(plan: Plan) -> set[str]:
+    return {point.digest for point in plan.points}
 
 
 def prepare_run(
     path: Path,
     root: Path,
     choose: Callable[[LaunchRequirements], Launcher],
-    *,
-    profile: str | None,
-    keep: str | None,
-    max_gpus: int | None,
-    attempts: int | None = None,
-    steps: int | None = None,
-    require: str | None = None,
+    options: PlanOptions = _NO_OPTIONS,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
     ``choose`` gives the launcher, once it is known what has to run.
     """
     machine = snapshot()
-    suite, plan = plan_suite(
-        path,
-        machine,
-        profile=profile,
-        keep=keep,
-        max_gpus=max_gpus,
-        attempts=attempts,
-        steps=steps,
-        require=require,
-    )
+    suite, plan = plan_suite(path, machine, options, root)
     names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     launcher = choose(_requirements(suite, plan, machine))
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
-    plan = with_packages(plan, launcher, parse_required(require), must)
+    plan = with_packages(plan, launcher, parse_required(options.require), must)
     with _new_folder(root, suite.name) as folder:
         stage_worker(folder.worker)
         manifest = Manifest(
@@ -117,8 +107,7 @@ def prepare_run(
             tables=tables,
             worker_sha256=worker_digest(folder.worker),
             engine=launcher.name,
-            keep=keep,
-            max_gpus=max_gpus,
+            options=options,
             power_reason=sampler_unavailable_reason(),
             container=launcher.container,
             environment=recorded(launcher.tuning(os.environ), launcher.secrets),
@@ -128,11 +117,16 @@ def prepare_run(
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
 
-def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher]) -> Run:
-    """Open a run that was interrupted. Raises ``RunFolderError`` or ``MachineError`` when it can't go on here."""
+def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], given: PlanOptions = _NO_OPTIONS) -> Run:
+    """Open a run that was interrupted.
+
+    Raises ``RunFolderError`` or ``MachineError`` when it can't go on here, ``UsageError`` where one of the ``given``
+    options is not what the run began with.
+    """
     folder = RunFolder.open(path)
     folder.require_owner()
     manifest = folder.read_manifest()
+    check_options(path, manifest.options, given)
     machine = snapshot()
     check_machine(path, manifest, machine)
     _check_worker(folder, manifest)

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 from pybench.compute.fingerprint import differences, machine_fields
-from pybench.model.errors import MachineError
+from pybench.model.errors import MachineError, UsageError
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
+from pybench.model.plan_options import PlanOptions
 from pybench.model.software import Software
+
+
+def check_options(path: Path, began: PlanOptions, given: PlanOptions) -> None:
+    """Raise ``UsageError`` where an option that is given differs from what the run began with."""
+    changed = [
+        field.name
+        for field in fields(PlanOptions)
+        if getattr(given, field.name) not in (None, (), getattr(began, field.name))
+    ]
+    if changed:
+        with_profile = [f"--profile {began.profile}"] if began.profile is not None else []
+        first = " ".join((*with_profile, *began.words())) or "no options of the plan"
+        raise UsageError(
+            f"{path}: --resume continues the run's plan, which began with {first}; leave the others out "
+            f"({', '.join(_OPTION_OF.get(name, f'--{name}') for name in changed)}), or run afresh"
+        )
+
+
+_OPTION_OF = {"keep": "-k", "max_gpus": "--max-gpus", "settings": "--set", "time_limit_s": "--time-limit"}
 
 
 def check_machine(path: Path, manifest: Manifest, machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ class Session:
 
     ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``clock`` is this host's (boot id,
     CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the power trace. ``power_reason`` says
-    why power is not sampled; ``None`` when it is.
+    why power is not sampled; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
     """
 
     run_path: Path
@@ -27,6 +28,7 @@ class Session:
     launcher: Launcher
     clock: tuple[str, int]
     power_reason: str | None
+    end_s: float = math.inf
 
     @property
     def log(self) -> Path:

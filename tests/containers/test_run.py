@@ -115,7 +115,7 @@ def test_another_image_that_ran_is_found_out(boxed: Boxed, tmp_path: Path) -> No
     moved = replace(launcher, container=replace(launcher.container, images=(replace(image, id=TAG),)))
     (tmp_path / "boxed.toml").write_text(suite_text(ranks="[1]"), encoding="utf-8")
     suite, runs = tmp_path / "boxed.toml", tmp_path / "runs"
-    prepared = prepare_run(suite, runs, lambda _asked: moved, profile=None, keep=None, max_gpus=None)
+    prepared = prepare_run(suite, runs, lambda _asked: moved)
     prepared.finish(PlainProgress(io.StringIO()))
     (record,) = prepared.folder.records()
     assert record.failure is not None

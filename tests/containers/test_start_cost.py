@@ -62,7 +62,7 @@ def test_in_none(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
 
 def startup_s(suite: Path, launcher: Launcher) -> float:
     """From the launch of a real point's worker to its first warm-up step."""
-    run = prepare_run(suite, suite.parent / "runs", lambda _asked: launcher, profile=None, keep=None, max_gpus=None)
+    run = prepare_run(suite, suite.parent / "runs", lambda _asked: launcher)
     run.finish(PlainProgress(io.StringIO()))
     (record,) = run.folder.records()
     assert record.failure is None

@@ -50,7 +50,7 @@ def measure(folder: Path, fake_library: Path) -> Path:
         patch.setattr(pynvml, "nvmlLib", None)
         patch.setattr(health_watch, "read_xids", lambda: ())
         pynvml._nvmlGetFunctionPointer_cache.clear()
-        made = prepare_run(suite, folder / "runs", lambda _needs: GpuLauncher(), profile=None, keep=None, max_gpus=None)
+        made = prepare_run(suite, folder / "runs", lambda _needs: GpuLauncher())
         view = RunView.of_folder(made.folder, made.finish(NoProgress()))
         for name, file in REPORT_FILES.items():
             made.folder.write_report(file, render(view, name))

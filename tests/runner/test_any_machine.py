@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybench.cli.exit_codes import BY_VERDICT
+from pybench.model.plan_options import PlanOptions
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
@@ -74,15 +75,7 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
         Path("any.toml").write_text(SUITE.format(required=required))
         Path("expected").mkdir()
         Path("expected/any.toml").write_text(TABLE + figure)
-        job = prepare_run(
-            Path("any.toml"),
-            Path("runs"),
-            lambda _needs: WithoutVllm(),
-            profile=None,
-            keep=None,
-            max_gpus=None,
-            require=require,
-        )
+        job = prepare_run(Path("any.toml"), Path("runs"), lambda _needs: WithoutVllm(), PlanOptions(require=require))
         return job.finish(NoProgress())
 
     return measure

@@ -19,9 +19,7 @@ def test_every_attempt_takes_the_size_that_the_first_found(tmp_path: Path, no_dr
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(table_text())
     (tmp_path / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=9))
-    run = prepare_run(
-        tmp_path / "drill.toml", tmp_path / "runs", lambda _: Local(), profile=None, keep=None, max_gpus=None
-    )
+    run = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", lambda _: Local())
     build = Build()
     plain = build.train()
     assert isinstance(plain.settings, Train)

@@ -75,7 +75,7 @@ def drill(tmp_path: Path, fake_nvml: Callable[..., None], fake_library: Path, mo
         launcher = DrillLauncher()
         monkeypatch.setattr(DrillLauncher, "behaviour", behaviour)
         monkeypatch.setattr(DrillLauncher, "library", str(fake_library.parent))
-        made = prepare_run(suite, tmp_path / "runs", lambda _: launcher, profile=None, keep=None, max_gpus=None)
+        made = prepare_run(suite, tmp_path / "runs", lambda _: launcher)
         shutil.copy(WORKER_TESTS / "fakes/vllm.py", made.folder.worker)
         shutil.copy(WORKER_TESTS / "recorded/vllm-0.20.2.json", made.folder.worker)
         return made, made.finish(NoProgress())

@@ -61,14 +61,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
     def measure(between: Callable[[], None] = lambda: None) -> Results:
         (tmp_path / "node.toml").write_text(SUITE)
-        made = prepare_run(
-            tmp_path / "node.toml",
-            tmp_path / "runs",
-            lambda _needs: Waiting(),
-            profile=None,
-            keep=None,
-            max_gpus=None,
-        )
+        made = prepare_run(tmp_path / "node.toml", tmp_path / "runs", lambda _needs: Waiting())
         return made.finish(Attempts(between))
 
     return measure

@@ -52,7 +52,7 @@ def prepare(tmp_path: Path) -> Run:
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(TABLE)
     (tmp_path / "drill.toml").write_text(SUITE)
-    return prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, profile=None, keep=None, max_gpus=None)
+    return prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake)
 
 
 def finish(run: Run) -> Results:

@@ -45,7 +45,7 @@ def _cpu_only(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prepare(tmp_path: Path, attempts: int = 2, more: str = "") -> Run:
     (tmp_path / "sessions.toml").write_text(SUITE.format(attempts=attempts, more=more))
-    return prepare_run(tmp_path / "sessions.toml", tmp_path / "runs", fake, profile=None, keep=None, max_gpus=None)
+    return prepare_run(tmp_path / "sessions.toml", tmp_path / "runs", fake)
 
 
 def short(point_id: str) -> str:

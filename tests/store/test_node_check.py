@@ -14,6 +14,7 @@ from pybench.judge.absolute import absolute_row
 from pybench.machine.environment import snapshot
 from pybench.model.expected import FigureRow
 from pybench.model.machine import GpuInfo, Machine
+from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.matmul import Matmul
 from pybench.runner.prepare import plan_suite
@@ -40,7 +41,7 @@ def _machine(kind: str, num_devices: int) -> Machine:
 
 
 def _plan(kind: str, num_devices: int, max_gpus: int | None = None) -> Plan:
-    return plan_suite(_PATH, _machine(kind, num_devices), profile=None, keep=None, max_gpus=max_gpus)[1]
+    return plan_suite(_PATH, _machine(kind, num_devices), PlanOptions(max_gpus=max_gpus))[1]
 
 
 def _seconds(session: Sequence[Attempt]) -> float:

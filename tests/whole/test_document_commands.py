@@ -100,6 +100,7 @@ CHECKS: dict[str, Check] = {
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
     "pybench run tp_scaling --max-gpus 4": would_measure,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
+    "pybench plan tp_scaling --set batch_size=1 --set benchmark.decode.attempts=5 --time-limit 2h": succeeds,
     "pybench schema > suite.schema.json": writes,
 }
 """Each command once, whatever the number of documents that show it."""

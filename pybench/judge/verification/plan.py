@@ -61,7 +61,7 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
     if trusted is None:
         yield Discrepancy(place=place, text=_OWN.format(kind="suite"), state="not checked")
         return
-    wanted = with_words(trusted, num_devices=_num_devices(manifest), max_gpus=manifest.max_gpus)
+    wanted = with_words(trusted, num_devices=_num_devices(manifest), max_gpus=manifest.options.max_gpus)
     theirs = {benchmark.name: benchmark for benchmark in wanted.benchmarks}
     ours = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     for name in dict.fromkeys((*theirs, *ours)):
@@ -84,7 +84,7 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
             architectures,
             device=manifest.device,
             num_devices=_num_devices(manifest),
-            max_gpus=manifest.max_gpus,
+            max_gpus=manifest.options.max_gpus,
             keep=_keep(manifest),
         )
     except (PybenchError, KeyError, TypeError, ValueError) as error:
@@ -108,7 +108,7 @@ def _ids(plan: Plan) -> set[str]:
 
 
 def _keep(manifest: Manifest) -> Callable[[str], bool]:
-    return parse_filter(manifest.keep) if manifest.keep is not None else lambda _point_id: True
+    return parse_filter(manifest.options.keep) if manifest.options.keep is not None else lambda _point_id: True
 
 
 def _num_devices(manifest: Manifest) -> int:

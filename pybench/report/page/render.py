@@ -22,7 +22,7 @@ from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.points import point_table, verdict_rank, verdicts
 from pybench.report.page.power import PowerPayload, power_payload
 from pybench.report.printable import printable
-from pybench.report.provenance import sentence
+from pybench.report.provenance import changes, sentence
 from pybench.report.rows import comparisons, tables
 from pybench.report.run_view import RunView
 
@@ -77,6 +77,7 @@ def _content(view: RunView, power: PowerPayload) -> dict[str, Any]:
         "flag_legend": legend(flags),
         "details": [table for table in tables(results, names) if not table.title.startswith(shown)],
         "provenance": _provenance(results),
+        "changed": changes(results.options),
         "sentence": sentence(results.provenance),
         "attribution": escape(_asset("uplot.LICENSE")),  # it must travel with the code
     }

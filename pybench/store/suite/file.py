@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.expectations import form_problems
+from pybench.store.suite.overrides import with_settings
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite
 from pybench.store.suite.rules import suite_problems
@@ -25,10 +26,11 @@ __all__ = ["read_suite", "suite_schema"]
 MAX_PROBLEMS = 50
 
 
-def read_suite(path: Path, *, profile: str | None, machine_kind: str) -> Suite:
+def read_suite(path: Path, *, profile: str | None, machine_kind: str, settings: Sequence[str] = ()) -> Suite:
     """Read, check and apply a profile: ``profile``, else the one named like ``machine_kind`` if the suite has it.
 
-    Raises ``FileError`` with every problem in the file, also those in profiles that aren't applied.
+    ``settings`` are texts ``KEY=VALUE`` that are laid over the result. Raises ``FileError`` with every problem in the
+    file, also those in profiles that aren't applied, and ``UsageError`` for ``settings``.
     """
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
@@ -37,7 +39,7 @@ def read_suite(path: Path, *, profile: str | None, machine_kind: str) -> Suite:
     chosen = _chosen(path, written.profiles, profile, machine_kind)
     if problems := suite_problems(written, (chosen, *written.profiles)):
         raise FileError(_located(path, document, lines, problems))
-    return _suite(path, written, chosen)
+    return _suite(path, with_settings(document, written, chosen, settings), chosen)
 
 
 def _chosen(path: Path, profiles: Collection[str], profile: str | None, machine_kind: str) -> str | None:

@@ -84,9 +84,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded) + _WRONG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(*NO_DRIVER)
-        run = prepare_run(
-            folder / "drills.toml", folder / "runs", lambda _: Local(), profile=None, keep=None, max_gpus=None
-        )
+        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
         staged = run.folder.worker / "pybench/worker/backends/torch/train/training.py"
         staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
         run.finish(NoProgress())

@@ -1,0 +1,45 @@
+"""Which points of a plan fit a time limit, by what their attempts took before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pybench.model.plan_options import duration_text
+from pybench.model.suite import Plan, Point, Skip
+
+
+def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
+    """Leave out the points that do not fit what the points before them leave of ``limit_s``.
+
+    ``attempt_s`` has the seconds of one attempt by the digest of its point. A point that is not in it stays: how long
+    it takes is not known before it is measured.
+    """
+    left_s, kept, beyond = limit_s, list[Point](), list[Skip]()
+    for point in plan.points:
+        takes_s = attempt_s.get(point.digest, 0.0) * point.effort.attempts
+        if takes_s > left_s:
+            beyond.append(_beyond(point, takes_s, left_s, limit_s))
+        else:
+            kept.append(point)
+            left_s -= takes_s
+    return replace(plan, points=tuple(kept), left_out=(*plan.left_out, *beyond))
+
+
+def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:
+    """Ids of the points whose attempts took nobody knows how long."""
+    return tuple(point.id for point in plan.points if point.digest not in attempt_s)
+
+
+def _beyond(point: Point, takes_s: float, left_s: float, limit_s: float) -> Skip:
+    limit = f"--time-limit {duration_text(limit_s)}"
+    attempts = f"{point.effort.attempts} attempt{'' if point.effort.attempts == 1 else 's'}"
+    return Skip(
+        id=point.id,
+        benchmark=point.benchmark,
+        axes=point.axes,
+        num_gpus=point.num_gpus,
+        reason=f"{attempts} of about {duration_text(takes_s)} together do not fit: "
+        f"{limit} has {duration_text(left_s)} left for them",
+        lacks=f"points beyond {limit}",
+    )

@@ -1,0 +1,143 @@
+"""A run whose folder is locked: its attempts are made, one worker process after another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.compute.schedule import Attempt, Row, pending, undecided
+from pybench.compute.session import next_session
+from pybench.engines.base import Job, Launcher
+from pybench.judge.assemble import assemble
+from pybench.judge.measurements import Measurements
+from pybench.machine.clock import host_clock
+from pybench.machine.disk import require_room
+from pybench.model.backend import BACKENDS
+from pybench.model.manifest import Manifest
+from pybench.model.progress import Progress
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.runner.attempt import run_session
+from pybench.runner.attempt_figure import attempt_figure
+from pybench.runner.expected_time import attempts_s, durations_s
+from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
+from pybench.runner.session import Session
+from pybench.runner.time_budget import OutOfTimeError, TimeBudget
+from pybench.runner.work_order import work_order
+from pybench.store.journal import RunFolder
+
+
+@dataclass
+class OpenRun:
+    """``records`` grows with each attempt; attempts that do not fit the ``budget`` are left out and named."""
+
+    folder: RunFolder
+    manifest: Manifest
+    launcher: Launcher
+    records: list[Record]
+    progress: Progress
+    budget: TimeBudget
+    _earlier_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.budget.is_limited:
+            self._earlier_s = durations_s(self.folder, self.manifest, self.pending(), self.records)
+
+    def pending(self) -> tuple[Attempt, ...]:
+        """Attempts that the plan still owes."""
+        return pending(self.manifest.plan.points, self.records)
+
+    def owed(self) -> tuple[Attempt, ...]:
+        """Those of them for which there is time."""
+        return self._in_time(self.pending())
+
+    def measure_owed(self) -> None:
+        """Make every attempt that is owed."""
+        while owed := self.owed():
+            self.measure_next(owed)
+        self.note_left_out(self.pending(), "")
+
+    def decide(self) -> None:
+        """Add attempts while a verdict is inconclusive and its points' budget lasts."""
+        while extra := self._undecided():
+            if not self._in_time(extra):
+                self.note_left_out(extra, "inconclusive; ")
+                return
+            self.progress.note(f"inconclusive: {len(extra)} more attempts")
+            while extra := self._in_time(extra):
+                before = len(self.records)
+                self.measure_next(extra)
+                extra = extra[len(self.records) - before :]
+
+    def note_left_out(self, attempts: Sequence[Attempt], why: str) -> None:
+        """Name the points of attempts that there is no time for."""
+        if attempts:
+            self.progress.note(f"{why}{self.budget.left_out_note(attempts)}")
+
+    def measure_next(self, owed: Sequence[Attempt]) -> None:
+        """Make the first of ``owed`` and those that its process can make, too."""
+        self._measure(next_session(owed, self.records), len(owed))
+
+    def _in_time(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+        known = {**self._earlier_s, **attempts_s(self.records)} if self.budget.is_limited else {}
+        return tuple(attempt for attempt in attempts if self.budget.fits(attempt, known))
+
+    def _undecided(self) -> tuple[Attempt, ...]:
+        results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
+        rows: tuple[Row, ...] = (*results.scaling, *results.checks, *results.comparisons, *results.node)
+        return undecided(self.manifest.plan.points, rows, self.records)
+
+    def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
+        """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""
+        total = len(self.records) + num_owed
+        with closing(run_session(self._session(attempts), self.progress)) as measured:
+            for point, number in attempts:
+                if not self._in_time(((point, number),)):
+                    return
+                self.progress.attempt_started(point.id, number, len(self.records) + 1, total)
+                require_room(self.folder.path, ATTEMPT_BYTES)
+                try:
+                    record = next(measured)
+                except OutOfTimeError:
+                    self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")
+                    return
+                blame_machine(record, self.launcher, self.folder.path)
+                self.folder.append(record)
+                self.records.append(record)
+                failure = record.failure
+                outcome = f"{failure.cause}: {failure.message}" if failure else "ok"
+                self.progress.attempt_finished(point.id, outcome, failure is None, attempt_figure(point, record))
+                if failure:
+                    return
+
+    def _session(self, attempts: tuple[Attempt, ...]) -> Session:
+        folders = tuple(self.folder.fresh_attempt(point.id, number) for point, number in attempts)
+        exchange = folders[0] / "exchange"
+        exchange.mkdir()
+        return Session(
+            run_path=self.folder.path,
+            attempts=attempts,
+            orders=tuple(work_order(point, self.manifest.device, self.records) for point, _ in attempts),
+            folders=folders,
+            job=self._job(attempts[0][0], exchange),
+            launcher=self.launcher,
+            clock=host_clock(),
+            power_reason=self.manifest.power_reason,
+            end_s=self.budget.end_s,
+        )
+
+    def _job(self, point: Point, exchange: Path) -> Job:
+        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
+        return Job(
+            stage=self.folder.worker,
+            exchange=exchange,
+            backend=point.settings.backend,
+            num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
+            gpu_uuids=gpus if self.manifest.device == "cuda" else (),
+            token=f"{self.folder.mark}/{secrets.token_hex(8)}",
+            host_environment=dict(os.environ),
+        )

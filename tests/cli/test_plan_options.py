@@ -1,0 +1,65 @@
+"""Options that change a suite, from the command line to the reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+from tests.cli.conftest import Drill
+
+
+def test_settings_are_recorded_and_shown(here: Path, drill: Drill) -> None:
+    """In the manifest, in results.json, and in each report that people read."""
+    arguments = (
+        *drill(),
+        "--set",
+        "max_warmup_steps=4",
+        "--set",
+        "benchmark.decode.attempts=1",
+        "--set",
+        "max_attempts=1",
+    )
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code in {0, 4}, done.output
+    (folder,) = (here / "runs").iterdir()
+    options = ["--set max_warmup_steps=4", "--set benchmark.decode.attempts=1", "--set max_attempts=1"]
+    results = json.loads((folder / "results.json").read_text())
+    assert results["options"] == options
+    assert {point["attempts"] for point in results["points"]} == {1}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert [f"--set {word}" for word in manifest["options"]["settings"]] == options
+    assert {point["effort"]["max_warmup_steps"] for point in manifest["plan"]["points"]} == {4}
+    assert f"changed by {' '.join(options)}" in " ".join(done.output.split())
+    assert "changed by " in (folder / "summary.md").read_text()
+    assert " ".join(options) in (folder / "report.html").read_text()
+
+
+def test_plan_takes_the_same_options(drill: Drill) -> None:
+    """It shows what run would do."""
+    drill()
+    done = CliRunner().invoke(main, ("plan", "drill.toml", "--set", "attempts=1", "--time-limit", "1h"))
+    assert done.exit_code == 0, done.output
+    assert "1 attempts of 3 steps" in done.output
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--time-limit", "soon"), "found 'soon', expected a time of at most 7 days such as 90s, 20m or 1h30m"),
+        (("--time-limit", "20"), "such as 90s, 20m or 1h30m"),
+        (("--time-limit", "0s"), "expected a time"),
+        (("--time-limit", "200h"), "expected a time"),
+        (("--set", "batchsize=1"), "did you mean 'batch_size'?"),
+        (("--set", "batch_size=x"), "found 'x', expected an integer"),
+    ],
+)
+def test_a_bad_option_is_a_usage_error(here: Path, drill: Drill, option: tuple[str, str], message: str) -> None:
+    """Nothing runs, no folder is made."""
+    done = CliRunner().invoke(main, (*drill(), *option))
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not (here / "runs").exists()

@@ -1,0 +1,114 @@
+"""A run's time limit: what is left out beforehand, and what proves too long on the way."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pybench.model.errors import UsageError
+from pybench.model.plan_options import PlanOptions
+from pybench.model.progress import NoProgress
+from pybench.report.run_view import RunView
+from pybench.report.terminal import render
+from pybench.runner.prepare import plan_suite, prepare_run, resume_run
+from pybench.runner.run import Run
+from tests.runner.drill import suite_text, table_text
+from tests.runner.test_run import causes, fake
+
+
+class Notes(NoProgress):
+    """Keeps what would be shown."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.fixture(autouse=True)
+def _cpu_only(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+
+
+def prepare(folder: Path, time_limit_s: float | None, time_limit_of_attempt_s: int = 60) -> Run:
+    (folder / "expected").mkdir(exist_ok=True)
+    (folder / "expected" / "drill.toml").write_text(table_text())
+    (folder / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=time_limit_of_attempt_s))
+    return prepare_run(folder / "drill.toml", folder / "runs", fake, PlanOptions(time_limit_s=time_limit_s))
+
+
+def test_a_generous_limit_changes_nothing(tmp_path: Path) -> None:
+    """All attempts are made, and the limit is recorded."""
+    run = prepare(tmp_path, 600.0)
+    notes = Notes()
+    results = run.finish(notes)
+    assert (results.verdict, results.options, notes.texts) == ("pass", ("--time-limit 10m",), [])
+    assert run.folder.read_manifest().options == PlanOptions(time_limit_s=600.0)
+
+
+def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is recorded; what was not measured is named, and is no pass."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path, 4.0)
+    notes = Notes()
+    begun = time.monotonic()
+    results = run.finish(notes)
+    assert time.monotonic() - begun < 60
+    assert results.verdict == "missing"
+    assert causes(run) == {("1", 1): None}
+    assert "attempt 1: ended, --time-limit 4s is over" in notes.texts[0]
+    assert notes.texts[1].startswith("--time-limit 4s: 3 attempts are not made: ")
+    reasons = {point.id[-2]: (point.reason, point.flags) for point in results.points}
+    assert reasons["2"] == ("not measured: the run had --time-limit 4s", ())
+    assert "fewer_attempts" in reasons["1"][1]
+    shown = render(RunView.of_folder(run.folder, results))
+    assert "changed by --time-limit 4s" in shown
+    assert "not measured: the run had --time-limit 4s" in shown
+
+
+def test_a_resumed_run_has_its_limit_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It measures what the first part had no time for."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
+    run = prepare(tmp_path, 4.0)
+    run.finish(NoProgress())
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
+    again = resume_run(run.folder.path, fake, PlanOptions(time_limit_s=4.0))
+    again.finish(NoProgress())
+    assert ("2", 1) in causes(again)
+
+
+def test_an_earlier_run_shows_what_does_not_fit(tmp_path: Path) -> None:
+    """It is left out before anything runs, in the plan of another run and in that of ``pybench plan``."""
+    run = prepare(tmp_path, None)
+    run.finish(NoProgress())
+    second = prepare(tmp_path, 0.01)
+    plan = second.manifest.plan
+    assert plan.points == ()
+    assert {skip.lacks for skip in plan.left_out} == {"points beyond --time-limit 0s"}
+    results = second.finish(NoProgress())
+    assert results.verdict == "no_expectation"
+    assert results.left_out == ("points beyond --time-limit 0s",)
+    planned = plan_suite(
+        tmp_path / "drill.toml", run.manifest.machine, PlanOptions(time_limit_s=0.01), tmp_path / "runs"
+    )[1]
+    assert planned.left_out == plan.left_out
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (PlanOptions(time_limit_s=60.0), "--time-limit"),
+        (PlanOptions(settings=("batch_size=2",)), "--set"),
+        (PlanOptions(attempts=4, keep="decode"), "-k, --attempts"),
+    ],
+)
+def test_resume_refuses_other_options(tmp_path: Path, given: PlanOptions, named: str) -> None:
+    """It continues the plan that was made; the same options are accepted."""
+    run = prepare(tmp_path, 600.0)
+    with pytest.raises(UsageError, match=f"began with --time-limit 10m; leave the others out \\({named}\\)"):
+        resume_run(run.folder.path, fake, given)
+    assert resume_run(run.folder.path, fake, PlanOptions(time_limit_s=600.0)).manifest == run.manifest

@@ -1,0 +1,139 @@
+"""``--set``: what it changes of a suite, and every way to get it wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybench.model.errors import UsageError
+from pybench.model.suite import Suite
+from pybench.store.suite.file import read_suite
+
+TEXT = """
+schema = 1
+name = "s"
+
+[[benchmark]]
+name = "decode"
+workload = "generate"
+backend = "torch"
+model = "llama-tiny"
+prompt_tokens = 4
+output_tokens = 4
+batch_size = 8
+axes = { tensor_parallel = [1, 2, 4] }
+expect = [{ metric = "output_tokens_per_s", scaling = "strong", along = "tensor_parallel", baseline = 1 }]
+
+[[benchmark]]
+name = "v1.train"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+sequence_tokens = 4
+batch_size_per_gpu = 2
+axes = { data_parallel = [1, 2] }
+
+[profile.cpu]
+attempts = 2
+batch_size = 2
+[profile.cpu.benchmark.decode]
+prompt_tokens = 3
+[profile.cpu.benchmark.decode.axes]
+tensor_parallel = [1, 2]
+"""
+
+
+def _read(folder: Path, *settings: str, kind: str = "h200") -> Suite:
+    path = folder / "s.toml"
+    path.write_text(TEXT)
+    return read_suite(path, profile=None, machine_kind=kind, settings=settings)
+
+
+def test_a_setting_changes_every_benchmark_that_has_it(tmp_path: Path) -> None:
+    """Training has no batch_size; both have attempts."""
+    decode, train = _read(tmp_path, "batch_size=1", "attempts=5").benchmarks
+    assert decode.settings["batch_size"] == 1
+    assert "batch_size" not in train.settings
+    assert (decode.effort.attempts, train.effort.attempts) == (5, 5)
+
+
+def test_a_setting_of_one_benchmark_leaves_the_others(tmp_path: Path) -> None:
+    """Also where the benchmark's name has a dot."""
+    decode, train = _read(tmp_path, "benchmark.v1.train.attempts=7").benchmarks
+    assert (decode.effort.attempts, train.effort.attempts) == (3, 7)
+
+
+def test_a_setting_stands_above_the_profile(tmp_path: Path) -> None:
+    """The profile's own settings and axes of the benchmark, too; what is not set stays the profile's."""
+    decode, _ = _read(tmp_path, "prompt_tokens=9", "axes.tensor_parallel=[1]", kind="cpu").benchmarks
+    assert (decode.settings["prompt_tokens"], decode.settings["batch_size"]) == (9, 2)
+    assert decode.axes["tensor_parallel"] == (1,)
+    assert decode.effort.attempts == 2
+
+
+def test_a_setting_of_an_axis_fixes_it(tmp_path: Path) -> None:
+    """The point keeps the id that it has in the whole suite, so that runs can be compared."""
+    decode, _ = _read(tmp_path, "tensor_parallel=1").benchmarks
+    assert decode.axes == {"tensor_parallel": (1,)}
+    assert "tensor_parallel" not in decode.settings
+
+
+def test_the_last_of_two_settings_counts(tmp_path: Path) -> None:
+    """As with most options."""
+    assert _read(tmp_path, "batch_size=1", "batch_size=4").benchmarks[0].settings["batch_size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("dtype=float32", "float32"), ('dtype="float32"', "float32"), (" dtype = float32 ", "float32")],
+)
+def test_a_word_needs_no_quotes(tmp_path: Path, setting: str, value: str) -> None:
+    """A shell would remove them."""
+    assert _read(tmp_path, setting).benchmarks[0].settings["dtype"] == value
+
+
+def test_a_table_is_written_as_in_the_file(tmp_path: Path) -> None:
+    """Arguments of an engine are a table."""
+    assert _read(tmp_path, "benchmark.decode.engine_args={a = 1}").benchmarks[0].settings["engine_args"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("batch_size", "--set batch_size: expected KEY=VALUE"),
+        ("=1", "expected KEY=VALUE"),
+        ("batchsize=1", "'batchsize' is no setting of any benchmark; did you mean 'batch_size'?; valid are"),
+        ("batch_size=many", "--set batch_size=many: found 'many', expected an integer"),
+        ("batch_size=0", "--set batch_size=0: found 0, must be at least 1"),
+        ("batch_size=1.5", "found 1.5, expected an integer"),
+        ("dtype=float23", "found 'float23', valid:"),
+        ("dtype=float23", "did you mean 'float32'?"),
+        ("batch_size=[1, 2]", "found an array of 2 values, expected an integer"),
+        ("benchmark.decod.attempts=1", "no benchmark 'decod'; did you mean 'decode'?"),
+        ("benchmark.decode=1", "decode is a benchmark; add one of its settings: benchmark.decode.attempts=5"),
+        ("benchmark.decode.sequence_tokens=1", "'sequence_tokens' is no setting of benchmark decode"),
+        ("axes.batch_size=[1]", "'batch_size' is no axis of any benchmark; valid are data_parallel, tensor_parallel"),
+        ("axes.tensor_parallel=[]", "empty, needs at least one value"),
+        ("tensor_parallel=2", '[[benchmark]] "decode" -> expect[0].baseline: 1 is no value of axis'),
+        ("name=x", "'name' is no setting"),
+        ("expect=[]", "'expect' is no setting"),
+        ("profile.cpu.attempts=1", "'profile.cpu.attempts' is no setting"),
+        ("batch_size=" + "9" * 5000, "expected an integer"),
+        ("batch_size=" + "[" * 5000, "expected an integer"),
+        ("batch_size=1\nattempts=2", "expected an integer"),
+        ("concurrency=-1", "must be at least"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(tmp_path: Path, setting: str, message: str) -> None:
+    """The text, what is wrong with it, and what is valid."""
+    with pytest.raises(UsageError) as caught:
+        _read(tmp_path, setting)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("--set ")
+
+
+def test_a_shipped_suite_that_breaks_a_rule_names_the_rule(tmp_path: Path) -> None:
+    """Each setting is valid; together they are not."""
+    with pytest.raises(UsageError, match="max_attempts: 2 is below attempts = 4"):
+        _read(tmp_path, "attempts=4", "max_attempts=2")
