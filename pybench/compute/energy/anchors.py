@@ -53,11 +53,11 @@ def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     A reading that may lie before or after a publication is placed by its neighbours: a value's readings all saw one
     publication, and a later value is a later publication.
     """
-    values_mj, which = np.unique(readings.energy_mj, return_inverse=True)
-    order = np.arange(len(values_mj))
-    lowest, highest = np.full(len(order), -np.inf), np.full(len(order), np.inf)
-    np.maximum.at(lowest, which, np.floor((readings.before_s - grid.phase_s) / grid.period_s))
-    np.minimum.at(highest, which, np.floor((readings.after_s - grid.phase_s) / grid.period_s))
+    # Values never fall: those that are alike follow on each other.
+    first = np.flatnonzero(np.diff(readings.energy_mj, prepend=-1))
+    values_mj, order = readings.energy_mj[first], np.arange(len(first))
+    lowest = np.maximum.reduceat(np.floor((readings.before_s - grid.phase_s) / grid.period_s), first)
+    highest = np.minimum.reduceat(np.floor((readings.after_s - grid.phase_s) / grid.period_s), first)
     lowest = np.maximum.accumulate(lowest - order) + order
     highest = np.minimum.accumulate((highest - order)[::-1])[::-1] + order
     number = np.floor((lowest + highest) / 2)

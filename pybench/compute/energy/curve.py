@@ -32,8 +32,12 @@ class Curve:
 
     ``sampled_j2`` is the variance, and ``coherent_j`` the size, of what a counter that adds up samples misses at the
     load's jumps: the first where jumps come at any phase of its samples, the second where they keep one.
-    ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike. All three are
-    sums since the curve's zero.
+    ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike, and
+    ``in_step_j`` all that they may miss of a load in step with them. All are sums since the curve's zero.
+
+    ``in_step_w`` is the doubt about the mean power, in W, that samples in step with a ripple leave.
+
+    ``seen_w`` is the power at each time behind the low-pass of ``tau_s``, without that of the ripples.
     """
 
     time_s: Column
@@ -44,6 +48,10 @@ class Curve:
     sampled_j2: Column | None = None
     coherent_j: Column | None = None
     unresolved_j: Column | None = None
+    in_step_j: Column | None = None
+    seen_w: Column | None = None
+    tau_s: float = 0.0
+    in_step_w: float = 0.0
 
     @classmethod
     def of_pieces(
@@ -67,6 +75,7 @@ class Curve:
             sampled_j2=padded.get("sampled_j2"),
             coherent_j=padded.get("coherent_j"),
             unresolved_j=padded.get("unresolved_j"),
+            in_step_j=padded.get("in_step_j"),
         )
 
     def at(self, time_s: npt.ArrayLike) -> Column:
@@ -84,6 +93,16 @@ class Curve:
         if column is None:
             return np.zeros(np.shape(time_s))
         return np.asarray(np.interp(np.asarray(time_s), self.time_s, column))
+
+    def seen_at_w(self, time_s: npt.ArrayLike) -> Column:
+        """Power in W behind the low-pass at each time; the load's own where ``seen_w`` is unknown."""
+        at_s = np.asarray(time_s)
+        piece = np.clip(np.searchsorted(self.time_s, at_s, side="right") - 1, 0, len(self.time_s) - 2)
+        load_w = (np.diff(self.energy_j) / np.maximum(np.diff(self.time_s), 1e-12))[piece]
+        if self.seen_w is not None and self.tau_s > 0:
+            since_s = np.maximum(at_s - self.time_s[piece], 0.0)
+            load_w = load_w + (self.seen_w[piece] - load_w) * np.exp(-since_s / self.tau_s)
+        return np.asarray(sum((ripple.power_seen_w(at_s) for ripple in self.ripples), load_w))
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the window lies inside the curve, extensions included."""

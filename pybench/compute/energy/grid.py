@@ -24,6 +24,7 @@ ROUND_PERIODS_S = (10e-3, 5e-3)
 ROUND_WEIGHT = 0.9
 OTHER_WEIGHT = 0.1
 NUM_OTHERS = 7
+NUM_BESIDE_ROUND = 3
 # A phase that is a little off only makes the lag appear as much longer.
 PHASES = (0.5, 0.1, 0.9)
 
@@ -52,19 +53,25 @@ class _Family:
 
     def grids(self, zero_s: float) -> list[PublicationGrid]:
         period_s = self.period_s
-        spread = np.unique(np.linspace(0, len(period_s) - 1, NUM_OTHERS).astype(int))
+        round_s = self._round_period_s()
+        num_others = NUM_OTHERS if round_s is None else NUM_BESIDE_ROUND
+        spread = np.unique(np.linspace(0, len(period_s) - 1, num_others).astype(int))
         chosen = [(float(period_s[at]), int(at), OTHER_WEIGHT / len(spread)) for at in spread]
-        middle_s = (period_s[0] + period_s[-1]) / 2
-        for unit_s in ROUND_PERIODS_S:
-            round_s = float(np.round(middle_s / unit_s) * unit_s)
-            if period_s[0] <= round_s <= period_s[-1]:
-                chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
-                break
+        if round_s is not None:
+            chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
         return [
             PublicationGrid(period, zero_s + float(self.low_s[at] + part * (self.high_s[at] - self.low_s[at])), weight)
             for period, at, weight in chosen
             for part in PHASES
         ]
+
+    def _round_period_s(self) -> float | None:
+        middle_s = (self.period_s[0] + self.period_s[-1]) / 2
+        for unit_s in ROUND_PERIODS_S:
+            round_s = float(np.round(middle_s / unit_s) * unit_s)
+            if self.period_s[0] <= round_s <= self.period_s[-1]:
+                return round_s
+        return None
 
 
 def candidate_grids(readings: Readings) -> list[PublicationGrid]:

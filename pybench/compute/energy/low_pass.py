@@ -12,7 +12,7 @@ phase to the samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,13 @@ from pybench.compute.energy.times import Column
 POWER_STEP_W = 0.323
 # White noise of one sample beside its neighbours, at most: 2.4 % on H200. What is beyond is the load's.
 MOST_NOISE_FRACTION = 0.03
+USUAL_NOISE_FRACTION = 0.024
 # Median of absolute values to standard deviation, and the deviation of a sample from the mean of its two neighbours.
 MAD_SIGMAS = 1.4826
 NEIGHBOUR_SIGMAS = 1.5**0.5
 # What is not resolved: part of the jump times the cell for cells between unsteady neighbours, and a moment for every
 # jump. The counter rescales all of it together.
-UNSTEADY = 0.5
+UNSTEADY = 0.4
 MOMENT_S = 0.5e-3
 NOISE_MARGIN = 3.0
 # A sum of samples 20 ms apart behind 10.9 ms is off by this at a jump of 1 W at a random phase, 1.4 ms of it; other
@@ -41,6 +42,10 @@ RANDOM_SPREAD = 0.25
 MIN_PEAKS = 6
 PEAK_FRACTION = 0.15
 UNRESOLVED = 0.9
+# Loads in step with the samples repeat after this many of them; autocorrelation that chance or noise leaves.
+LEAST_REPEAT, MOST_REPEAT = 2, 60
+MIN_REPEATED = 20
+CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,12 @@ def sample_noise_w(power_w: Column) -> Column:
     off = np.abs(power_w[1:-1] - (power_w[:-2] + power_w[2:]) / 2) / np.maximum(power_w[1:-1], 1.0)
     fraction = min(MAD_SIGMAS * float(np.median(off)) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
     return np.asarray(np.hypot(step_w, fraction * power_w))
+
+
+def most_noise_w(power_w: Column) -> float:
+    """What samples may deviate by noise alone, in W."""
+    mean_w = float(np.mean(power_w)) if len(power_w) else 0.0
+    return float(np.hypot(POWER_STEP_W / np.sqrt(12), USUAL_NOISE_FRACTION * mean_w))
 
 
 def _cells(time_s: Column, power_w: Column, tau_s: float) -> _Cells:
@@ -116,10 +127,27 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
     mean_blind_s = np.abs(alone_w) @ blind_s / max(float(np.sum(np.abs(rise_w))), 1e-9)
     shift_s = float(np.hypot(low_pass.sigma_s, mean_blind_s / np.sqrt(12)))
     own_edge_w = np.where(np.abs(rise_w) > margin_w, np.abs(rise_w), 0.0)
-    missed_j = SAMPLED_FRACTION * float(np.median(length_s)) * own_edge_w
+    period_s = float(np.median(length_s))
+    missed_j = SAMPLED_FRACTION * period_s * own_edge_w
     unresolved_j = UNRESOLVED * _likeness(rise_w, next_w, near_w, margin_w, load_w) * unsteady_w * length_s
-    sums = {"sampled_j2": missed_j**2, "coherent_j": missed_j, "unresolved_j": unresolved_j}
-    return _curve(time_s, back_s, early_j, late_j, sigma_j, shift_s, sums)
+    in_step = _in_step(time_s, power_w, period_s)
+    coherent_j = in_step * missed_j
+    sums = {
+        "sampled_j2": missed_j**2,
+        "coherent_j": coherent_j,
+        "unresolved_j": unresolved_j,
+        "in_step_j": coherent_j + in_step * UNSTEADY * unsteady_w * length_s,
+    }
+    curve = _curve(time_s, back_s, early_j, late_j, sigma_j, shift_s, sums)
+    at_step_w = before_w + (power_w[:-1] - before_w) * np.exp(-(length_s - back_s) / max(low_pass.tau_s, 1e-9))
+    return replace(curve, seen_w=_seen_w(power_w, at_step_w, back_s > 0), tau_s=low_pass.tau_s)
+
+
+def _seen_w(power_w: Column, at_step_w: Column, inner: npt.NDArray[np.bool_]) -> Column:
+    """The sensor's power at the curve's times, those of samples and of the steps between."""
+    both_w = np.column_stack((np.where(inner, at_step_w, power_w[1:]), power_w[1:])).ravel()
+    keep = np.column_stack((np.ones_like(inner), inner)).ravel()
+    return np.concatenate((np.repeat(power_w[0], 2), both_w[keep], power_w[-1:]))
 
 
 def _likeness(rise_w: Column, next_w: Column, near_w: Column, margin_w: Column, load_w: Column) -> float:
@@ -129,6 +157,25 @@ def _likeness(rise_w: Column, next_w: Column, near_w: Column, margin_w: Column, 
     if len(heights_w) < MIN_PEAKS:
         return 0.0
     return max(0.0, 1 - float(np.std(heights_w) / np.mean(heights_w)) / RANDOM_SPREAD)
+
+
+def _in_step(time_s: Column, power_w: Column, period_s: float) -> float:
+    """How well the samples repeat after some number of them: 1 for a load that keeps step with them.
+
+    From their autocorrelation, at twice that number too, since one repetition may be chance.
+    """
+    number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
+    length = 1 << (int(number[-1]) + 2 * MOST_REPEAT).bit_length()
+    values, there = np.zeros(length), np.zeros(length)
+    values[number], there[number] = power_w - power_w.mean(), 1.0
+    alike, pairs = (np.fft.irfft(np.abs(np.fft.rfft(each)) ** 2) for each in (values, there))
+    repeats = alike[: 2 * MOST_REPEAT + 1] / np.maximum(pairs[: 2 * MOST_REPEAT + 1], 1.0)
+    after = np.arange(LEAST_REPEAT, MOST_REPEAT + 1)
+    enough = pairs[2 * after] >= MIN_REPEATED
+    if not np.any(enough) or repeats[0] <= 0:
+        return 0.0
+    best = float(np.max(np.minimum(repeats[after], repeats[2 * after])[enough])) / float(repeats[0])
+    return float(np.clip((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0, 1.0))
 
 
 def _blind_s(alone_w: Column, cells: _Cells, tau_s: float) -> Column:

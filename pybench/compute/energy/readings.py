@@ -22,11 +22,10 @@ class Readings:
 
     @classmethod
     def of(cls, counter: CounterColumns, origin_ns: int) -> Self:
-        """All readings in the order they were made, each once; times are seconds since ``origin_ns``."""
-        before_s, first = np.unique(seconds_since(counter.before_ns, origin_ns), return_index=True)
+        """All readings in the order they were made; times are seconds since ``origin_ns``."""
         # int64 holds 292 years of a kilowatt in mJ, and differences stay signed.
-        energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)[first]
-        return cls(before_s, seconds_since(counter.after_ns, origin_ns)[first], energy_mj)
+        energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)
+        return cls(seconds_since(counter.before_ns, origin_ns), seconds_since(counter.after_ns, origin_ns), energy_mj)
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Readings:
         """Only the readings that are marked."""
@@ -34,7 +33,9 @@ class Readings:
 
     def near(self, start_s: float, end_s: float) -> Readings:
         """The readings made between two times."""
-        return self.keep((self.after_s >= start_s) & (self.before_s <= end_s))
+        first = int(np.searchsorted(self.after_s, start_s))
+        end = int(np.searchsorted(self.before_s, end_s, side="right"))
+        return Readings(self.before_s[first:end], self.after_s[first:end], self.energy_mj[first:end])
 
     def without_resets(self, start_s: float, end_s: float) -> Readings | None:
         """The unbroken run around a window; ``None`` when the counter fell inside it."""

@@ -30,12 +30,23 @@ NUM_STEPS = 3
 RIDGE_FRACTION = 1e-6
 # What the fit leaves of samples it was not fitted to, as a part of their deviation.
 BELIEVED_FRACTION = 0.2
+# Or it is noise: no more than this many times the noise, and no more than this part of the deviation.
+NOISE_TIMES = 1.25
+NOISY_FRACTION = 0.5
+# The one wave that explains most must explain this part of the variance.
+EXPLAINED_FRACTION = 0.4
+BIN_S = 2e-3
 # Another frequency that leaves no more than this many times as much may be the true one.
 RIVAL_TIMES = 2.0
+RIVAL_NOISES = 0.75
 RIVAL_STEP = 0.0037
-RIPPLE_NOISES = 5.0
+# Harmonics up to this one are looked at for aliases; samples that come early or late show a part of them.
+HIGHEST_ALIAS = 12
+SEEN_FRACTION = 0.5
+RIPPLE_NOISES = 2.0
 
 Matrix = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,18 @@ class Ripple:
         own_j = np.linalg.norm(np.hypot(noise_w, wrong_w / np.sqrt(2)) / self._omega)
         return float(np.hypot(own_j, max(apart_j, default=0.0)))
 
+    def in_step_w(self, sample_period_s: float) -> float:
+        """Doubt about the mean power by harmonics that samples so far apart see at one phase, standard deviation.
+
+        The ``k``-th harmonic of a load that switches has about ``1/k`` of the first one's amplitude.
+        """
+        order = np.arange(1, HIGHEST_ALIAS + 1)
+        apart_hz = np.abs(order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5
+        in_step = np.abs(apart_hz) / sample_period_s * (self.end_s - self.start_s) < 1
+        load_w = np.abs(self.seen_w[0] * self._gain(self.tau_s)[0])
+        seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
+        return SEEN_FRACTION * float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
+
     @property
     def _omega(self) -> Column:
         return np.asarray(2 * np.pi * self.frequency_hz * np.arange(1, len(self.seen_w) + 1))
@@ -93,18 +116,33 @@ class Ripple:
 
 
 def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
-    """The ripple in samples; ``None`` where there is none or it can't be found."""
-    if len(time_s) < MIN_SAMPLES or np.std(power_w) < RIPPLE_NOISES * noise_w:
+    """The ripple in samples of so much noise; ``None`` where there is none or it can't be found."""
+    swing_w = float(np.std(power_w)) if len(time_s) else 0.0
+    if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    fits = [_Fit.of(time_s - middle_s, power_w, frequency_hz) for frequency_hz in _peaks(time_s - middle_s, power_w)]
+    fits = _fits(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
     fits.sort(key=lambda fit: fit.left_w)
-    if not fits or fits[0].frequency_hz < RIPPLE_HZ or fits[0].left_w > BELIEVED_FRACTION * float(np.std(power_w)):
+    if not fits or fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
     if _looks_slow(fits[0], time_s - middle_s, power_w):
         return None
-    near = [fit.ripple(time_s, middle_s) for fit in fits if fit.left_w <= RIVAL_TIMES * fits[0].left_w]
+    most_w = _rival_w(fits[0].left_w, noise_w)
+    near = [fit.ripple(time_s, middle_s) for fit in fits if fit.left_w <= most_w]
     return replace(near[0], rivals=tuple(near[1:]))
+
+
+def _believed(left_w: float, swing_w: float, noise_w: float) -> bool:
+    """Whether little is left of the swing, or no more than noise."""
+    is_noise = left_w <= NOISE_TIMES * noise_w and left_w <= NOISY_FRACTION * swing_w
+    return left_w <= BELIEVED_FRACTION * swing_w or is_noise
+
+
+def _rival_w(left_w: float, noise_w: float) -> float:
+    """What another frequency may leave that could be the true one: not much more where the rest is noise."""
+    if left_w > NOISE_TIMES * noise_w:
+        return RIVAL_TIMES * left_w
+    return min(RIVAL_TIMES * left_w, float(np.hypot(left_w, RIVAL_NOISES * noise_w)))
 
 
 def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
@@ -112,7 +150,10 @@ def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
     sampled_hz = 1 / float(np.median(np.diff(time_s)))
     alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
     slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
-    return slow_hz < RIPPLE_HZ and _Fit.of(time_s, power_w, slow_hz).left_w <= RIVAL_TIMES * fit.left_w
+    if slow_hz >= RIPPLE_HZ:
+        return False
+    (slow,) = _fits(time_s, power_w, np.array([slow_hz]))
+    return slow.left_w <= RIVAL_TIMES * fit.left_w
 
 
 def _waves(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
@@ -126,43 +167,30 @@ def _parts(amplitude: npt.NDArray[np.complex128]) -> Column:
     return np.concatenate((amplitude.real, -amplitude.imag))
 
 
-def _peaks(time_s: Column, power_w: Column) -> list[float]:
-    """Frequencies whose one wave explains most of the samples, refined."""
-    step_hz = 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
-    frequency_hz, explained = _spectrum(step_hz, time_s, power_w)
-    tops = np.flatnonzero((explained[1:-1] >= explained[:-2]) & (explained[1:-1] > explained[2:])) + 1
-    tops = tops[np.argsort(explained[tops])[::-1][:NUM_PEAKS]]
-    return [_vertex(frequency_hz[top], step_hz, time_s, power_w) for top in tops]
+def _peaks(time_s: Column, power_w: Column) -> Column:
+    """Frequencies whose one wave explains most of the samples; none where no wave explains much."""
+    step_hz, explained = _spectrum(time_s, power_w)
+    first, last = int(np.ceil(SLOWEST_HZ / step_hz)), int(FASTEST_HZ / step_hz)
+    middle = explained[first:last]
+    tops = np.flatnonzero((middle >= explained[first - 1 : last - 1]) & (middle > explained[first + 1 : last + 1]))
+    tops = tops[np.argsort(middle[tops])[::-1][:NUM_PEAKS]] + first
+    if not len(tops) or explained[tops[0]] < EXPLAINED_FRACTION:
+        return np.array([])
+    before, at, after = explained[tops - 1], explained[tops], explained[tops + 1]
+    # The vertex of the parabola through a peak and its neighbours.
+    part = (before - after) / np.minimum(2 * (before - 2 * at + after), -1e-12)
+    return np.asarray((tops + np.clip(part, -0.5, 0.5)) * step_hz)
 
 
-def _vertex(frequency_hz: float, step_hz: float, time_s: Column, power_w: Column) -> float:
-    """The top of a peak: of the parabola through the highest of finer steps and its neighbours."""
-    finer_hz = frequency_hz + np.linspace(-step_hz, step_hz, 4 * STEPS_PER_RESOLUTION + 1)
-    explained = _explained(finer_hz, time_s, power_w)
-    top = int(np.clip(np.argmax(explained), 1, len(finer_hz) - 2))
-    before, at, after = explained[top - 1 : top + 2]
-    bend = before - 2 * at + after
-    part = float(np.clip((before - after) / (2 * bend), -1, 1)) if bend < 0 else 0.0
-    return float(finer_hz[top] + part * (finer_hz[1] - finer_hz[0]))
-
-
-def _spectrum(step_hz: float, time_s: Column, power_w: Column) -> tuple[Column, Column]:
-    """As many coarse steps as fine ones between them: the waves are products, and the sums one matrix product."""
-    num = int(np.ceil(np.sqrt((FASTEST_HZ - SLOWEST_HZ) / step_hz)))
-    fine_hz: Column = step_hz * np.arange(num, dtype=np.float64)
-    coarse_hz: Column = SLOWEST_HZ + num * fine_hz
+def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
+    """The part of the samples' variance that one wave explains, in steps from 0 Hz on; times to the nearest 2 ms."""
+    num = int(STEPS_PER_RESOLUTION * float(np.ptp(time_s)) / BIN_S) + 1
+    length = 1 << (num - 1).bit_length()
+    bins = np.zeros(length)
     swing_w = power_w - power_w.mean()
-    # Small matrices: threads of a BLAS would cost more than they gain.
-    sums = np.einsum("ij,kj->ik", _turns(coarse_hz, time_s) * swing_w, _turns(fine_hz, time_s))
-    return (coarse_hz[:, None] + fine_hz).ravel(), np.abs(sums).ravel()
-
-
-def _explained(frequency_hz: Column, time_s: Column, power_w: Column) -> Column:
-    return np.asarray(np.abs(np.sum(_turns(frequency_hz, time_s) * (power_w - power_w.mean()), axis=1)))
-
-
-def _turns(frequency_hz: Column, time_s: Column) -> npt.NDArray[np.complex128]:
-    return np.asarray(np.exp(-2j * np.pi * np.outer(frequency_hz, time_s)))
+    np.add.at(bins, np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w)
+    most = max(len(time_s) * float(np.sum(swing_w**2)) / 2, 1e-12)
+    return 1 / (length * BIN_S), np.asarray(np.abs(np.fft.rfft(bins)) ** 2 / most)
 
 
 @dataclass(frozen=True)
@@ -185,42 +213,63 @@ class _Fit:
             left_w=self.left_w,
         )
 
-    @classmethod
-    def of(cls, time_s: Column, power_w: Column, near_hz: float) -> _Fit:
-        num = int(np.clip(HIGHEST_HARMONIC_HZ // near_hz, 1, MOST_HARMONICS))
-        frequency_hz = _tuned(time_s, power_w, near_hz, num)
-        columns = _columns(time_s, frequency_hz, num)
-        even = np.arange(len(time_s)) // 2 % 2 == 0
-        halves = ((even, ~even), (~even, even))
-        off_w = [power_w[other] - columns[other] @ _solve(columns[one], power_w[one]) for one, other in halves]
-        left_w = float(np.sqrt(np.mean(np.concatenate(off_w) ** 2)))
-        return cls(frequency_hz, _amplitude(_solve(columns, power_w), num), left_w)
+
+def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
+    """A wave and its harmonics at each frequency, tuned."""
+    if not len(near_hz):
+        return []
+    num = np.clip(HIGHEST_HARMONIC_HZ // near_hz, 1, MOST_HARMONICS).astype(int)
+    frequency_hz = _tuned(time_s, power_w, near_hz, num)
+    columns = _columns(time_s, frequency_hz, num)
+    even = np.arange(len(time_s)) // 2 % 2 == 0
+    off_w = []
+    for one, other in ((even, ~even), (~even, even)):
+        weight = _solve(columns[:, one], power_w[one])
+        off_w.append(power_w[other] - (columns[:, other] @ weight[:, :, None])[:, :, 0])
+    left_w = np.sqrt(np.mean(np.concatenate(off_w, axis=1) ** 2, axis=1))
+    seen_w = _amplitude(_solve(columns, power_w))
+    return [
+        _Fit(float(hz), seen[:harmonics], float(left))
+        for hz, seen, harmonics, left in zip(frequency_hz, seen_w, num, left_w, strict=True)
+    ]
 
 
-def _tuned(time_s: Column, power_w: Column, frequency_hz: float, num_harmonics: int) -> float:
-    """The frequency at which all harmonics together fit best, by Gauss and Newton's steps."""
+def _tuned(time_s: Column, power_w: Column, frequency_hz: Column, num: Counts) -> Column:
+    """The frequencies at which all harmonics together fit best, by Gauss and Newton's steps."""
     farthest_hz = 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
+    order = np.arange(1, MOST_HARMONICS + 1)
     for _ in range(NUM_STEPS):
-        columns = _columns(time_s, frequency_hz, num_harmonics)
-        weight = _solve(columns, power_w)
-        turned_w = _amplitude(weight, num_harmonics) * 2j * np.pi * np.arange(1, num_harmonics + 1)
-        slope = time_s * (columns[:, : 2 * num_harmonics] @ _parts(turned_w))
-        step_hz = _solve(np.hstack((columns, slope[:, None])), power_w)[-1]
-        frequency_hz += float(np.clip(step_hz, -farthest_hz, farthest_hz))
+        columns = _columns(time_s, frequency_hz, num)
+        turned_w = _amplitude(_solve(columns, power_w)) * 2j * np.pi * order
+        waves = np.concatenate((turned_w.real, -turned_w.imag), axis=1)
+        slope = time_s * (columns[:, :, : 2 * MOST_HARMONICS] @ waves[:, :, None])[:, :, 0]
+        step_hz = _solve(np.concatenate((columns, slope[:, :, None]), axis=2), power_w)[:, -1]
+        frequency_hz = frequency_hz + np.clip(step_hz, -farthest_hz, farthest_hz)
     return frequency_hz
 
 
-def _columns(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
-    """The waves, a constant, and a drift."""
+def _columns(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
+    """By frequency and time: the cosine of each harmonic, the sine of each, a constant, and a drift.
+
+    Harmonics beyond ``num`` are 0.
+    """
+    turn = np.exp(2j * np.pi * np.outer(frequency_hz, time_s))
+    turns = np.cumprod(np.repeat(turn[:, :, None], MOST_HARMONICS, axis=2), axis=2)
+    turns *= (np.arange(MOST_HARMONICS) < num[:, None])[:, None, :]
     drift = time_s / max(float(np.max(np.abs(time_s))), 1e-9)
-    return np.hstack((_waves(time_s, frequency_hz, num_harmonics), np.ones((len(time_s), 1)), drift[:, None]))
+    rest = np.broadcast_to(np.column_stack((np.ones_like(drift), drift)), (len(turn), len(time_s), 2))
+    return np.concatenate((turns.real, turns.imag, rest), axis=2)
 
 
-def _amplitude(weight: Column, num_harmonics: int) -> npt.NDArray[np.complex128]:
-    return np.asarray(weight[:num_harmonics] - 1j * weight[num_harmonics : 2 * num_harmonics])
+def _amplitude(weight: Matrix) -> npt.NDArray[np.complex128]:
+    return np.asarray(weight[:, :MOST_HARMONICS] - 1j * weight[:, MOST_HARMONICS : 2 * MOST_HARMONICS])
 
 
-def _solve(columns: Matrix, power_w: Column) -> Column:
+def _solve(columns: Matrix, power_w: Column) -> Matrix:
     """Least squares; columns that the samples can't separate share what they explain."""
-    ridge = RIDGE_FRACTION * np.diag(np.mean(columns**2, axis=0))
-    return np.asarray(np.linalg.solve(columns.T @ columns + ridge, columns.T @ power_w))
+    turned = columns.transpose(0, 2, 1)
+    products = turned @ columns
+    size = np.einsum("kii->ki", products)
+    # A view: the diagonal itself is raised.
+    size += RIDGE_FRACTION * size / columns.shape[1] + np.where(size > 0, 0.0, 1.0)
+    return np.asarray(np.linalg.solve(products, turned @ power_w[:, None])[:, :, 0])

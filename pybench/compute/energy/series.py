@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
-from pybench.compute.energy.low_pass import POWER_STEP_W, LowPass, undo
+from pybench.compute.energy.low_pass import LowPass, most_noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
@@ -85,7 +85,9 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     low_pass = LowPass(sensor.tau_s, sensor.tau_sigma_s)
     curve = undo(samples.time_s, smooth_w, low_pass)
-    return replace(curve, ripples=tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples))
+    resolved = tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples)
+    in_step_w = max((ripple.in_step_w(sensor.period_s) for ripple in resolved), default=0.0)
+    return replace(curve, ripples=resolved, in_step_w=in_step_w)
 
 
 def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
@@ -93,5 +95,5 @@ def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
     short = end_s - start_s <= 2 * RIPPLE_SPAN_S
     spans = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
     near = [samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in spans]
-    found = [find_ripple(part.time_s, part.power_w, POWER_STEP_W / np.sqrt(12)) for part in near]
+    found = [find_ripple(part.time_s, part.power_w, most_noise_w(part.power_w)) for part in near]
     return [ripple for ripple in found if ripple is not None]

@@ -124,7 +124,9 @@ def _bridged(
         return None
     lags_s = lags_between(sensor.lag_low_s, sensor.lag_high_s)
     if curves:
-        found = bridge(hypotheses, curves, windows_s, lags_s)
+        found = bridge(
+            hypotheses, curves, windows_s, lags_s, sample_period_s=sensor.period_s if sensor.resolves else None
+        )
         return found.energy_j, found.sigma_j, found.misfit
     whole = [(anchors, grid) for grid in grids if (anchors := on_grid(_joined(near), grid)) is not None]
     anchors = evenest(whole)[0] if whole else without_grid(_joined(near))
@@ -162,7 +164,8 @@ def series_estimate(curve: Curve | None, windows_s: Windows) -> Estimate | None:
         return None
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
     variance_j2 = float(np.sum(np.diff(curve.variance_at(windows_s))))
-    doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s))
+    in_step_j = curve.in_step_w * float(np.sum(np.diff(windows_s)))
+    doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s), in_step_j)
     return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
 
 
