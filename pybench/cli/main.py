@@ -14,6 +14,7 @@ from pybench.cli.error_boundary import ErrorBoundary
 from pybench.cli.evidence import bundle, verify
 from pybench.cli.expect import expect
 from pybench.cli.explain import explain
+from pybench.cli.history import history
 from pybench.cli.images import images
 from pybench.cli.power import power
 from pybench.cli.report import report
@@ -64,6 +65,7 @@ def doctor(ctx: click.Context) -> None:
 
 
 main.add_command(compare)
+main.add_command(history)
 main.add_command(images)
 main.add_command(expect)
 main.add_command(explain)

@@ -9,7 +9,10 @@ from typing import TypedDict
 
 import click
 
-_ASCII = str.maketrans({"±": "+-", "≥": ">=", "≤": "<=", "→": "->", "µ": "u", "°": "", "─": "-", "…": "..."})
+_BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "_.,-~=*#", strict=True))
+_ASCII = str.maketrans(
+    {**_BLOCKS, "±": "+-", "≥": ">=", "≤": "<=", "→": "->", "µ": "u", "°": "", "─": "-", "…": "...", "·": "."}
+)
 
 
 class TerminalOptions(TypedDict):

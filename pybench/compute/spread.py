@@ -37,7 +37,7 @@ class Spread:
     def pulled_in(self, values: Sequence[float]) -> list[float]:
         """The values of one point, none farther from their median than 3 robust standard deviations."""
         centre = median(values)
-        reach = _ROBUST_SDS * max(self.robust_sd, _robust_sd(values))
+        reach = _ROBUST_SDS * max(self.robust_sd, robust_sd(values))
         return [min(max(value, centre - reach), centre + reach) for value in values]
 
     def moderated(self, variance: float, freedom: float) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
     several = [values for values in points if len(values) > 1]
     if len(several) < MIN_POINTS:
         return None
-    sds = [_robust_sd(values) for values in several]
+    sds = [robust_sd(values) for values in several]
     robust = quantiles(sds, n=100, method="inclusive")[round(100 * _COMMON_QUANTILE) - 1]
     first = Spread(variance=0.0, freedom=0.0, robust_sd=robust, num_points=len(several))
     pulled = [first.pulled_in(values) for values in several]
@@ -78,7 +78,8 @@ def variance_of(values: Sequence[float]) -> float:
     return mean_and_variance(values)[1]
 
 
-def _robust_sd(values: Sequence[float]) -> float:
+def robust_sd(values: Sequence[float]) -> float:
+    """The median deviation from the median, scaled to a standard deviation of normal values."""
     centre = median(values)
     deviation = median(abs(value - centre) for value in values)
     return _SD_OF_MAD * deviation * _FEW.get(len(values), 1.15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybench.judge.regression.comparison import compare
 from pybench.report.comparison import render
-from tests.judge.regression.runs import point, run, scaled
+from tests.runs_against_runs import point, run, scaled
 
 STEADY = (99.9, 100.0, 100.1)
 

@@ -10,7 +10,7 @@ from pybench.judge.regression.comparison import compare
 from pybench.model.change import SmallestEffects
 from pybench.model.errors import UsageError
 from pybench.model.figures import Row
-from tests.judge.regression.runs import point, run, scaled
+from tests.runs_against_runs import point, run, scaled
 
 NARROW = (99.9, 100.0, 100.1)
 

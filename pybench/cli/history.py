@@ -1,0 +1,41 @@
+"""``pybench history``: a folder of runs by time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybench.cli.compare import across_option
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
+@across_option
+@click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
+def history(folder: Path, suite: str | None, across: tuple[str, ...], as_csv: bool) -> None:
+    """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
+    from pybench.cli.output import echo, terminal_options
+    from pybench.judge.regression.keys import check_across
+    from pybench.judge.regression.series import series_of
+    from pybench.model.errors import RunFolderError
+    from pybench.report.history import csv_text, render
+    from pybench.store.history import read_history
+
+    found = read_history(folder)
+    runs = [run for run in found.runs if suite in {None, run.suite}]
+    if not runs:
+        others = ", ".join(sorted({run.suite for run in found.runs}))
+        skipped = "".join(f"\nskipped: {name}: {reason}" for name, reason in found.skipped[:5])
+        what = (
+            f"no run of {suite}; there are {others}"
+            if others
+            else "no run here; give the folder of `pybench run --runs`"
+        )
+        raise RunFolderError(f"{folder}: {what}{skipped}")
+    check_across(across, {name for run in runs for name in run.keys})
+    if as_csv:
+        echo(csv_text(runs), nl=False)
+    else:
+        echo(render(found, series_of(runs, runs[-1], across), **terminal_options()), nl=False)

@@ -1,0 +1,85 @@
+"""The earlier runs that a run may be judged with, and the values of their rows by time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from pybench.judge.regression.comparison import rows_of
+from pybench.judge.regression.keys import differing, point_difference
+from pybench.model.figures import PointFigures, Row, RunFigures
+
+_BROKEN = frozenset(("fail", "missing", "error"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that agree in every key, the oldest first; the last one is the run that is looked at.
+
+    ``apart`` counts the runs that were left out, by the key that differs; ``broken`` names those whose verdict was bad.
+    """
+
+    runs: tuple[RunFigures, ...]
+    across: tuple[str, ...] = ()
+    apart: Mapping[str, int] | None = None
+    broken: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> RunFigures:
+        """The run that is looked at."""
+        return self.runs[-1]
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """Rows that any run has, those of the last run first."""
+        return tuple(dict.fromkeys(row for run in reversed(self.runs) for row in rows_of(run)))
+
+    @cached_property
+    def _points(self) -> tuple[dict[str, PointFigures], ...]:
+        return tuple({point.id: point for point in run.points} for run in self.runs)
+
+    def points(self, point_id: str) -> tuple[PointFigures | None, ...]:
+        """One point in every run; ``None`` where it is absent, or was measured otherwise than in the last."""
+        last = self._points[-1].get(point_id)
+        found = (own.get(point_id) for own in self._points)
+        return tuple(point if point and self._is_same(point, last) else None for point in found)
+
+    def values(self, row: Row) -> tuple[float | None, ...]:
+        """The median of each run's attempts; ``None`` where the row was not measured."""
+        return tuple(_value(point, row.metric) for point in self.points(row.point_id))
+
+    def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
+        # A point that skipped has no settings, and a row that vanished has no last point to agree with.
+        return last is None or last.digest is None or point_difference(point, last, self.across) is None
+
+
+def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str] = ()) -> Series:
+    """The runs before ``last`` that agree with it, and itself. A run whose verdict was bad is no example."""
+    before = [run for run in runs if run.run_id != last.run_id and _order(run) < _order(last)]
+    apart: Counter[str] = Counter()
+    same: list[RunFigures] = []
+    broken: list[str] = []
+    for run in before:
+        if texts := differing(run.keys, last.keys, across):
+            apart.update(dict.fromkeys(texts, 1))
+        elif run.verdict in _BROKEN:
+            broken.append(run.run_id)
+        else:
+            same.append(run)
+    return Series((*sorted(same, key=_order), last), tuple(across), apart, tuple(broken))
+
+
+def _order(run: RunFigures) -> tuple[str, str]:
+    return run.created_utc, run.run_id
+
+
+def _value(point: PointFigures | None, metric: str) -> float | None:
+    """One bad attempt of three leaves a median as it is."""
+    if point is None or not (medians := point.medians.get(metric)):
+        return None
+    found = median(medians)
+    return found if math.isfinite(found) else None

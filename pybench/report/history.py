@@ -1,0 +1,141 @@
+"""A history of runs: every row's trend for the terminal, and every figure as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from rich.text import Text
+
+from pybench.judge.regression.comparison import rows_of
+from pybench.judge.regression.series import Series
+from pybench.judge.regression.trend import Trend, trends
+from pybench.model.figures import RunFigures
+from pybench.model.workloads.registry import METRICS
+from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.labels import short_labels
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
+from pybench.report.rows import Table
+from pybench.report.sparkline import sparkline
+from pybench.report.text_table import console, draw, fits, hanging, without_trailing_spaces
+from pybench.store.history import History
+
+_MOST_SKIPPED = 5
+_WIDTHS = (30, 20, 12)
+CSV_HEADS = (
+    "run_id",
+    "created_utc",
+    "suite",
+    "verdict",
+    "point",
+    "benchmark",
+    "num_gpus",
+    "metric",
+    "unit",
+    "value",
+    "num_attempts",
+    "attempt_medians",
+    "sm_clock_hz",
+    "digest",
+    "axes",
+    "keys",
+)
+
+
+def render(history: History, series: Series, *, width: int = 80, color: bool = False) -> str:
+    """Draw the trends of a series, and name what is not in it."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    first, last = series.runs[0], series.last
+    runs = f"{len(series.runs)} run{'' if len(series.runs) == 1 else 's'}"
+    out.print(
+        Text(printable(f"{last.suite}: {runs}, {first.created_utc[:10]} to {last.created_utc[:10]}"), style="bold")
+    )
+    for line in left_out(history, series):
+        hanging(out, line)
+    found = tuple(trends(series))
+    drawn = [_table(series, found, room) for room in _WIDTHS]
+    table = next((table for table in drawn if fits(table, width)), drawn[-1])
+    if table.rows:
+        out.print()
+        out.print(draw(table, width))
+    return without_trailing_spaces(stream.getvalue())
+
+
+def left_out(history: History, series: Series) -> Iterator[str]:
+    """Runs and entries that are not in a series, with the reason."""
+    others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
+    for text, count in (series.apart or {}).items():
+        if not text.startswith("suite: "):
+            yield f"left out: {count} that differ in {text}"
+    if series.broken:
+        yield f"left out: {len(series.broken)} whose verdict was bad"
+    if others:
+        listed = ", ".join(f"{name} ({count})" for name, count in others.most_common())
+        yield f"other suites: {listed}"
+    for name, reason in history.skipped[:_MOST_SKIPPED]:
+        yield f"skipped: {name}: {reason}"
+    if (more := len(history.skipped) - _MOST_SKIPPED) > 0:
+        yield f"skipped: {more} more"
+    if history.note:
+        yield f"note: {history.note}"
+
+
+def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
+    points = {point.id: point for run in series.runs for point in run.points}
+    several = len({point.benchmark for point in points.values()}) > 1
+    names = short_labels(list(points.values()), with_benchmark=several)
+    heads = ("point", "metric", "trend", "last", "change", "spread")
+    return Table("", heads, tuple(_cells(trend, names, room) for trend in found))
+
+
+def _cells(trend: Trend, names: Mapping[str, str], room: int) -> tuple[str, ...]:
+    return (
+        names[trend.row.point_id],
+        metric_words(trend.row.metric),
+        sparkline(trend.values, room),
+        "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit),
+        "-" if trend.fraction is None else signed_percent(trend.fraction),
+        "-" if trend.spread_fraction is None else f"{plain(100 * trend.spread_fraction, 2)} %",
+    )
+
+
+def csv_text(runs: Sequence[RunFigures]) -> str:
+    """One line for each run, point and metric, for pandas, DuckDB and spreadsheets."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for run in runs:
+        writer.writerows(_lines(run))
+    return stream.getvalue()
+
+
+def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
+    points = {point.id: point for point in run.points}
+    keys = json.dumps(run.keys, sort_keys=True)
+    for row in rows_of(run):
+        point = points[row.point_id]
+        medians = point.medians[row.metric]
+        yield (
+            run.run_id,
+            run.created_utc,
+            run.suite,
+            run.verdict,
+            point.id,
+            point.benchmark,
+            point.num_gpus,
+            row.metric,
+            METRICS[row.metric].unit,
+            repr(median(medians)),
+            len(medians),
+            json.dumps(medians),
+            "" if point.sm_clock_hz is None else repr(point.sm_clock_hz),
+            point.digest or "",
+            json.dumps(point.axes),
+            keys,
+        )

@@ -1,0 +1,136 @@
+"""A folder of runs, and the index that makes it fast to open.
+
+An entry of the folder is a run's folder, a folder with a ``results.json`` (what CI keeps), or a file ``NAME.json``. The
+index, ``index.jsonl`` in that folder, records of each entry the files with size, time and SHA-256, and the run's
+figures or the reason why there are none. It may be deleted at any time. Links are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pybench.model.errors import PybenchError, RunFolderError
+from pybench.model.figures import RunFigures
+from pybench.store.history_index import INDEX_FILE, Entry, decode_index, encode_index, source_of
+from pybench.store.safe_folder import opened_folder, read_below, write_file
+
+_MAX_INDEX_BYTES = 2**28
+_MANIFEST, _JOURNAL, _RESULTS = "manifest.json", "journal.jsonl", "results.json"
+_MAX_REASON = 300
+_DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """Runs by time, the oldest first. ``skipped`` has the entries that are no run, each with its reason.
+
+    ``note`` says why the index could not be written.
+    """
+
+    folder: Path
+    runs: tuple[RunFigures, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    note: str | None = None
+
+
+def read_history(folder: Path) -> History:
+    """Read every run of a folder, and bring its index up to date. Raises ``RunFolderError`` where none is."""
+    try:
+        folder = folder.resolve()
+        with os.scandir(folder) as found:
+            names = sorted(entry.name for entry in found if not entry.name.startswith(".") and entry.name != INDEX_FILE)
+    except OSError as error:
+        raise RunFolderError(f"{folder}: cannot read the history: {error.strerror}; give a folder of runs") from error
+    known = _index(folder)
+    entries = [entry for name in names if (entry := _entry(folder, name, known.get(name))) is not None]
+    note = None if entries == [*known.values()] else _write(folder, entries)
+    return _history(folder, entries, note)
+
+
+def _index(folder: Path) -> dict[str, Entry]:
+    try:
+        return decode_index(read_below(folder, INDEX_FILE, _MAX_INDEX_BYTES))
+    except OSError:
+        return {}
+
+
+def _write(folder: Path, entries: Sequence[Entry]) -> str | None:
+    """Write the index; without it the next reading takes as long as this one, which is no error."""
+    try:
+        with opened_folder(folder) as opened:
+            write_file(opened, INDEX_FILE, encode_index(entries))
+    except OSError as error:
+        return f"{folder / INDEX_FILE}: cannot write the index: {error.strerror}; the next reading takes as long"
+    return None
+
+
+def _entry(folder: Path, name: str, known: Entry | None) -> Entry | None:
+    """An entry as the index has it, or as it is read now; ``None`` for what has nothing to do with runs."""
+    if (folder / name).is_symlink():
+        return Entry(name=name, sources=(), reason="a link; copy the run into the folder instead")
+    files = _files(folder, name)
+    if not files:
+        return None
+    if known is not None and known.is_current(folder, files):
+        return known
+    try:
+        # The files' state comes first: what is added meanwhile is then read the next time.
+        sources = tuple(source_of(folder, file) for file in files)
+    except OSError as error:
+        return Entry(name=name, sources=(), reason=f"{error.filename or name}: cannot be read: {error.strerror}")
+    return _read(folder / name, Entry(name=name, sources=sources))
+
+
+def _files(folder: Path, name: str) -> list[str]:
+    """Files that an entry's run is read from, of those that are there."""
+    path = folder / name
+    if not path.is_dir():
+        return [name] if path.suffix == ".json" else []
+    wanted = (_MANIFEST, _JOURNAL) if os.path.lexists(path / _MANIFEST) else (_RESULTS,)
+    return [f"{name}/{file}" for file in wanted if os.path.lexists(path / file)]
+
+
+def _read(path: Path, entry: Entry) -> Entry:
+    """The entry with its run, or with the reason why it has none: a folder may hold anything."""
+    # Judging needs libraries that an index spares: a history that is only opened does not wait for them.
+    from pybench.judge.regression.figures import run_figures  # noqa: PLC0415
+    from pybench.store.results_file import results_of  # noqa: PLC0415
+
+    is_kept = not path.is_dir() or not os.path.lexists(path / _MANIFEST)
+    try:
+        found = run_figures(results_of(path / _RESULTS if is_kept and path.is_dir() else path))
+        when = _time(path, found.created_utc)
+    except PybenchError as error:
+        return replace(entry, reason=str(error)[:_MAX_REASON])
+    except _DEFECTS as error:
+        return replace(entry, reason=f"{path}: cannot be judged: {type(error).__name__}: {error}"[:_MAX_REASON])
+    # Settings are for naming a difference between two runs; a digest stands for them here.
+    points = tuple(replace(point, settings={}) for point in found.points)
+    return replace(entry, run=replace(found, created_utc=when, points=points))
+
+
+def _time(path: Path, text: str) -> str:
+    """A time in one form, so that runs sort by it. Raises ``RunFolderError``."""
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError) as error:
+        raise RunFolderError(f"{path}: its time {text[:40]!r} is no ISO 8601 time") from error
+
+
+def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> History:
+    runs: dict[str, RunFigures] = {}
+    skipped: list[tuple[str, str]] = []
+    for entry in entries:
+        if entry.run is None:
+            skipped.append((entry.name, entry.reason or "no run"))
+        elif entry.run.run_id in runs:
+            skipped.append((entry.name, f"the same run as another entry, {entry.run.run_id}"))
+        else:
+            runs[entry.run.run_id] = entry.run
+    ordered = sorted(runs.values(), key=lambda run: (run.created_utc, run.run_id))
+    return History(folder=folder, runs=tuple(ordered), skipped=tuple(skipped), note=note)

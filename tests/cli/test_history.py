@@ -1,0 +1,51 @@
+"""``pybench history`` over real run folders."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from pybench.cli.main import main
+
+Drill = Callable[..., tuple[str, ...]]
+
+
+def history(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["history", *arguments])
+
+
+def test_runs_are_shown_and_what_is_none_is_named(here: Path, drill: Drill) -> None:
+    """Two runs; a folder that was begun; a file of something else."""
+    for seed in ("1", "2"):
+        assert CliRunner().invoke(main, drill(FAKE_NOISE=f"{seed}:0.001")).exit_code in {0, 4}
+    (here / "runs" / "begun").mkdir()
+    (here / "runs" / "begun" / "manifest.json").write_text("{")
+    (here / "runs" / "notes.json").write_text("[]")
+    done = history("runs")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("drill: 2 runs, ")
+    assert "skipped: begun:" in done.stdout
+    assert "skipped: notes.json:" in done.stdout
+    assert "TP 2   speed" in done.stdout
+    table = [*csv.DictReader(io.StringIO(history("runs", "--csv").stdout))]
+    assert {(row["point"], row["num_attempts"]) for row in table if row["metric"] == "output_tokens_per_s"} == {
+        ("decode[tensor_parallel=1]", "2"),
+        ("decode[tensor_parallel=2]", "2"),
+    }
+
+
+def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, drill: Drill) -> None:
+    """With what there is."""
+    (here / "empty").mkdir()
+    done = history("empty")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no run here; give the folder of `pybench run --runs`" in done.stderr
+    assert CliRunner().invoke(main, drill()).exit_code == 0
+    done = history("runs", "--suite", "nope")
+    assert done.exit_code == 2
+    assert "no run of nope; there are drill" in done.stderr
+    assert history("absent").exit_code == 2

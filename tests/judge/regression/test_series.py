@@ -1,0 +1,51 @@
+"""Which earlier runs a run is judged with."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.judge.regression.series import series_of
+from pybench.judge.regression.trend import trends
+from pybench.model.figures import Row, RunFigures
+from tests.runs_against_runs import point, run, scaled
+
+ROW = Row("decode", "output_tokens_per_s")
+
+
+def night(day: int, **changed: object) -> RunFigures:
+    return run(point(), run_id=f"night {day}", created_utc=f"2026-11-{day:02}T03:00:00+00:00", **changed)
+
+
+def test_runs_that_agree_are_taken_by_time() -> None:
+    """Those of another driver are counted by the key; those of later nights are left out."""
+    runs = [night(3), night(1), night(2, driver='"1"'), night(5)]
+    found = series_of(runs, night(4))
+    assert [one.run_id for one in found.runs] == ["night 1", "night 3", "night 4"]
+    assert found.apart == {"driver: 1 -> 580.1": 1}
+    assert len(series_of(runs, night(4), across=["driver"]).runs) == 4
+
+
+@pytest.mark.parametrize("verdict", ["fail", "missing", "error"])
+def test_a_broken_night_is_no_example(verdict: str) -> None:
+    """It is named."""
+    found = series_of([night(1, verdict=verdict)], night(2))
+    assert (len(found.runs), found.broken) == (1, ("night 1",))
+
+
+def test_a_value_is_the_median_attempt() -> None:
+    """One bad attempt of three leaves it as it is; a night measured otherwise, or not at all, has none."""
+    nights = [
+        run(point(medians=scaled(1, (100.0, 50.0, 101.0))), run_id="1", created_utc="1"),
+        run(point(digest="other"), run_id="2", created_utc="2"),
+        run(run_id="3", created_utc="3"),
+    ]
+    assert series_of(nights, run(point(), created_utc="4")).values(ROW) == (100.0, None, None, 100.0)
+
+
+def test_a_trend_has_the_spread_of_the_nights_before() -> None:
+    """Medians of logarithms: 100, 101, 102 before 99: 0.99 / 1.01 - 1; deviations of about 1, 0, 1 %."""
+    nights = [run(point(medians=scaled(1, (v,))), run_id=str(v), created_utc=str(v)) for v in (100.0, 101.0, 102.0)]
+    (found,) = trends(series_of(nights, run(point(medians=scaled(1, (99.0,))), created_utc="999")))
+    assert found.fraction == pytest.approx(99 / 101 - 1)
+    assert found.spread_fraction == pytest.approx(0.0099 * 1.4826 * 1.6, rel=0.01)
+    assert found.values == (100.0, 101.0, 102.0, 99.0)

@@ -1,0 +1,90 @@
+"""A history of runs for people, and for pandas and DuckDB."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+from pybench.judge.regression.series import series_of
+from pybench.model.figures import RunFigures
+from pybench.report.history import csv_text, render
+from pybench.report.sparkline import sparkline
+from pybench.store.history import History
+from tests.runs_against_runs import point, run, scaled
+
+
+def nights(num: int) -> tuple[RunFigures, ...]:
+    """0.5 % between nights, from a fixed seed."""
+    random_ = random.Random(1)
+    return tuple(
+        run(
+            *(
+                point(
+                    f"decode[tensor_parallel={degree}]",
+                    axes={"tensor_parallel": degree},
+                    medians={
+                        **scaled(degree * math.exp(random_.gauss(0, 0.005))),
+                        "energy_j_per_output_token": (0.16 * math.exp(random_.gauss(0, 0.005)),),
+                    },
+                )
+                for degree in (1, 2)
+            ),
+            run_id=f"run {day}",
+            created_utc=f"2026-10-{day:02}T03:00:00+00:00",
+        )
+        for day in range(1, num + 1)
+    )
+
+
+def test_every_row_has_its_trend_in_80_columns() -> None:
+    """What is left out stands above it, each with its reason."""
+    runs = nights(30)
+    other = run(run_id="x", suite="other", created_utc="2026-09-01T00:00:00+00:00")
+    history = History(folder=Path("runs"), runs=(other, *runs), skipped=(("x.json", "cut short"),))
+    text = render(history, series_of(history.runs, runs[-1]))
+    lines = text.splitlines()
+    assert lines[:3] == [
+        "s: 30 runs, 2026-10-01 to 2026-10-30",
+        "other suites: other (1)",
+        "skipped: x.json: cut short",
+    ]
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if line.startswith("TP 2   speed")]
+    assert row.endswith(" %")
+    assert len(row.split()[3]) == 30
+
+
+def test_a_sparkline_spans_at_least_two_percent() -> None:
+    """Noise does not look like news; a gap is a dot; many values share a column."""
+    assert sparkline([100.0, 100.0]) == "▅▅"
+    assert sparkline([100.0, None, 104.0, 96.0]) == "▅·█▁"
+    assert sparkline([99.9, 100.1]) == "▄▅"
+    assert len(sparkline([1.0] * 1000, 30)) == 30
+    assert sparkline([None, None]) == ""
+
+
+def test_pandas_and_duckdb_read_the_csv(tmp_path: Path) -> None:
+    """The queries that docs/nightly.md shows, with the same answers as by hand."""
+    runs = nights(5)
+    text = csv_text(runs)
+    frame = pd.read_csv(io.StringIO(text), parse_dates=["created_utc"])
+    assert len(frame) == 5 * 2 * 2
+    wide = frame.pivot_table(index="created_utc", columns=["point", "metric"], values="value")
+    mine = runs[2].points[1].medians["output_tokens_per_s"]
+    assert wide[runs[2].points[1].id, "output_tokens_per_s"].iloc[2] == sorted(mine)[1]
+    (tmp_path / "history.csv").write_text(text)
+    query = f"""
+        SELECT point, metric, median(value), count(*) FROM '{tmp_path}/history.csv'
+        WHERE keys->>'$.driver' = '"580.1"' GROUP BY ALL ORDER BY ALL
+    """
+    found = duckdb.execute(query).fetchall()
+    assert [row[3] for row in found] == [5] * 4
+    values = sorted(one.points[0].medians["energy_j_per_output_token"][0] for one in runs)
+    assert found[0][:2] == ("decode[tensor_parallel=1]", "energy_j_per_output_token")
+    assert found[0][2] == pytest.approx(values[2])
