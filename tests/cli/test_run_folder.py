@@ -43,13 +43,18 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         ("manifest.json", "", "RUN/manifest.json: not readable as JSON"),
         ("manifest.json", DEEP, "RUN/manifest.json: not readable as JSON: maximum recursion depth"),
         ("manifest.json", "[]", "RUN/manifest.json: no version; not written by pybench"),
+        (
+            "manifest.json",
+            '{"version": 1}',
+            "pybench: RUN/manifest.json: version 1 is too old for this pybench (reads 3); run it again\n",
+        ),
         ("manifest.json", '{"version": 99}', "from a newer pybench (version 99, this one reads 3); update"),
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
         ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
         ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),
         ("journal.jsonl", '{"version": 2}\n', "RUN/journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
-    ids=["cut", "empty", "deep", "array", "newer", "journal_cut", "journal_deep", "journal_old", "journal_record"],
+    ids=["cut", "empty", "deep", "array", "old", "newer", "journal_cut", "journal_deep", "journal_old", "journal_record"],
 )
 def test_a_damaged_file(folder: Path, file: str, text: str, message: str) -> None:
     """It is named, with its line, and left as it was."""
