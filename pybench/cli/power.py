@@ -162,7 +162,7 @@ def _failure(write: Callable[..., object], *arguments: object) -> PybenchError |
 
 
 def _uuids(indices: tuple[int, ...]) -> list[str]:
-    """Of the GPUs asked for, all that are visible unless some are named."""
+    """Of the named GPUs, or of all that are visible."""
     from pybench.machine.gpus import find_gpus
     from pybench.model.errors import MachineError, UsageError
 

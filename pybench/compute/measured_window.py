@@ -1,4 +1,4 @@
-"""What a power trace says of the time in which steps were measured."""
+"""What a power trace shows of the time in which steps were measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of one step that a work order asks of one copy of the model."""
+"""The work of one step that a work order gives to one replica."""
 
 from __future__ import annotations
 

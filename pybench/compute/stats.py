@@ -1,6 +1,6 @@
 """Location and interval of a metric, and of ratios, from the attempts' medians.
 
-An attempt's steps share its process and its clock, so their scatter says little about the next run: the datum is the
+An attempt's steps share its process and its clock, so their scatter predicts little of the next run: the datum is the
 median of an attempt's steps. Intervals are Student's t on the logarithms of those medians, for ratios Welch's with
 Satterthwaite's degrees of freedom; of values that are not all positive, on the values themselves.
 """

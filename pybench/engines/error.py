@@ -1,4 +1,4 @@
-"""A failure of an engine as one line that says what to do."""
+"""A failure of an engine as one line with what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every launcher of images is and offers, whichever program starts them."""
+"""What all launchers of images have in common."""
 
 from __future__ import annotations
 

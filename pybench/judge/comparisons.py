@@ -135,9 +135,9 @@ def _judged(
             evidence = change_evidence(measurements, expected.metric, now, _planned(first))
     except NoRatioError as error:
         return None, ("inconclusive", str(error), ("no_ratio",), None)
-    hunger = next((words for each in (pair, first) if each and (words := compared.starvation(each))), None)
-    if hunger is not None:
-        return evidence.interval, ("inconclusive", f"no valid other: {hunger}", ("starved_baseline",), None)
+    starved = next((words for each in (pair, first) if each and (words := compared.starvation(each))), None)
+    if starved is not None:
+        return evidence.interval, ("inconclusive", f"no valid other: {starved}", ("starved_baseline",), None)
     verdict, reason, decision = judge_comparison(evidence, expected.order, expected.factor, along)
     return evidence.interval, (verdict, reason, (), decision)
 

@@ -22,7 +22,7 @@ from pybench.model.workloads.registry import METRICS
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02
 _MIN_ATTEMPTS = 2
-# What names a row besides `where`, and what changes no figure.
+# Settings that a row names in keys other than `where`, and those that change no figure.
 _APART = {"workload", "backend", "seed", "gpus"}
 
 
@@ -46,8 +46,8 @@ def table_of_run(
         *(_ratio_row(manifest, measurements, row) for row in results.scaling if _wanted(manifest, row, only)),
     ]
     if not rows:
-        said = f"by table {only!r}" if only else "by a table"
-        raise UsageError(f"{manifest.run_id}: its suite judges nothing {said}; add an expect with a table")
+        how = f"by table {only!r}" if only else "by a table"
+        raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
     description = f"Written from run {manifest.run_id}: {manifest.suite.description}"
     return ExpectedTable(name=name, description=description, rows=tuple(rows))
 

@@ -10,7 +10,7 @@ from pybench.model.workloads.generate import Generate
 
 
 def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
-    """How the key-value cache was too small for what the point was asked, ``None`` when it was not.
+    """How the key-value cache was too small for the point's requests, ``None`` when it was not.
 
     Speedup over such a point measures memory, not compute: 8 GPUs look like 15 times one that could hold few sequences.
     """

@@ -30,7 +30,7 @@ Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
 def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *, more: bool) -> Judgement:
     """Judge a ratio. ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
 
-    Gates on the worse side alone: beyond the better side is a pass that asks for a new table, unless a throughput
+    Gates on the worse side alone: beyond the better side is a pass that calls for a new table, unless a throughput
     outgrows its GPUs, which no healthy baseline allows.
     """
     ratio, low, high = evidence.interval
@@ -111,7 +111,7 @@ def overall(
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out. ``guards`` are checks that no suite
-    asks for: one that fails decides, one that passes shows nothing by itself.
+    contains: one that fails decides, one that passes shows nothing by itself.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),

@@ -47,7 +47,7 @@ RunLoad = Callable[[str, Schedule, Callable[[], None]], list[Span]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found of one GPU; ``reason`` says why there is no model."""
+    """What was found of one GPU; ``reason`` is why there is no model."""
 
     uuid: str
     index: int | None

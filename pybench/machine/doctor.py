@@ -17,12 +17,12 @@ from pybench.model.machine import Finding, GpuInfo, Machine
 _GIB = 2**30
 # NCCL's shared-memory transport takes tens of MiB a rank pair; a gibibyte serves eight GPUs with room.
 _MIN_SHM_BYTES = _GIB
-_SHM = "/dev/shm"  # noqa: S108 - its size is all that is asked
+_SHM = "/dev/shm"  # noqa: S108 - only its size is read
 # A run keeps traces and logs of some MiB an attempt; less than this and something else is filling the disk.
 _MIN_DISK_BYTES = 10 * _GIB
 # Another process on half of a core already shows in a CPU point.
 _BUSY_FRACTION = 0.25
-_LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used meanwhile"
+_LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used until then"
 
 
 def examine() -> tuple[Finding, ...]:

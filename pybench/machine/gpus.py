@@ -64,8 +64,8 @@ def _find_gpus() -> GpuInventory:
         chosen = [handles[gpu.index] for gpu in kept]
         return GpuInventory(
             gpus=kept,
-            driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
-            cuda_driver=_cuda_version(ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
+            driver=_text(query(pynvml.nvmlSystemGetDriverVersion)),
+            cuda_driver=_cuda_version(query(pynvml.nvmlSystemGetCudaDriverVersion_v2)),
             topology=tuple(tuple(_link(a, b) for b in chosen) for a in chosen),
             reason=None if kept else _why_none(gpus, faults),
             faults=faults,
@@ -102,7 +102,7 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             found.append((_describe(index, handle), handle))
         except pynvml.NVMLError as error:
-            faults.append(f"GPU {index} can't be asked: {error}")
+            faults.append(f"GPU {index} can't be queried: {error}")
     return found, tuple(faults)
 
 
@@ -127,7 +127,7 @@ def _nothing(reason: str) -> GpuInventory:
     return GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=(), reason=reason)
 
 
-def ask(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
+def query(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
     """Answer of one NVML call; ``None`` where the driver has none to give (not supported, no permission)."""
     try:
         return call(*arguments)
@@ -149,11 +149,11 @@ def _flag(value: Any) -> bool | None:  # noqa: ANN401 - a mode, or (current, pen
 
 
 def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's handle
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    pci = ask(pynvml.nvmlDeviceGetPciInfo, handle)
-    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    default = ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = query(pynvml.nvmlDeviceGetPciInfo, handle)
+    capability = query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    limit = query(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    default = query(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
     return GpuInfo(
         index=index,
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)) or "",
@@ -163,31 +163,31 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
         power_limit_w=_scaled(limit, _MILLI),
         power_limit_default_w=_scaled(default, _MILLI),
-        sm_clock_max_hz=_scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM), _MHZ),
-        memory_clock_max_hz=_scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM), _MHZ),
-        ecc_enabled=_flag(ask(pynvml.nvmlDeviceGetEccMode, handle)),
-        mig_enabled=_flag(ask(pynvml.nvmlDeviceGetMigMode, handle)),
-        persistence_enabled=_flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
-        pcie_generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        sm_clock_max_hz=_scaled(query(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM), _MHZ),
+        memory_clock_max_hz=_scaled(query(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM), _MHZ),
+        ecc_enabled=_flag(query(pynvml.nvmlDeviceGetEccMode, handle)),
+        mig_enabled=_flag(query(pynvml.nvmlDeviceGetMigMode, handle)),
+        persistence_enabled=_flag(query(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        pcie_generation=query(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        pcie_width=query(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         num_nvlinks=_active_nvlinks(handle),
-        serial=_text(ask(pynvml.nvmlDeviceGetSerial, handle)),
+        serial=_text(query(pynvml.nvmlDeviceGetSerial, handle)),
     )
 
 
 def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle
-    states = [ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    states = [query(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
     known = [state for state in states if state is not None]
     return sum(known) if known else None
 
 
 def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     """Name the way between two GPUs: NV<links> over NVLink, else their common ancestor on PCIe."""
-    level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
+    level = query(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
     names = {getattr(pynvml, name): short for name, short in _COMMON_ANCESTOR.items()}
     if a is b:
         return "X"
-    status = ask(pynvml.nvmlDeviceGetP2PStatus, a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    status = query(pynvml.nvmlDeviceGetP2PStatus, a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     links = _active_nvlinks(a)
     if status == pynvml.NVML_P2P_STATUS_OK and links:
         return f"NV{links}"

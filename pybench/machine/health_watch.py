@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pynvml
 
-from pybench.machine.gpus import ask, open_library
+from pybench.machine.gpus import open_library, query
 from pybench.machine.kernel_log import read_xids
 from pybench.model.health import GpuCounters, Health, PcieLink
 
@@ -86,11 +86,11 @@ def _counters(handles: dict[str, Any]) -> tuple[GpuCounters, ...]:
 
 def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML's handle
     errors, volatile = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.NVML_VOLATILE_ECC
-    corrected, uncorrected, pending, failed = ask(pynvml.nvmlDeviceGetRemappedRows, handle) or (None,) * 4
+    corrected, uncorrected, pending, failed = query(pynvml.nvmlDeviceGetRemappedRows, handle) or (None,) * 4
     return GpuCounters(
         uuid=uuid,
-        ecc_corrected=ask(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile),
-        ecc_uncorrected=ask(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile),
+        ecc_corrected=query(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile),
+        ecc_uncorrected=query(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile),
         rows_remapped_corrected=corrected,
         rows_remapped_uncorrected=uncorrected,
         remap_pending=None if pending is None else bool(pending),
@@ -101,10 +101,10 @@ def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML
 def _link(uuid: str, handle: Any) -> PcieLink:  # noqa: ANN401 - NVML's handle
     return PcieLink(
         uuid=uuid,
-        generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        generation_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-        width_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        generation=query(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        generation_max=query(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        width=query(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        width_max=query(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
     )
 
 

@@ -35,7 +35,7 @@ def parse_xid(record: str) -> Xid | None:
 
 
 def _records(log: int) -> list[str]:
-    """One read is one record. The end is EAGAIN; EPIPE means that records were overwritten meanwhile."""
+    """One read is one record. The end is EAGAIN; EPIPE means that records were overwritten before they were read."""
     records: list[str] = []
     while True:
         try:

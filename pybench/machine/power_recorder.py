@@ -43,7 +43,7 @@ class PowerRecorder:
     """Records the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
     The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
-    where it steps, and besides every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
+    where it steps, and also every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
     ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
     """
 
@@ -62,7 +62,7 @@ class PowerRecorder:
         self._native: Any = None
 
     def start(self) -> None:
-        """Open NVML and begin. A GPU that can't be opened has the state that says why in the trace.
+        """Open NVML and begin. A GPU that can't be opened has a state in the trace that names the reason.
 
         Raises ``MachineError`` when there is no such GPU or no thread can be started.
         """

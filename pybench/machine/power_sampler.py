@@ -44,7 +44,7 @@ class Window:
 class PowerSampler(PowerRecorder):
     """Samples GPUs, all that are visible unless ``uuids`` names some, and knows the joules of named windows.
 
-    A GPU that can't be asked is left out with a ``RuntimeWarning``.
+    A GPU that can't be queried is left out with a ``RuntimeWarning``.
 
     Every mark and every end of a window costs two to five readings of a GPU's energy counter, some 10 ms of CPU time.
     """
@@ -107,13 +107,13 @@ class PowerSampler(PowerRecorder):
         return attempt_energy(trace, window.start_ns, window.end_ns, LoadPeriods.of_period(period_s))
 
     def stop(self) -> PowerTrace:
-        """As :meth:`PowerRecorder.stop`; energies of windows can be asked for afterwards, too."""
+        """As :meth:`PowerRecorder.stop`; energies of windows can be computed afterwards, too."""
         settle(max((window.end_ns for window in self._windows.values()), default=0))
         self._trace = super().stop()
         return self._trace
 
     def _end(self) -> int:
-        """An end of a window, now: the counter's next step is asked for where it can be."""
+        """An end of a window, now: the counter's next step is requested where the driver allows it."""
         now_ns = time.monotonic_ns()
         if self.is_running:
             self.anchor()

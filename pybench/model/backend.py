@@ -32,7 +32,7 @@ class Extra:
         return found is not None if self.value is None else found == self.value
 
     def __str__(self) -> str:
-        """What asks for it, as a user wrote it."""
+        """The setting that needs it, as a user wrote it."""
         return self.setting if self.value is None else f"{self.setting} '{self.value}'"
 
 
@@ -64,7 +64,7 @@ class BackendTraits:
     or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
     engine's arguments are made from). An engine that ``pads_vocabulary`` splits any over tensor-parallel ranks. All
     need ``packages``, some settings one of ``extras``. ``device`` is the only kind it runs on, ``None`` for both;
-    ``remedy`` says how a Python without it gets it.
+    ``remedy`` is how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``

@@ -30,7 +30,7 @@ class ContainerRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """An engine of this machine. ``reason`` says why it can't be used, ``None`` when it can.
+    """An engine of this machine. ``reason`` is why it can't be used, ``None`` when it can.
 
     ``data_root`` is where it keeps images.
     """

@@ -1,4 +1,4 @@
-"""Every error a user can cause or meet. A message says where, what was found, and what to do next."""
+"""Every error a user can cause or meet. A message names the place, what was found, and what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PybenchError(Exception):
 
 
 class UsageError(PybenchError):
-    """The command line asks for something that can't be."""
+    """The command line requests something that does not exist or does not fit together."""
 
 
 @dataclass(frozen=True, kw_only=True)

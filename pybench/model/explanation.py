@@ -12,8 +12,8 @@ class ExplainedPoint:
     """One point against the baseline of its group. Times are seconds of a step.
 
     ``parts`` are what the step takes longer than its share of the baseline's: their sum is the shortfall. Where no
-    prediction can be made, ``reason`` says why, and what is predicted is ``None``. ``power_limited`` names the GPUs
-    whose clock their power limit held down meanwhile, ``baseline_power_limited`` those of the baseline; ``None``: not
+    prediction can be made, ``reason`` is why, and what is predicted is ``None``. ``power_limited`` names the GPUs
+    whose clock their power limit held down, ``baseline_power_limited`` those of the baseline; ``None``: not
     known. ``clock_fraction`` is the SM clock of the GPU with the lowest, over that of the baseline, less one.
     """
 

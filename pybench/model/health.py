@@ -49,7 +49,7 @@ class Xid:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """The GPUs of an attempt before and after it, its links meanwhile, and the XIDs that came.
+    """The GPUs of an attempt before and after it, its links during it, and the XIDs that came.
 
     ``after`` is empty when the driver did not answer in time, ``xids`` is ``None`` where the kernel's log is closed.
     """

@@ -43,8 +43,8 @@ class LockedImage:
     compute_capability: Annotated[str | None, "least compute capability its kernels are built for"] = None
     dockerfile: Annotated[str | None, "folder below containers/ it is built from; none for an upstream image"] = None
     size_gb: Annotated[float | None, Range(0, 1000), "size on disk, in GB"] = None
-    verified_by: Annotated[str | None, "which tool asked the registry; none: unverified"] = None
-    verified_utc: Annotated[str | None, "when it was asked"] = None
+    verified_by: Annotated[str | None, "tool that queried the registry; none: unverified"] = None
+    verified_utc: Annotated[str | None, "when the registry was queried"] = None
     source: Annotated[str, "where the digests were found"] = ""
 
     def digests(self, platform: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class GpuInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInventory:
-    """GPUs that pybench may use, in PCI order; without any, ``reason`` says why.
+    """GPUs that pybench may use, in PCI order; without any, ``reason`` is why.
 
     ``faults`` lists the GPUs that could not be queried and were left out, and why.
     """

@@ -1,4 +1,4 @@
-"""What a run was asked to do, on which machine: written once, before the first attempt."""
+"""What a run measures, and on which machine: written once, before the first attempt."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MANIFEST_VERSION = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All that a report or a resumed run needs besides the journal.
+    """All that a report or a resumed run needs in addition to the journal.
 
     ``worker_sha256`` covers the worker's source as staged; ``options`` are what the command line changed of the suite;
-    ``power_reason`` says why power is unknown, ``None`` when it is sampled; ``container`` is
+    ``power_reason`` is why power is unknown, ``None`` when it is sampled; ``container`` is
     ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
     brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
     """

@@ -54,7 +54,7 @@ EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """Energy of an attempt's measured steps, first start to last end. ``scope`` says what the joules include.
+    """Energy of an attempt's measured steps, first start to last end. ``scope`` is what the joules include.
 
     ``phases`` are parts of the steps that could be separated.
     """
@@ -74,7 +74,7 @@ class Energy:
 
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """What one rank said: measured steps only, warm-up reduced to its count, and every step's loss from the first."""
+    """What one rank reported: its measured steps, the number of warm-up steps, and the loss of every step."""
 
     header: Header
     steps: tuple[Step, ...] = ()

@@ -66,9 +66,9 @@ class GpuState:
 class PointResult:
     """One point over all its attempts.
 
-    ``reason`` says why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
-    process measured besides this one, before or after it. ``gpu_states`` is empty where no sensor was read. ``digest``
-    is equal for points that were measured alike, and ``settings`` are those of the workload; a skipped point has none.
+    ``reason`` is why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
+    process also measured, before or after it. ``gpu_states`` is empty where no sensor was read. ``digest``
+    is equal for points of equal work, and ``settings`` are those of the workload; a skipped point has none.
     """
 
     id: str
@@ -252,7 +252,7 @@ class ClaimResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How much of what the suite expects was judged: rows of any kind but claims, and guards that no suite asks for.
+    """How much of what the suite expects was judged: rows of any kind but claims, and guards that stand in no suite.
 
     ``judged`` rows passed, failed or are inconclusive; ``missing`` were not measured, or their worker broke;
     ``without_figure`` have no row of a table for this machine; ``left_out`` need what this machine or user leaves out.

@@ -1,4 +1,4 @@
-"""What workers run besides pybench: a Python, its packages, and the variables that tune them."""
+"""What workers run in addition to pybench: a Python, its packages, and the variables that tune them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A power trace: what NVML said about every GPU. Times are CLOCK_MONOTONIC nanoseconds where no other is named."""
+"""A power trace: what NVML reported of every GPU. Times are CLOCK_MONOTONIC nanoseconds where no other is named."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ FailureCause = Literal[
     "time_limit",  # the host ended it
     "protocol",  # events that break the worker's contract
     "launch",  # the worker never started
-    "identity",  # another image ran than the one that was asked for
+    "identity",  # another image ran than the one that was requested
 ]
 PhaseName = Literal["prepare", "warmup", "measure", "finish"]
 

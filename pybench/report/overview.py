@@ -55,7 +55,7 @@ def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
-    """What all points share, then what the points of single benchmarks share besides, then the attempts."""
+    """What all points share, then what the points of single benchmarks share in addition, then the attempts."""
     everywhere = shared_axes(points) if len(points) > 1 or len(benchmarks) == 1 else {}
     parts = [", ".join(axis_text(*axis) for axis in everywhere.items())]
     if len(benchmarks) > 1:

@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
 LABEL_WIDTH, LABEL_HEIGHT = 70, 15
 LABELS_A_ROW = (WIDTH - LEFT - RIGHT) // LABEL_WIDTH
-# Okabe and Ito's colours, which colour-blind people can tell apart.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 # More points than the picture has columns show nothing more.
 MOST_POINTS = 4 * WIDTH

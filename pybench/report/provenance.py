@@ -1,4 +1,4 @@
-"""One line that says when, with what and on what a run was measured."""
+"""When, with what and on what a run was measured, on one line."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pybench.store.trace_file import read_trace
 class RunView:
     """One run for the report formats. ``manifest`` is ``None`` and ``records`` are empty for results without a folder.
 
-    Traces are large, so each is read when it is asked for, and not kept.
+    Traces are large, so each is read when it is needed, and not kept.
     """
 
     results: Results

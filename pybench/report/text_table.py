@@ -35,7 +35,7 @@ _SHORTEST_NAME = 16
 
 
 def console(stream: io.StringIO, width: int, *, color: bool) -> Console:
-    """A console that asks the environment nothing: a dumb TERM would otherwise make the width 80."""
+    """A console that reads nothing from the environment: a dumb TERM would otherwise make the width 80."""
     return Console(
         file=stream,
         width=width,
@@ -89,7 +89,7 @@ def without_trailing_spaces(text: str) -> str:
 
 
 def word(cell: str) -> Text:
-    """A cell; colour repeats what a verdict's word says."""
+    """A cell; colour repeats the meaning of a verdict's word."""
     return Text(printable(cell), style=COLOURS.get(cell, ""))
 
 

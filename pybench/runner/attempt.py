@@ -26,7 +26,7 @@ from pybench.store.trace_file import write_trace
 def run_session(session: Session, progress: Progress) -> Generator[Record]:
     """Make the attempts, up to the first that fails; yields each one's record, free of secrets, when it is over.
 
-    The worker goes on only when the next record is asked for: what the host does in between disturbs no measurement,
+    The worker goes on only when the next record is requested: what the host does in between disturbs no measurement,
     and what it has kept is not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
     interrupted, with the worker ended and nothing recorded of the attempt.
     """

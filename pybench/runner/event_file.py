@@ -17,7 +17,7 @@ _CHUNK_BYTES = 2**20
 
 
 class EventFile:
-    """Gives whole new lines at each call of :meth:`new_lines`; the last one may still be in the writing."""
+    """Gives whole new lines at each call of :meth:`new_lines`; the last one may still be incomplete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

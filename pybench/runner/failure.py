@@ -1,4 +1,4 @@
-"""How an attempt failed, by what its worker said and how it ended."""
+"""How an attempt failed, by what its worker reported and how it ended."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def failure(cause: FailureCause, message: str, log: Path) -> Failure:
 
 
 def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
-    """What exit code (negative: signal) and events of an ended worker say of its last attempt."""
-    said = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
+    """What exit code (negative: signal) and events of an ended worker show of its last attempt."""
+    reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
     killed = _killing_signal(log_tail(log)) if code > 0 else None
-    if said and not (killed and said[0].cause == "exception"):
-        return root_cause(said[0], log_tail(log))
+    if reported and not (killed and reported[0].cause == "exception"):
+        return root_cause(reported[0], log_tail(log))
     if code < 0:
         return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
     if code > 0:

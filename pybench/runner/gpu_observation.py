@@ -1,4 +1,4 @@
-"""What the host sees of an attempt's GPUs meanwhile: their power, and the driver's counts of trouble."""
+"""What the host records of an attempt's GPUs while it runs: their power, and the driver's counts of trouble."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GpuObservation:
         return sum(known) if len(known) == len(watts) else None
 
     def health(self) -> Health | None:
-        """What the driver counted. To be asked once it is over."""
+        """What the driver counted; complete once the attempt is over."""
         return self._watch.health() if self._watch else None
 
     def _stop(self, sampler: PowerRecorder) -> None:

@@ -134,7 +134,9 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], giv
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
-        raise MachineError(f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; run afresh")
+        raise MachineError(
+            f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; start a new run"
+        )
     check_software(path, manifest, launcher.software(), recorded(launcher.tuning(os.environ), launcher.secrets))
     return Run(folder=folder, manifest=manifest, launcher=launcher)
 
@@ -148,11 +150,13 @@ def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
             raise
         raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {error.strerror}") from error
     if staged != manifest.worker_sha256:
-        raise RunFolderError(f"{folder.path}: the worker's source in it has changed since the run began; run afresh")
+        raise RunFolderError(
+            f"{folder.path}: the worker's source in it has changed since the run began; start a new run"
+        )
     if staged != installed_digest():
         raise RunFolderError(
             f"{folder.path}: began with the worker of pybench {manifest.pybench_version}, which is not that of this "
-            f"installation ({version('pybench')}); resume with the one it began with, or run afresh"
+            f"installation ({version('pybench')}); resume with the one it began with, or start a new run"
         )
 
 

@@ -38,10 +38,10 @@ def check_machine(path: Path, manifest: Manifest, machine: Machine) -> None:
     if began.cpus and began.cpus != machine.cpus:
         raise MachineError(
             f"{path}: began on CPUs {began.cpu_ranges}, would go on on CPUs {machine.cpu_ranges}; "
-            f"resume it under the first (taskset -c {began.cpu_ranges} pybench run --resume ...), or run afresh"
+            f"resume it under the first (taskset -c {began.cpu_ranges} pybench run --resume ...), or start a new run"
         )
     if changes := differences(machine_fields(began), machine_fields(machine)):
-        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); run afresh")
+        raise MachineError(f"{path}: this is not the machine the run began on ({'; '.join(changes)}); start a new run")
 
 
 def check_software(path: Path, manifest: Manifest, software: Software | None, environment: dict[str, str]) -> None:
@@ -51,10 +51,10 @@ def check_software(path: Path, manifest: Manifest, software: Software | None, en
         if changes := differences(before, {"python": software.python, **software.packages}):
             raise MachineError(
                 f"{path}: the workers' Python or packages have changed since the run began ({'; '.join(changes)}); "
-                "resume with the first ones (--python), or run afresh"
+                "resume with the first ones (--python), or start a new run"
             )
     if changes := differences(manifest.environment, environment):
         raise MachineError(
             f"{path}: variables that tune workers have changed since the run began ({'; '.join(changes)}); "
-            "set them as they were, or run afresh"
+            "set them as they were, or start a new run"
         )

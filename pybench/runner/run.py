@@ -90,7 +90,7 @@ def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record
     known = {point.id: point.digest for point in points}
     for record in records:
         if record.point_id in known and known[record.point_id] != record.point_digest:
-            message = f"{path}: the journal's {record.point_id} was measured with other settings; run afresh"
+            message = f"{path}: the journal's {record.point_id} was measured with other settings; start a new run"
             raise RunFolderError(message)
 
 

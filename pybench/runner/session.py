@@ -1,4 +1,4 @@
-"""What one worker process is asked for: attempts at different points, one after another."""
+"""What one worker process does: attempts at different points, one after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Session:
     """The attempts with their work orders and folders; the first one's folder holds the process's log and exchange.
 
     ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``clock`` is this host's (boot id,
-    CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the power trace. ``power_reason`` says
+    CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the power trace. ``power_reason`` is
     why power is not sampled; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
     """
 

@@ -90,7 +90,7 @@ class RunFolder:
             names = (_MANIFEST_FILE, _JOURNAL_FILE, "lock", "worker", "attempts")
             foreign = next(foreign_files(self.path, names), None)
         if foreign is not None:
-            raise RunFolderError(f"{foreign}: belongs to another user; run the suite afresh instead")
+            raise RunFolderError(f"{foreign}: belongs to another user; start a new run instead")
 
     @property
     def mark(self) -> str:
@@ -202,7 +202,7 @@ class RunFolder:
         if self._num_records is not None and found != self._num_records:
             raise RunFolderError(
                 f"{self.path / _JOURNAL_FILE}: ends with record {found}, {self._num_records} were written; "
-                "something else changed it; run afresh"
+                "something else changed it; start a new run"
             )
 
     def write_report(self, file: str, text: str) -> None:

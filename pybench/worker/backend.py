@@ -15,7 +15,7 @@ from pybench.worker.ranks import Ranks
 
 
 class UnsupportedError(Exception):
-    """The backend can't run this combination; the message says what it can."""
+    """The backend can't run this combination; the message names what it can."""
 
 
 class EngineError(Exception):
@@ -56,7 +56,7 @@ class Workload(Protocol):
         """Do one step; return only after the device is done."""
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Values only the backend knows, asked for once after the last step."""
+        """Values that only the backend knows; read once, after the last step."""
 
 
 Session = Callable[[WorkOrder], AbstractContextManager[Workload]]

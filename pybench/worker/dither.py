@@ -7,7 +7,7 @@ _LONGEST_PAUSE_FRACTION = 0.2
 
 
 class Dither:
-    """Has steps begin at all phases of a sensor's sampling alike. Times are nanoseconds of one clock.
+    """Delays steps so that they start evenly spread over the sensor's sampling period. Times are ns of one clock.
 
     From the first step's beginning on, the sampling period is taken in 5 to 16 parts: as many as leave the fewest of
     ``num_steps`` steps over after whole sweeps. A step waits for the beginning of a part where fewer have begun, a

@@ -8,7 +8,7 @@ from pathlib import Path
 from pybench.model.wire import ORDERS_FILE, WorkOrder, go_file
 
 _POLL_S = 0.01
-# A host that says nothing for so long is gone; between two orders it has a second's work.
+# A host that sends nothing for so long is gone; between two orders it has a second's work.
 _PATIENCE_S = 600.0
 
 
@@ -19,7 +19,7 @@ def read_orders(exchange: Path) -> tuple[WorkOrder, ...]:
 
 
 def wait_for_go(exchange: Path, place: int) -> None:
-    """Return once the host has kept what the order before gave. Raises ``TimeoutError`` when it says nothing."""
+    """Return once the host has kept the previous order's results. Raises ``TimeoutError`` when it sends nothing."""
     deadline = time.monotonic() + _PATIENCE_S
     while not (exchange / go_file(place)).exists():
         if time.monotonic() > deadline:

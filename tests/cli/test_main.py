@@ -240,7 +240,7 @@ def test_a_lost_gpu_is_told_before_anything_is_measured(drill: Drill, fake_nvml:
     fake_nvml(devices=1, fail="nvmlDeviceGetUUID:15")
     for told in (pybench("plan", "drill.toml"), pybench(*arguments)):
         assert told.exit_code == 0
-        assert "GPU 0 can't be asked: GPU is lost; left out" in told.stderr.splitlines()[0]
+        assert "GPU 0 can't be queried: GPU is lost; left out" in told.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("--results",), "points")])

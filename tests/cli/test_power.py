@@ -100,10 +100,10 @@ def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlDeviceGetUUID:15:1")
     code, output = invoke("record", "--", "true")
     assert code == 0
-    assert "pybench: GPU 1 can't be asked: GPU is lost; left out" in output
+    assert "pybench: GPU 1 can't be queried: GPU is lost; left out" in output
     code, output = invoke("record", "--gpu", "1", "--", "true")
     assert code == 2
-    assert "--gpu 1: no such GPU; there are 0; GPU 1 can't be asked: GPU is lost" in output
+    assert "--gpu 1: no such GPU; there are 0; GPU 1 can't be queried: GPU is lost" in output
 
 
 @pytest.mark.parametrize("arguments", [("record", "--", "true"), ("probe",), ("watch",)])

@@ -54,7 +54,18 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),
         ("journal.jsonl", '{"version": 2}\n', "RUN/journal.jsonl:1: no checksum; the journal was edited or damaged"),
     ],
-    ids=["cut", "empty", "deep", "array", "old", "newer", "journal_cut", "journal_deep", "journal_old", "journal_record"],
+    ids=[
+        "cut",
+        "empty",
+        "deep",
+        "array",
+        "old",
+        "newer",
+        "journal_cut",
+        "journal_deep",
+        "journal_old",
+        "journal_record",
+    ],
 )
 def test_a_damaged_file(folder: Path, file: str, text: str, message: str) -> None:
     """It is named, with its line, and left as it was."""
@@ -111,4 +122,4 @@ def test_another_machine(folder: Path) -> None:
     run.write_manifest(replace(manifest, machine=machine))
     message = told(folder, RESUME, code=3)
     assert 'not the machine the run began on (cpu: ["abacus", ' in message
-    assert "run afresh" in message
+    assert "start a new run" in message

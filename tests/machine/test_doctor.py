@@ -72,10 +72,10 @@ def test_no_driver_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_lost_gpu_is_a_warning(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told with its reason; the others are as healthy as before."""
-    machine = replace(healthy, gpu_faults=("GPU 2 can't be asked: GPU is lost",))
+    machine = replace(healthy, gpu_faults=("GPU 2 can't be queried: GPU is lost",))
     monkeypatch.setattr(doctor, "snapshot", lambda: machine)
     lost = found("GPU left out")
-    assert (lost.state, lost.found) == ("warning", "GPU 2 can't be asked: GPU is lost")
+    assert (lost.state, lost.found) == ("warning", "GPU 2 can't be queried: GPU is lost")
     assert "kernel's log" in lost.remedy
     assert found("GPUs").state == "ok"
 

@@ -46,7 +46,7 @@ def test_a_lost_gpu_is_told(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     machine = snapshot()
     assert (machine.gpu_count, machine.gpus[0].index, machine.gpu_reason) == (1, 1, None)
-    assert machine.gpu_faults == ("GPU 0 can't be asked: GPU is lost",)
+    assert machine.gpu_faults == ("GPU 0 can't be queried: GPU is lost",)
 
 
 def test_without_gpus_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,18 +112,18 @@ def test_a_lost_gpu_is_left_out_and_told(fake_nvml: Tell, monkeypatch: pytest.Mo
     inventory = find_gpus()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
     assert inventory.topology == (("X", "NV18"), ("NV18", "X"))
-    assert (inventory.reason, inventory.faults) == (None, ("GPU 1 can't be asked: GPU is lost",))
+    assert (inventory.reason, inventory.faults) == (None, ("GPU 1 can't be queried: GPU is lost",))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     assert [gpu.index for gpu in find_gpus().gpus] == [2]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert find_gpus().reason == "CUDA_VISIBLE_DEVICES hides every GPU; GPU 1 can't be asked: GPU is lost"
+    assert find_gpus().reason == "CUDA_VISIBLE_DEVICES hides every GPU; GPU 1 can't be queried: GPU is lost"
 
 
 def test_all_gpus_lost(fake_nvml: Tell, fake_library: Path) -> None:
     fake_nvml(fail="nvmlDeviceGetUUID:15")
     driver = ctypes.CDLL(str(fake_library))
     sessions = driver.fake_nvml_sessions()
-    assert find_gpus().reason == "GPU 0 can't be asked: GPU is lost; GPU 1 can't be asked: GPU is lost"
+    assert find_gpus().reason == "GPU 0 can't be queried: GPU is lost; GPU 1 can't be queried: GPU is lost"
     assert driver.fake_nvml_sessions() <= sessions  # others may end meanwhile; this one was closed
 
 

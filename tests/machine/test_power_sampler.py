@@ -77,7 +77,7 @@ def test_a_second_session_has_its_own_joules(fake_nvml: Tell) -> None:
 
 def test_a_lost_gpu_is_left_out_with_a_warning(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlDeviceGetUUID:15:0")
-    with pytest.warns(RuntimeWarning, match=r"^power sampler: GPU 0 can't be asked: GPU is lost; left out$"):
+    with pytest.warns(RuntimeWarning, match=r"^power sampler: GPU 0 can't be queried: GPU is lost; left out$"):
         power = pybench.PowerSampler()
     with power, power.window("work"):
         time.sleep(0.2)

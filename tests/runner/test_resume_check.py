@@ -53,7 +53,7 @@ def test_another_set_of_cpus_names_both() -> None:
     """Also of as many CPUs: they may be farther from the GPUs. The remedy is a command."""
     assert refusal(check_machine, replace(BEGAN, cpus=(4, 5, 6, 8))) == (
         "RUN: began on CPUs 0-3, would go on on CPUs 4-6,8; "
-        "resume it under the first (taskset -c 0-3 pybench run --resume ...), or run afresh"
+        "resume it under the first (taskset -c 0-3 pybench run --resume ...), or start a new run"
     )
 
 

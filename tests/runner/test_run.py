@@ -169,7 +169,7 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
     first, *_ = run.folder.records()
     journal.unlink()
     RunFolder(run.folder.path).append(replace(first, point_digest="other"))
-    with pytest.raises(RunFolderError, match="was measured with other settings; run afresh"):
+    with pytest.raises(RunFolderError, match="was measured with other settings; start a new run"):
         finish(resume_run(run.folder.path, fake))
 
 

@@ -341,5 +341,5 @@ def test_a_folder_of_another_user_is_not_written(tmp_path: Path, monkeypatch: py
     folder = run_folder(tmp_path)
     folder.require_owner()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(RunFolderError, match="belongs to another user; run the suite afresh instead"):
+    with pytest.raises(RunFolderError, match="belongs to another user; start a new run instead"):
         folder.require_owner()

@@ -1,4 +1,4 @@
-"""Readings of the energy counter: what each says about when a value was published."""
+"""Readings of the energy counter: what each shows of the time at which a value was published."""
 
 from __future__ import annotations
 

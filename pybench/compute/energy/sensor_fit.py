@@ -4,7 +4,7 @@ The load is on within known spans and draws one power then and another one else,
 the mean of a window behind a first-order low-pass, some lag ago, every reading follows in closed form: of the window,
 the low-pass and the lag, those are taken that leave the least squares, with the two powers fitted to each (variable
 projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load, of one period, is fitted by itself
-besides: what they differ by is how well each figure is known. Periods shorter than the sensor's own show the window by
+too: what they differ by is how well each figure is known. Periods shorter than the sensor's own show the window by
 aliasing (Yang et al., SC24).
 """
 

@@ -17,7 +17,7 @@ def storage_finding(engine: str, folder: Path) -> Finding:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        found, remedy = f"{folder} can't be read: {error.strerror}", "ask its owner how much is free"
+        found, remedy = f"{folder} can't be read: {error.strerror}", "let its owner find out how much is free"
         return Finding.warning(name, found, remedy)
     found = f"{free / 2**30:.0f} GiB free in {folder}"
     if free >= _MIN_FREE_BYTES:

@@ -1,4 +1,4 @@
-"""What a node's run says for the model of step times."""
+"""What the model of step times takes from a node's run."""
 
 from __future__ import annotations
 

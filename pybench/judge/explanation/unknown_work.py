@@ -17,8 +17,8 @@ def refuse_unknown(point: Point) -> None:
     if not isinstance(settings, (Generate, Train)) or point.architecture is None:
         raise UnmeasuredError(f"the model knows no {settings.workload}")
     unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
-    for name, asked in {"context_parallel": settings.context_parallel > 1, **unknown}.items():
-        if asked:
+    for name, is_set in {"context_parallel": settings.context_parallel > 1, **unknown}.items():
+        if is_set:
             raise UnmeasuredError(f"the model knows no {name}")
 
 

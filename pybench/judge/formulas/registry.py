@@ -20,7 +20,7 @@ class Formulas:
     """One workload's formulas.
 
     ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together, ``of_energy`` those made of
-    joules; ``shares`` says what joules are divided by to become a metric.
+    joules; ``shares`` gives what joules are divided by to become a metric.
     """
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]]

@@ -9,7 +9,7 @@ from pybench.model.suite import Point
 
 
 def of_step(_point: Point, _step: JointStep) -> dict[str, float | None]:
-    """Nothing besides what the ranks reported."""
+    """Nothing but what the ranks reported."""
     return {}
 
 

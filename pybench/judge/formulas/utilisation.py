@@ -65,6 +65,6 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
 
 
 def _cache_bytes(settings: Generate) -> int | None:
-    """Bytes of a cached number: the engine's own argument says its type, else it is the weights' before quantising."""
+    """Bytes of a cached number: the engine's own argument names its type, else it is that of weights as computed."""
     dtype = str(settings.engine_args.get("kv_cache_dtype", "auto"))
     return DTYPE_BYTES.get(settings.dtype if dtype == "auto" else dtype)

@@ -2,7 +2,7 @@
 
 | module | holds |
 |---|---|
-| `ranks` | what each rank said, and the GPU it is |
+| `ranks` | what each rank reported, and the GPU it is |
 | `spread` | the slowest GPU against the others |
 | `sensors` | joules for the same work, temperature and clock against the other GPUs |
 | `links` | each link against the others of its kind |

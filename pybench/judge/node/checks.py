@@ -21,7 +21,7 @@ _OF_RUNS = (throttling, pcie, memory_errors, xids)
 def node_checks(measurements: Measurements, machine: Machine) -> tuple[NodeCheck, ...]:
     """Checks of each point, then of the whole run. Empty for a suite that does not measure the node itself.
 
-    What the driver said counts in failed attempts, too: an XID is why many a worker fails.
+    What the driver reported counts in failed attempts, too: an XID is why many a worker fails.
     """
     planned = [point for point in measurements.plan.points if isinstance(point.settings, NodeSettings)]
     measured = [PointRecords(point, good, machine) for point in planned if (good := measurements.good(point.id))]

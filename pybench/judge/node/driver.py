@@ -1,4 +1,4 @@
-"""What the driver counted and said over all attempts: PCIe links, memory errors, XIDs."""
+"""What the driver counted and reported over all attempts: PCIe links, memory errors, XIDs."""
 
 from __future__ import annotations
 

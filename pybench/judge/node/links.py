@@ -33,8 +33,8 @@ class _Link:
 def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
     """Every link that is slower than the best others of its kind by more than is usual, or may be; else the slowest.
 
-    A GPU that all links of a kind touch is compared with itself alone: then the reason says that only an expected table
-    shows whether it is slow as a whole.
+    A GPU that all links of a kind touch is compared with itself alone: then the reason states that only an expected
+    table shows whether it is slow as a whole.
     """
     links = _matrix(point)
     for kind in dict.fromkeys(link.kind for link in links):

@@ -1,4 +1,4 @@
-"""What each rank of a point said, and which GPU it is."""
+"""What each rank of a point reported, and which GPU it is."""
 
 from __future__ import annotations
 

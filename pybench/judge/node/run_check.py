@@ -6,7 +6,7 @@ from pybench.model.results import NodeCheck, Verdict
 
 
 def run_check(name: str, subject: str, verdict: Verdict, reason: str) -> NodeCheck:
-    """Judged by what the driver says, without a figure and a limit."""
+    """Judged by what the driver reports, without a figure and a limit."""
     return NodeCheck(
         name=name, subject=subject, point_id=None, value=None, limit=None, unit="", verdict=verdict, reason=reason
     )

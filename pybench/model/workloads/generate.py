@@ -85,7 +85,7 @@ _METRICS = {
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
     "mfu_fraction": more("", "model FLOPs over what the GPUs' tensor cores can do at the type in use"),
-    "mbu_fraction": more("", "bytes that a decode round must read over what the GPUs' memory can deliver meanwhile"),
+    "mbu_fraction": more("", "bytes that a decode round must read over what the GPUs' memory can deliver in that time"),
     "kv_cache_tokens": more("tokens", "tokens that fit in the key-value cache, all replicas together", "sum"),
     "num_running": more("", "most sequences that ran at a time, all replicas together", "sum"),
     "num_runnable": more("", "sequences that a large enough cache would run at a time, all replicas together", "sum"),

@@ -29,7 +29,7 @@ AUTO = "auto"
 """As a value of a number in training: found or computed by the worker."""
 
 # Upper limits are far above any real use: they exist so that a typing slip (an extra digit row) is refused before it
-# runs for a day or asks for a petabyte.
+# runs for a day or allocates a petabyte.
 Degree = Range(1, 1024)
 Tokens = Range(1, 2**20)
 BatchSize = Range(1, 2**20)

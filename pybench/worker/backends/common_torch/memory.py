@@ -57,8 +57,8 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     )
 
 
-def afresh(session: Session, devices: Sequence[torch.device]) -> Session:
-    """``session`` whose every point begins with the memory that the one before held freed, and its peak forgotten."""
+def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:
+    """``session`` that frees the previous point's memory and resets the peak before each point."""
 
     @contextmanager
     def begin(order: WorkOrder) -> Iterator[Workload]:

@@ -71,7 +71,7 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
 
 def _device(kind: str, local_rank: int) -> torch.device:
     if kind == "cpu":
-        # One rank is one core unless the host says otherwise, so that more ranks mean more compute.
+        # One rank is one core unless the host sets another number, so that more ranks mean more compute.
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():

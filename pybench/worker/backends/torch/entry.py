@@ -17,7 +17,7 @@ from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.device import describe, replica_of
-from pybench.worker.backends.common_torch.memory import afresh
+from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.train.package import needs_package
@@ -39,9 +39,9 @@ def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     if isinstance(settings, Generate) and architecture is not None:
         with needs_package("backend 'torch'", "torch"):
             from pybench.worker.backends.torch.generate import generations
-        yield afresh(generations(settings, architecture, ranks), (ranks.device,))
+        yield with_own_memory(generations(settings, architecture, ranks), (ranks.device,))
     else:
-        yield afresh(partial(_workload, ranks=ranks), (ranks.device,))
+        yield with_own_memory(partial(_workload, ranks=ranks), (ranks.device,))
 
 
 def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Workload]:

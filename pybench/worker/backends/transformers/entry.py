@@ -12,7 +12,7 @@ import torch
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.common_torch.device import describe, replica_of
-from pybench.worker.backends.common_torch.memory import afresh
+from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.transformers.generate import generations, visible_devices
 from pybench.worker.header import Device
@@ -37,7 +37,7 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Load the model."""
-    yield afresh(generations(*generation_of(order), ranks), visible_devices(ranks.device))
+    yield with_own_memory(generations(*generation_of(order), ranks), visible_devices(ranks.device))
 
 
 def _keep_own_gpus(stages: int) -> None:

@@ -118,9 +118,9 @@ def _check_devices(engine: BatchEngine | ServingEngine) -> None:
     """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
     with engine_errors():
         found = {report[0] for report in engine.ask_workers("pybench_device_report")}
-    asked = {gpu.uuid for gpu in visible_gpus()}
-    if found != asked:
-        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, asked for {', '.join(sorted(asked))}")
+    visible = {gpu.uuid for gpu in visible_gpus()}
+    if found != visible:
+        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {', '.join(sorted(visible))}")
 
 
 def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEngine | ServingEngine:

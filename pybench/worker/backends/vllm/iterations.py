@@ -1,4 +1,4 @@
-"""What vLLM's scheduler says of each of its iterations."""
+"""What vLLM's scheduler reports of each of its iterations."""
 
 from __future__ import annotations
 

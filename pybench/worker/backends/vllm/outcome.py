@@ -14,7 +14,7 @@ from pybench.worker.backends.vllm.iterations import Iterations
 def times_of(output: Any, arrival_ns: int) -> RequestTimes:
     """Times of one finished request. The engine stamps tokens on CLOCK_MONOTONIC, which is ours too.
 
-    Tokens are counted, not taken from what was asked. Raises :class:`EngineError` when the engine kept no times.
+    Tokens are counted, not taken from the request. Raises :class:`EngineError` when the engine kept no times.
     """
     metrics = output.metrics
     if metrics is None or not metrics.first_token_ts:

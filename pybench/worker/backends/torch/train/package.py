@@ -14,13 +14,13 @@ _BUILD = ", or build its image: pybench images build train"
 
 
 @contextmanager
-def needs_package(asked_by: str, extra: str = "train") -> Iterator[None]:
-    """Turn a failed import into :class:`MissingPackageError`, which says who asked for it and how to get it."""
+def needs_package(needed_by: str, extra: str = "train") -> Iterator[None]:
+    """Turn a failed import into :class:`MissingPackageError`, which names what needs it and how to get it."""
     try:
         yield
     except ImportError as error:
         raise MissingPackageError(
-            f"{asked_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
+            f"{needed_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "
             f"{install(extra)}{_BUILD if extra in _IN_IMAGE else ''}"
         ) from error
 

@@ -51,7 +51,7 @@ def stage_module(task: Task, index: int, count: int) -> nn.Module:
 
 
 def _cut(body: Any, first: int, end: int, *, embeds: bool, norms: bool) -> None:
-    """Leave the layers from ``first`` to before ``end``; the library asks its config how many and of which type."""
+    """Leave the layers from ``first`` to before ``end``, also in the config that the library reads types from."""
     config = copy.deepcopy(body.config)
     config.num_hidden_layers = end - first
     if getattr(config, "layer_types", None):

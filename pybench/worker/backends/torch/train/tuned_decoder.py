@@ -13,7 +13,7 @@ from torchtune.models.qwen2 import qwen2, qwen2_hf_to_tune
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.train.model import refuse_tied
 
-# What torchtune's layers are, whatever the config says.
+# What torchtune's layers are, whatever the config has.
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
 # What its scaled positions are (Llama 3.1), but for the factor.
 _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -23,7 +23,7 @@ _CONVERTERS = {"llama": hf_to_tune, "qwen2": qwen2_hf_to_tune}
 def decoder_of(config: Any, sequence_tokens: int) -> Any:
     """An equal decoder for sequences so long; on the device and in the type of the caller's context.
 
-    Raises :class:`UnsupportedError` where torchtune's builders can't say what the config says.
+    Raises :class:`UnsupportedError` where torchtune's builders can't express what the config has.
     """
     _check(config)
     build, positions = _builder(config)

@@ -40,7 +40,7 @@ class WholeModel:
         self._silent = silent
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
-        """As :class:`~pybench.worker.backends.torch.train.learner.Learner` says."""
+        """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
         with nullcontext() if last else self._quiet():
             loss = self.loss(batch)
             self.differentiate(loss * scale)

@@ -1,4 +1,4 @@
-"""Weights, gradients and optimizer states split over the copies (FSDP2), and over tensor-parallel ranks if asked."""
+"""Weights, gradients and optimizer states split over the replicas (FSDP2), and over tensor-parallel ranks, if any."""
 
 from __future__ import annotations
 
