@@ -39,7 +39,7 @@ FOREIGN = {
     **{f"pybench.worker.backends.{name}": set(traits.packages) for name, traits in BACKENDS.items()},
     "pybench.worker.backends.common_torch": {"torch"},
     "pybench.worker.backends.torch.node": {"torch"},
-    "pybench.worker.backends.engine.copies": {"torch"},
+    "pybench.worker.backends.engine.replicas": {"torch"},
     _TRAIN: {"torch"},
     f"{_TRAIN}.lora": {"peft"},
     f"{_TRAIN}.strategies": {"torch", "transformers"},

@@ -12,7 +12,7 @@ from pybench.model.workloads.train import Train
 
 
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
-    """What each rank of copy ``replica`` reports for a step; ``None`` before an ``auto`` batch size is found."""
+    """What each rank of replica ``replica`` reports for a step; ``None`` before an ``auto`` batch size is found."""
     if isinstance(settings, Generate):
         return _generated(settings, replica)
     if isinstance(settings, Train):
@@ -21,7 +21,7 @@ def ordered_work(settings: AnySettings, replica: int) -> Work | None:
 
 
 def ordered_replica(settings: AnySettings, rank: int) -> int:
-    """The copy that ``rank`` is part of: generation alone has copies that share nothing."""
+    """The replica that ``rank`` is part of: generation alone has replicas that share nothing."""
     if not isinstance(settings, Generate):
         return 0
     return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)

@@ -77,7 +77,7 @@ class WorkOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one step got done, by all ranks of a copy together."""
+    """What one step got done, by all ranks of a replica together."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -90,8 +90,8 @@ class Header:
 
     ``driver`` is the kernel module's version, ``cuda_library`` the file of libcuda in use. ``forward_compatible`` is
     whether that library is newer than the module (CUDA's forward compatibility); ``None`` where it can't be known.
-    ``device_uuids`` are all GPUs of a rank that drives several. ``replica`` counts the copies of the model that share
-    nothing: ranks report the work of their own copy.
+    ``device_uuids`` are all GPUs of a rank that drives several. ``replica`` numbers the models that share
+    nothing: ranks report the work of their own.
     """
 
     rank: int

@@ -80,8 +80,8 @@ def _show(point: Point, rank: int, event: Event, ranks: list[RankLog], progress:
         position = len(ranks[0].steps) if measuring else event.index + 1
         total = point.effort.steps if measuring else point.effort.max_warmup_steps
         done, unit = _done(point, event.work)
-        copies = len({log.header.replica for log in ranks if log.header})
-        progress.step(position, total, event.phase, done * copies / event.duration_s, unit)
+        replicas = len({log.header.replica for log in ranks if log.header})
+        progress.step(position, total, event.phase, done * replicas / event.duration_s, unit)
 
 
 def _done(point: Point, work: Work) -> tuple[int, str]:

@@ -36,7 +36,7 @@ def generation_of(order: WorkOrder) -> tuple[Generate, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did, as :class:`~pybench.model.wire.Step` reports it; ``work`` is that of this rank's copy.
+    """What one step did, as :class:`~pybench.model.wire.Step` reports it; ``work`` is that of this rank's replica.
 
     ``late_values`` gives the values that take time to read: it is called once the step's end is known.
     """

@@ -19,7 +19,7 @@ _PROC = Path("/proc")
 class Device:
     """The device one rank computes on. ``uuid`` is NVML's form, ``GPU-…``; ``None`` for a CPU.
 
-    A rank that drives several GPUs names them all in ``uuids``. ``replica`` is the copy of the model it is part of.
+    A rank that drives several GPUs names them all in ``uuids``. ``replica`` is the number of the replica it is part of.
     """
 
     kind: str

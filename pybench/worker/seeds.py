@@ -1,4 +1,4 @@
-"""Seeds of weights and samples: a weight is its name's, a sample its number's, whichever rank or copy draws it."""
+"""Seeds of weights and samples: a weight is its name's, a sample its number's, whichever rank or replica draws it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _REDUCTIONS_PER_LAYER = 2
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationShape:
-    """Sequences, tokens and bytes of an element; ``samples`` are those of one data-parallel copy."""
+    """Sequences, tokens and bytes of an element; ``samples`` are those of one replica."""
 
     samples: int
     prompt_tokens: int

@@ -44,7 +44,7 @@ def _degrees(settings: ModelSettings, grown: int) -> dict[str, int]:
 
 
 def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[GenerationShape, float]:
-    """One wave of a copy, which runs as many sequences at a time as it may, and how many waves it has."""
+    """One wave of a replica, which runs as many sequences at a time as it may, and how many waves it has."""
     degrees = _degrees(settings, grown)
     share = max(1, round(samples / degrees["data_parallel"]))
     at_once = min(share, settings.max_num_seqs or share)

@@ -23,7 +23,7 @@ def refuse_unknown(point: Point) -> None:
 
 
 def runs_in_waves(settings: ModelSettings) -> bool:
-    """Whether an engine runs fewer sequences at a time than a copy has."""
+    """Whether an engine runs fewer sequences at a time than a replica has."""
     if not isinstance(settings, Generate) or settings.max_num_seqs is None:
         return False
     return settings.max_num_seqs * settings.data_parallel < settings.batch_size

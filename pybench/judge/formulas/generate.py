@@ -13,7 +13,7 @@ from pybench.model.workloads.generate import Generate
 
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
-    """Rates over the joint length, from the earliest copy's start to the latest one's end; latencies; utilisation."""
+    """Rates over the joint length, from the first replica's start to the last one's end; latencies; utilisation."""
     work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
     peaks = utilisation(point.settings, point.shape, step) if point.shape else {}

@@ -13,7 +13,7 @@ from pybench.model.wire import Step, Work
 class JointStep:
     """One step as every rank reported it, rank 0 first; ``device_name`` is rank 0's.
 
-    ``firsts`` are the places in ``ranks`` of each copy's first rank: of 0 alone where all ranks hold one model.
+    ``firsts`` are the places in ``ranks`` of each replica's first rank: of 0 alone where all ranks hold one model.
     """
 
     ranks: tuple[Step, ...]
@@ -26,14 +26,14 @@ class JointStep:
         return self.ranks[0]
 
     @property
-    def copies(self) -> tuple[Step, ...]:
-        """The report of each copy's first rank."""
+    def replicas(self) -> tuple[Step, ...]:
+        """The report of each replica's first rank."""
         return tuple([self.ranks[place] for place in self.firsts])
 
     @property
     def work(self) -> Work:
-        """What all copies got done together."""
-        return total_work([step.work for step in self.copies])
+        """What all replicas got done together."""
+        return total_work([step.work for step in self.replicas])
 
     @property
     def length_s(self) -> float:

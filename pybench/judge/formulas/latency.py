@@ -7,8 +7,8 @@ E2E  last token - arrival
 ITL  time between two tokens of one request that follow each other
 ==== =====================================================================================================
 
-Percentiles are over the requests of a step, of all copies together, interpolated between the two nearest. ITL is over
-the gaps: an engine reports the figures of its own copy, not its gaps, and of several copies the greatest figure stands.
+Percentiles are over the requests of a step, of all replicas together, interpolated between the two nearest. ITL is over
+the gaps: an engine reports its own replica's figures, not its gaps, and of several replicas the greatest figure stands.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NAMES = {kind: (f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILE
 
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
-    """Every request of every copy. Sequences that went in lockstep have the times of the decode rounds in common."""
-    return tuple([request for copy in step.copies for request in (copy.requests or _in_lockstep(copy))])
+    """Every request of every replica. Sequences that went in lockstep have the times of the decode rounds in common."""
+    return tuple([request for replica in step.replicas for request in (replica.requests or _in_lockstep(replica))])
 
 
 def latencies(step: JointStep) -> dict[str, float | None]:
@@ -93,7 +93,7 @@ def _in_lockstep(step: Step) -> tuple[RequestTimes, ...]:
 
 
 def _gaps_ns(step: JointStep) -> list[int]:
-    copies = step.copies
-    if any(copy.requests for copy in copies):
+    replicas = step.replicas
+    if any(replica.requests for replica in replicas):
         return []
-    return [later - earlier for copy in copies for earlier, later in pairwise(copy.token_end_ns)]
+    return [later - earlier for replica in replicas for earlier, later in pairwise(replica.token_end_ns)]

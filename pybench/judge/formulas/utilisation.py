@@ -41,7 +41,7 @@ def _mfu(
 
 
 def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], peak: GpuPeak) -> float | None:
-    """Bytes of one decode round over TPOT times the peak bandwidth of one copy's GPUs.
+    """Bytes of one decode round over TPOT times the peak bandwidth of one replica's GPUs.
 
     Sequences in a round: time that requests spent in decode, over the time in which any did (Little's law). ``None``
     for pipelines, whose stages read their weights several times in one TPOT, and for a key-value cache of a type whose

@@ -24,7 +24,7 @@ class Generate(ModelSettings):
 
     All at once by default; with ``concurrency`` as many at a time, each followed by the next (closed loop); with
     ``request_rate_per_s`` at random moments of a Poisson process, whether or not earlier ones have ended (open loop).
-    Replicas are ``data_parallel`` copies: generation shares nothing between them but the samples.
+    The ``data_parallel`` replicas share nothing but the samples.
     """
 
     workload: Literal["generate"] = "generate"

@@ -61,7 +61,7 @@ class ModelSettings(Settings):
     dtype: Annotated[Dtype, "type of weights and activations"] = "bfloat16"
     tensor_parallel: Annotated[int, Degree, "ranks that share every layer"] = 1
     pipeline_parallel: Annotated[int, Degree, "stages that share the layers"] = 1
-    data_parallel: Annotated[int, Degree, "copies that share the samples"] = 1
+    data_parallel: Annotated[int, Degree, "replicas that share the samples"] = 1
     context_parallel: Annotated[int, Degree, "ranks that share a sequence"] = 1
 
     @property
@@ -76,5 +76,5 @@ class ModelSettings(Settings):
 
     @property
     def shared_samples(self) -> int | None:
-        """Samples of a step that the data-parallel copies share; ``None`` where each has its own number."""
+        """Samples of a step that the replicas share; ``None`` where each has its own number."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from pybench.worker.header import Device
 
 
 def describe(device: torch.device, replica: int) -> Device:
-    """Kind, name and UUID of ``device``, which works for copy ``replica`` of the model."""
+    """Kind, name and UUID of ``device``, which works for replica ``replica``."""
     if device.type == "cpu":
         return Device("cpu", torch.backends.cpu.get_cpu_capability(), replica=replica)
     properties = torch.cuda.get_device_properties(device)
@@ -19,5 +19,5 @@ def describe(device: torch.device, replica: int) -> Device:
 
 
 def replica_of(order: WorkOrder, rank: int) -> int:
-    """The copy of the model that a rank is part of; ranks of one training report their joint work, as one copy does."""
+    """The replica that a rank is part of; ranks of one training report their joint work, as one replica."""
     return rank // order.settings.tensor_parallel if isinstance(order.settings, Generate) else 0

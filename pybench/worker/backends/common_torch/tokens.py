@@ -18,7 +18,7 @@ def sample_tokens(first: int, num_samples: int, length: int, vocab_size: int, se
 
 
 def step_prompts(settings: Generate, replica: int, index: int, vocab_size: int) -> torch.Tensor:
-    """Prompts of copy ``replica`` in step ``index``, on the CPU; all copies together have the same for any number."""
+    """Prompts of replica ``replica`` in step ``index``, on the CPU; all together are the same for any number."""
     batch_size = settings.batch_size // settings.data_parallel
     first = index * settings.batch_size + replica * batch_size
     return sample_tokens(first, batch_size, settings.prompt_tokens, vocab_size, settings.seed)

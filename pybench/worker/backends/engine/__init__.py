@@ -1,1 +1,1 @@
-"""What engines have in common: one process drives a whole copy of the model, on one or more GPUs."""
+"""What engines have in common: one process drives a whole replica, on one or more GPUs."""

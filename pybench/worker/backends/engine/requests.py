@@ -1,4 +1,4 @@
-"""The requests of a step: lengths, tokens and arrivals, the same in every step and for every number of copies."""
+"""The requests of a step: lengths, tokens and arrivals, the same in every step and for every number of replicas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Request:
 
 
 def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Request, ...]:
-    """The share of copy ``replica`` in the step's requests, every ``data_parallel``-th of them.
+    """The share of replica ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
     Tokens are evenly distributed.
     """
@@ -48,17 +48,17 @@ def work_of(requests: Sequence[RequestTimes]) -> Work:
 
 
 def own_concurrency(settings: Generate) -> int | None:
-    """Requests that one copy keeps in flight, ``None`` where their number is not held."""
+    """Requests that one replica keeps in flight, ``None`` where their number is not held."""
     return None if settings.concurrency is None else settings.concurrency // settings.data_parallel
 
 
 def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
-    """Of a copy's requests, those that are to run at a time; ``None`` where they come at random."""
+    """Of a replica's requests, those that are to run at a time; ``None`` where they come at random."""
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)
 
 
 def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:
-    """Tokens that belong to a sample, not to a copy."""
+    """Tokens that belong to a sample, not to a replica."""
     return random.Random(sample_seed(seed, index)).choices(range(vocab_size), k=length)  # noqa: S311 - no secret

@@ -22,7 +22,7 @@ DECIDED = {
 
 
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
-    """Keywords of ``tensorrt_llm.LLM`` for one copy, its cache's apart: random weights, no tokenizer, statistics on.
+    """Keywords of ``tensorrt_llm.LLM`` for one replica, but for its cache: random weights, no tokenizer, statistics on.
 
     CUDA graphs are on unless the settings say otherwise: without the keyword the library chooses their sizes itself.
     """

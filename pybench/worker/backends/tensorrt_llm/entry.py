@@ -1,4 +1,4 @@
-"""The tensorrt_llm backend: join the copies, start an engine, generate."""
+"""The tensorrt_llm backend: join the replicas, start an engine, generate."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pybench.model.wire import WorkOrder
 from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
-from pybench.worker.backends.engine.copies import joined_copy
+from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import draw_requests
 from pybench.worker.backends.tensorrt_llm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
 from pybench.worker.backends.tensorrt_llm.failure import engine_starts
 from pybench.worker.ranks import Ranks
 
-join = joined_copy
+join = joined_replica
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _NOT_PRODUCED = -1
 class Generation:
     """A model, its cache and its token buffers; every tensor a decode round touches stays where it is.
 
-    Copy ``replica`` of the model takes its share of every step's sequences.
+    Replica ``replica`` takes its share of every step's sequences.
     """
 
     def __init__(

@@ -21,9 +21,9 @@ class Shard:
     mesh: DeviceMesh
 
     @classmethod
-    def over_all_ranks(cls, device: torch.device, size: int, copies: int = 1) -> Shard:
-        """Split each of so many copies over ``size`` ranks that follow each other; collective over all ranks."""
-        mesh = init_device_mesh(device.type, (copies, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
+    def over_all_ranks(cls, device: torch.device, size: int, replicas: int = 1) -> Shard:
+        """Split each of so many replicas over ``size`` ranks that follow each other; collective over all ranks."""
+        mesh = init_device_mesh(device.type, (replicas, size), mesh_dim_names=("data_parallel", "tensor_parallel"))
         return cls(mesh["tensor_parallel"])
 
     def split(self, model: nn.Module) -> None:

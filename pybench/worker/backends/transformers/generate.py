@@ -33,7 +33,7 @@ class _Rounds(StoppingCriteria):
 
 
 class TransformersGeneration:
-    """One copy of a model and its share of every step's sequences."""
+    """One replica and its share of every step's sequences."""
 
     def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class TransformersGeneration:
         return StepOutcome(work=work, token_end_ns=clock.read())
 
     def prompts(self, index: int) -> torch.Tensor:
-        """Prompts of step ``index``, on the device; the same samples for any number of copies."""
+        """Prompts of step ``index``, on the device; the same samples for any number of replicas."""
         return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
 
     def metrics(self) -> tuple[Metric, ...]:

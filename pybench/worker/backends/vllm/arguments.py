@@ -29,7 +29,7 @@ DECIDED = {
 
 
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
-    """Keywords of ``EngineArgs`` for one copy: random weights, no tokenizer, no prefix caching, statistics on.
+    """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, no prefix caching, statistics on.
 
     The engine makes room for sequences of the settings' own length: a model's longest would claim cache for nothing.
     """

@@ -1,4 +1,4 @@
-"""The vllm backend: join the copies, start an engine, generate."""
+"""The vllm backend: join the replicas, start an engine, generate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
-from pybench.worker.backends.engine.copies import joined_copy
+from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import (
     Request,
     draw_requests,
@@ -33,7 +33,7 @@ from pybench.worker.backends.vllm.serving import ServingEngine
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.ranks import Ranks
 
-join = joined_copy
+join = joined_replica
 
 _ENVIRONMENT = {
     # The front end must be able to start processes after it looked at GPUs.
@@ -115,7 +115,7 @@ def _generation(
 
 
 def _check_devices(engine: BatchEngine | ServingEngine) -> None:
-    """Raise :class:`UnsupportedError` when the engine's workers are not on this copy's GPUs."""
+    """Raise :class:`UnsupportedError` when the engine's workers are not on this replica's GPUs."""
     with engine_errors():
         found = {report[0] for report in engine.ask_workers("pybench_device_report")}
     visible = {gpu.uuid for gpu in visible_gpus()}

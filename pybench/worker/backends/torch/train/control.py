@@ -2,7 +2,7 @@
 
 After the measured steps, ordinary steps and steps without any exchange take turns. A step's exposed communication is
 what it takes beyond the silent one. In silent steps no rank waits for another, so they also show how far the slowest
-rank lies behind the others. The copies part ways in silent steps: nothing is trained after them.
+rank lies behind the others. The replicas diverge in silent steps: nothing is trained after them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def batches(task: Task, portion: Portion, vocab_size: int) -> list[Batch]:
     """
     settings = task.settings
     size = settings.micro_batch_size
-    first = portion.copy * size * settings.num_passes
+    first = portion.replica * size * settings.num_passes
     return [_batch(task, portion, first + number * size, vocab_size) for number in range(settings.num_passes)]
 
 

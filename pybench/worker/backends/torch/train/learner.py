@@ -46,9 +46,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Portion:
-    """This rank's part of the work: copy ``copy`` of ``data_parallel``, chunk ``chunk`` of ``num_chunks``."""
+    """This rank's part of the work: replica ``replica`` of ``data_parallel``, chunk ``chunk`` of ``num_chunks``."""
 
-    copy: int = 0
+    replica: int = 0
     chunk: int = 0
     num_chunks: int = 1
 

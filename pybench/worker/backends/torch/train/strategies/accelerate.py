@@ -33,7 +33,7 @@ def learner(task: Task) -> Learner:
         prepared,
         optimizer,
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
-        portion=Portion(copy=task.ranks.rank),
+        portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=lambda: accelerator.no_sync(prepared),
         silent=(lambda: accelerator.no_sync(prepared)) if task.ranks.world_size > 1 else None,

@@ -27,7 +27,7 @@ _SEQUENCE = 2  # of keys and values: batch, heads, sequence, width
 
 
 def learner(task: Task) -> Learner:
-    """Every rank a whole copy of the model and one chunk of each sequence; gradients are averaged as by DDP."""
+    """Every rank the whole model and one chunk of each sequence; gradients are averaged as by DDP."""
     settings = task.settings
     mesh = device_mesh(task)["context_parallel"]
     model, weights = trainable_model(task)

@@ -1,4 +1,4 @@
-"""Every rank a whole copy; gradients are averaged in buckets while backward runs (DistributedDataParallel)."""
+"""Every rank a whole replica; gradients are averaged in buckets while backward runs (DistributedDataParallel)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "static_graph", "gradient
 
 
 def learner(task: Task) -> Learner:
-    """A copy on each rank; a lone rank needs no wrapper."""
+    """A replica on each rank; a lone rank needs no wrapper."""
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)
-    copies = replicated(task, model)
-    alone = copies is model
+    replica = replicated(task, model)
+    alone = replica is model
     return WholeModel(
-        copies,
+        replica,
         adamw(model.parameters(), task.settings),
         sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device),
-        portion=Portion(copy=task.ranks.rank),
+        portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
-        quiet=nullcontext if alone else copies.no_sync,
-        silent=None if alone else copies.no_sync,
+        quiet=nullcontext if alone else replica.no_sync,
+        silent=None if alone else replica.no_sync,
     )
 
 

@@ -65,7 +65,7 @@ class Zero:
     """The engine counts the passes itself, and divides by them and by the ranks."""
 
     def __init__(self, engine: Any, task: Task, config: Any) -> None:
-        self.portion = Portion(copy=task.ranks.rank)
+        self.portion = Portion(replica=task.ranks.rank)
         self.averaged_over = task.ranks.world_size * task.settings.num_passes
         self._engine = engine
         self._masks = sequence_masks(config, task.settings.sequence_tokens, task.ranks.device)

@@ -38,7 +38,7 @@ def learner(task: Task) -> Learner:
         model,
         adamw(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
-        portion=Portion(copy=mesh.get_local_rank("data_parallel")),
+        portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),

@@ -1,4 +1,4 @@
-"""Layers in stages, a stage or more for each rank, each copy's batch in microbatches (torch.distributed.pipelining)."""
+"""Layers in stages, one or more for each rank; a replica's batch in microbatches (torch.distributed.pipelining)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 def learner(task: Task) -> Learner:
-    """A pipeline in each copy; copies average their stages' gradients as DDP does."""
+    """A pipeline in each replica; replicas average their stages' gradients as DDP does."""
     settings = task.settings
     microbatches = settings.microbatches or settings.pipeline_parallel
     return Pipeline(task, settings.schedule or "1f1b", microbatches, settings.stages_per_rank or 1)
@@ -32,7 +32,7 @@ class Pipeline:
 
     def __init__(self, task: Task, schedule: str, microbatches: int, stages_per_rank: int) -> None:
         mesh = device_mesh(task)
-        self.portion = Portion(copy=mesh.get_local_rank("data_parallel"))
+        self.portion = Portion(replica=mesh.get_local_rank("data_parallel"))
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
@@ -47,7 +47,7 @@ class Pipeline:
             else _SINGLE[schedule](stages[0], **options)
         )
 
-    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:  # noqa: ARG002 - copies sync each pass
+    def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:  # noqa: ARG002 - replicas sync each pass
         """One walk of all microbatches, forward and backward; the last stage's rank knows their losses."""
         self._scale = scale
         losses: list[torch.Tensor] = []
@@ -81,7 +81,7 @@ def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: in
     samples = task.settings.micro_batch_size // microbatches
     return [
         PipelineStage(
-            _copies(task, mesh, stage_module(task, index, count)),
+            _replicated(task, mesh, stage_module(task, index, count)),
             index,
             count,
             task.ranks.device,
@@ -102,8 +102,8 @@ def _between(task: Task, samples: int, index: int, count: int | None = None) -> 
     return torch.empty((*shape, width), dtype=task.dtype, device="meta", requires_grad=True)
 
 
-def _copies(task: Task, mesh: DeviceMesh, module: nn.Module) -> nn.Module:
+def _replicated(task: Task, mesh: DeviceMesh, module: nn.Module) -> nn.Module:
     if task.settings.data_parallel == 1:
         return module
-    copies: nn.Module = replicated(task, module, mesh.get_group("data_parallel"))
-    return copies
+    replicas: nn.Module = replicated(task, module, mesh.get_group("data_parallel"))
+    return replicas

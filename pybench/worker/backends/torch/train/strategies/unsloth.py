@@ -1,4 +1,4 @@
-"""Unsloth: its model and its fused loss, a copy on each rank, gradients averaged by DDP as its trainer does.
+"""Unsloth: its model and its fused loss, a replica on each rank, gradients averaged by DDP as its trainer does.
 
 Weights, data and optimizer are those of every strategy, so that the losses must be, too. On a CPU it falls back to
 the library's own layers.
@@ -40,16 +40,16 @@ def learner(task: Task) -> Learner:
     """Loaded, adapted and filled; a lone rank needs no wrapper."""
     settings = task.settings
     model = _model(task)
-    copies = replicated(task, model)
-    alone = copies is model
+    replica = replicated(task, model)
+    alone = replica is model
     return Fast(
-        copies,
+        replica,
         adamw(model.parameters(), settings),
         None,
-        portion=Portion(copy=task.ranks.rank),
+        portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
-        quiet=nullcontext if alone else copies.no_sync,
-        silent=None if alone else copies.no_sync,
+        quiet=nullcontext if alone else replica.no_sync,
+        silent=None if alone else replica.no_sync,
     )
 
 

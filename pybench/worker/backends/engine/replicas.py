@@ -1,4 +1,4 @@
-"""Copies of a model that share nothing: one process each, one group of GPUs each, and a barrier between steps."""
+"""Replicas, which share nothing: one process each, one group of GPUs each, and a barrier between steps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pybench.worker.header import Device
 from pybench.worker.process import end_group_with_me
 from pybench.worker.ranks import RankNumbers, Ranks, SingleRank, rank_numbers
 
-# A copy that waits this long for another has lost it; the host's own limit usually comes first.
+# A replica that waits this long for another has lost it; the host's own limit usually comes first.
 _TIMEOUT = timedelta(minutes=30)
 _OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 
 
 @contextmanager
-def joined_copy(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
-    """Take this copy's GPUs and meet the other copies. Must come before anything that starts CUDA.
+def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
+    """Take this replica's GPUs and meet the other replicas. Must come before anything that starts CUDA.
 
     What the engine starts ends with this process, however that ends. Raises :class:`UnsupportedError` when processes or
     GPUs don't fit the order.
@@ -53,7 +53,7 @@ def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
 def _met(numbers: RankNumbers) -> Ranks:
     if numbers.world_size == 1:
         return SingleRank()
-    # Only several copies need it, and they were started by torchrun.
+    # Only several replicas need it, and they were started by torchrun.
     import torch
     from torch import distributed
 
