@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import io
 import re
 import shlex
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -151,6 +154,31 @@ def test_the_language_is_plain(document: Path) -> None:
     """No word of the table in docs/contributing.md of words that are not used, but in that table."""
     text, _, _ = document.read_text(encoding="utf-8").partition("### Words we do not use")
     assert _UNUSED.findall(text) == []
+
+
+def prose(source: str) -> Iterator[str]:
+    """Docstrings, messages and comments of a module."""
+    yield from (
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def test_the_language_of_the_program_is_plain() -> None:
+    """Nor has its prose one of them."""
+    modules = sorted((ROOT / "pybench").rglob("*.py"))
+    found = {name(path): _UNUSED.findall("\n".join(prose(path.read_text(encoding="utf-8")))) for path in modules}
+    assert len(found) > 300
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+def test_the_check_of_prose_can_fail() -> None:
+    """Whether in a docstring, in a message or in a comment; names are not prose."""
+    source = '"""It says."""\nasked = 1  # as told\nprint(f"{asked} is its like")\n'
+    assert _UNUSED.findall("\n".join(prose(source))) == ["says", "its like", "told"]
 
 
 def anchors(document: Path) -> set[str]:

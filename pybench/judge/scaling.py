@@ -83,7 +83,7 @@ def _group(entry: Point | Skip, along: str) -> dict[str, AxisValue]:
 
 
 def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
-    """Rows of the counts above the baseline's; the suite, not what ``-k`` kept of it, says which that is."""
+    """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
     along = context.along
     counts = [_count(value) for value in context.benchmark.axes[along]]
     wanted = min(counts) if context.expectation.baseline is None else context.expectation.baseline

@@ -33,7 +33,7 @@ def sign(file: Path, key: Path) -> Path:
     """
     require_key(key)
     signature_path(file).unlink(missing_ok=True)
-    # A passphrase is asked for at the terminal.
+    # A passphrase is read from the terminal.
     try:
         done = subprocess.run(
             [_PROGRAM, "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)],

@@ -32,7 +32,7 @@ class Change:
     """One row of a run against the same row of its references.
 
     ``before`` and ``now`` are geometric means over attempts, in ``unit``. ``fraction`` is now over before, less 1, with
-    its 95 % interval: positive is more, whichever is better. ``reason`` says why there is no verdict, and what else is
+    its 95 % interval: positive is more, whichever is better. ``reason`` is why there is no verdict, and what else is
     known of a change.
     """
 

@@ -283,7 +283,7 @@ class Containment:
 class EnergyScope:
     """What the joules of a run include, and what they leave out.
 
-    ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` says
+    ``scope`` is ``gpu_board``, or ``module`` where the sensor includes a module's CPU. ``note`` is
     what that means for comparisons.
     """
 

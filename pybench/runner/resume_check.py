@@ -25,7 +25,7 @@ def check_options(path: Path, began: PlanOptions, given: PlanOptions) -> None:
         first = " ".join((*with_profile, *began.words())) or "no options of the plan"
         raise UsageError(
             f"{path}: --resume continues the run's plan, which began with {first}; leave the others out "
-            f"({', '.join(_OPTION_OF.get(name, f'--{name}') for name in changed)}), or run afresh"
+            f"({', '.join(_OPTION_OF.get(name, f'--{name}') for name in changed)}), or start a new run"
         )
 
 

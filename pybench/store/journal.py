@@ -3,7 +3,7 @@
 ::
 
     runs/20261121T081500Z-tp_scaling/
-        manifest.json      what was asked, where; written once, with a checksum
+        manifest.json      what is measured, where; written once, with a checksum
         journal.jsonl      one Record a line with its place and checksum, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
         attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events
@@ -224,7 +224,7 @@ def attempt_name(point_id: str, number: int) -> str:
 
 @contextmanager
 def _os_error_as_run_folder_error(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Make what the system refuses a ``RunFolderError`` that says what could not be done, and what next.
+    """Make what the system refuses a ``RunFolderError`` with what could not be done, and what to do next.
 
     A fault of the machine stays an ``OSError``.
     """

@@ -1,6 +1,6 @@
 """A fast periodic load behind slow samples, by folding them.
 
-Samples 20 ms apart can't show what a load does within 33 ms; but where it does the same again and again, samples of
+Samples 20 ms apart can't show what a load does within 33 ms; but where it repeats, samples of
 many periods, each a little early or late, show the whole shape (equivalent-time sampling): a least-squares fit of a
 fundamental and its harmonics (Lomb, Astrophys. Space Sci. 39, 1976), with the sensor's low-pass divided out of each.
 It is believed only where it predicts samples that it was not fitted to.

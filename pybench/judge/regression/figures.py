@@ -58,7 +58,7 @@ def _point(point: PointResult, metrics: Collection[str]) -> PointFigures:
 
 
 def _names(point: PointResult, metrics: Collection[str]) -> list[str]:
-    """A step's time only where no headline says the same, its joules where nothing divides them."""
+    """A step's time only where no headline has the same meaning, its joules where nothing divides them."""
     watched = [name for name in WATCHED if name in point.metrics]
     if len([name for name in watched if name in HEADLINES]) > 1:
         watched.remove(_SAME_AS_HEADLINE)
