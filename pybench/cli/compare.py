@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from pybench.model.change import SmallestEffects
+    from collections.abc import Sequence
+
+    from pybench.model.change import RunComparison, SmallestEffects
+    from pybench.model.figures import RunFigures
 
 _RUN = click.Path(path_type=Path)
 
@@ -44,21 +47,27 @@ def compare(
 ) -> None:
     """Compare RUN with earlier runs, row by row; each is a run's folder or its results.json."""
     from pybench.cli.exit_codes import BY_CHANGE
-    from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.comparison import compare as compare_runs
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
     from pybench.model.workloads.registry import METRICS
-    from pybench.report.comparison import render
     from pybench.store.results_file import results_of
 
     if unknown := [name for name in metrics if name not in METRICS]:
         raise UsageError(f"--metric {unknown[0]}: no such metric; docs/workloads.md lists them")
     run, *references = (run_figures(results_of(path), metrics) for path in (run_path, *reference_paths))
     found = compare_runs(run, references, across=across, effects=effects_of(smallest))
+    print_comparison(found, run, references, detail=detail)
+    ctx.exit(BY_CHANGE[found.verdict])
+
+
+def print_comparison(found: RunComparison, run: RunFigures, references: Sequence[RunFigures], *, detail: bool) -> None:
+    """Print a comparison at the terminal's width."""
+    from pybench.cli.output import echo, terminal_options
+    from pybench.report.comparison import render
+
     points = [point for one in (*references, run) for point in one.points]
     echo(render(found, points, detail=detail, **terminal_options()), nl=False)
-    ctx.exit(BY_CHANGE[found.verdict])
 
 
 def effects_of(smallest: tuple[str, ...]) -> SmallestEffects:

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pybench.cli.power_files import check_trace_file, check_writable, write_json, write_text, write_trace_file
 from pybench.model.errors import PybenchError
+
+if TYPE_CHECKING:
+    from pybench.runner.power_command import CommandPower
 
 # As for any other file that a command can't write.
 _NOT_WRITTEN = 2
@@ -85,7 +89,7 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 @_GPUS
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
 @click.option("--trace", "trace_file", type=_FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet.")
-@click.option("--plot", "plot_file", type=_FILE, metavar="FILE", help="Draw watts over time: .svg.")
+@click.option("--plot", "plot_file", type=_FILE, metavar="FILE", help="Draw watts over time: .html or .svg.")
 @click.option(
     "--period-ms",
     type=click.FloatRange(min=0, min_open=True),
@@ -105,7 +109,6 @@ def record(
 ) -> None:
     """Run COMMAND and say what energy it used; exit with its exit code."""
     from pybench.report.power import as_json, render
-    from pybench.report.power_plot import svg
     from pybench.runner.power_command import record_command
 
     if trace_file is not None:
@@ -121,7 +124,7 @@ def record(
     if trace_file is not None:
         failures.append(_failure(write_trace_file, trace_file, found.trace))
     if plot_file is not None:
-        failures.append(_failure(write_text, plot_file, svg(found.trace, found.energy)))
+        failures.append(_failure(_write_plot, plot_file, found))
     failures = [failure for failure in failures if failure is not None]
     for error in failures:
         _say(f"pybench: {error}\n")
@@ -144,6 +147,19 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
             watts = list(sampler.latest_power_w().values())
             shown = "  ".join("unknown" if value is None else f"{value:7.1f} W" for value in watts)
             click.echo(f"{time.strftime('%H:%M:%S')}  {shown}")
+
+
+def _write_plot(file: Path, found: CommandPower) -> None:
+    """A page for .html, else a picture."""
+    if file.suffix == ".html":
+        from pybench.report.page.command import render
+
+        result = (found.energy, found.trace, found.package_j, found.package_reason)
+        write_text(file, render(found.argv, found.exit_code, *result))
+    else:
+        from pybench.report.power_plot import svg
+
+        write_text(file, svg(found.trace, found.energy))
 
 
 def _say(text: str) -> None:

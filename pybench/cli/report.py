@@ -18,24 +18,40 @@ _RUN = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("run_path", metavar="RUN", type=_RUN)
+@click.argument("reference_paths", metavar="[REFERENCE]...", type=_RUN, nargs=-1)
 @click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True)
 @click.option(
     "-o", "--output", type=_RUN, metavar="PATH", help="File to write, or folder for formats of several files."
 )
+@click.option(
+    "--node", "node_path", type=_RUN, metavar="RUN", help="A run of node_check here; --format html explains by it."
+)
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
-def report(run_path: Path, name: str, output: Path | None, detail: bool) -> None:
-    """Rebuild a report of RUN, a run's folder or the results.json of one."""
+def report(
+    run_path: Path,
+    reference_paths: tuple[Path, ...],
+    name: str,
+    output: Path | None,
+    node_path: Path | None,
+    detail: bool,
+) -> None:
+    """Rebuild a report of RUN, a run's folder or the results.json of one; with REFERENCEs, of RUN against them."""
     from pybench.cli.output import echo
     from pybench.model.errors import UsageError
 
     if detail and name != "terminal":
         raise UsageError(f"-v belongs to --format terminal; --format {name} is always complete")
+    if node_path is not None and (name != "html" or reference_paths):
+        raise UsageError("--node belongs to --format html of one run; pybench explain prints the same for the terminal")
     kind = FORMATS[name].output
     if kind == "folder" and output is None:
         raise UsageError(f"--format {name} writes several files; give their folder with -o DIR")
     if kind == "bytes" and output is None:
         raise UsageError(f"--format {name} is not text; give its file with -o FILE")
-    view = _view(run_path)
+    if reference_paths:
+        _report_comparison(run_path, reference_paths, name, output, detail=detail)
+        return
+    view = _view(run_path, node_path)
     if output is None and name == "terminal":
         print_terminal_report(view, detail=detail)
     elif output is None:
@@ -46,6 +62,35 @@ def report(run_path: Path, name: str, output: Path | None, detail: bool) -> None
         _write(output, render_bytes(view, name))
     else:
         _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode("utf-8"))
+
+
+def _report_comparison(
+    run_path: Path, reference_paths: tuple[Path, ...], name: str, output: Path | None, *, detail: bool
+) -> None:
+    """The run against its references: the table of ``pybench compare``, or a page."""
+    from pybench.cli.compare import print_comparison
+    from pybench.cli.output import echo
+    from pybench.judge.regression.comparison import compare
+    from pybench.judge.regression.figures import run_figures
+    from pybench.model.errors import UsageError
+    from pybench.store.results_file import results_of
+
+    if name not in {"terminal", "html"}:
+        raise UsageError(f"--format {name} is of one run; several are compared with --format terminal or html")
+    if name == "terminal" and output is not None:
+        raise UsageError("-o of several runs needs --format html; the terminal's table goes to standard output")
+    run, *references = (run_figures(results_of(path)) for path in (run_path, *reference_paths))
+    found = compare(run, references)
+    if name == "terminal":
+        print_comparison(found, run, references, detail=detail)
+        return
+    from pybench.report.page.comparison import render as render_page
+
+    text = render_page(found, run, references)
+    if output is None:
+        echo(text, nl=False)
+    else:
+        _write(output, text.encode("utf-8"))
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
@@ -61,9 +106,17 @@ def write_report_files(folder: RunFolder, view: RunView) -> None:
         folder.write_report(file, render(view, name))
 
 
-def _view(path: Path) -> RunView:
+def _view(path: Path, node_path: Path | None = None) -> RunView:
+    from dataclasses import replace
+
     from pybench.report.run_view import RunView
     from pybench.store.journal import RunFolder
+
+    if node_path is not None:
+        from pybench.cli.explain import explanation_of
+
+        explanation = explanation_of(path, node_path)
+        return replace(RunView.of_folder(RunFolder.open(path)), explanation=explanation)
 
     if path.suffix == ".json" and not path.is_dir():
         return RunView.of_file(path)

@@ -55,7 +55,9 @@ def render(
         names,
     )
     out.print()
-    last = Text.assemble("verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {_reason(comparison)}")
+    last = Text.assemble(
+        "verdict: ", (comparison.verdict, _COLOUR[comparison.verdict]), f" - {reason_text(comparison)}"
+    )
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
 
@@ -130,7 +132,8 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {point: ", ".join(words) for point, words in found.items()}
 
 
-def _reason(comparison: RunComparison) -> str:
+def reason_text(comparison: RunComparison) -> str:
+    """What decided the verdict."""
     if comparison.differences:
         return f"{'; '.join(comparison.differences)}"
     if not comparison.changes:

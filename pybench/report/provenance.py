@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pybench.model.results import Containment, Provenance
 
 
-def sentence(provenance: Provenance, *, detail: bool = True) -> str:
+def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v lists") -> str:
     """For instance ``2026-11-21T08:29:31+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.159.04, torch 2.11.0``.
 
-    Tuning variables are listed with ``detail``, else counted.
+    Tuning variables are listed with ``detail``, else counted; ``where`` says where they are then.
     """
     gpus = [f"{count} x {name}" for name, count in Counter(provenance.gpu_names).items()]
     parts = [
@@ -21,7 +21,7 @@ def sentence(provenance: Provenance, *, detail: bool = True) -> str:
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
-        *_environment(provenance.environment or {}, detail=detail),
+        *_environment(provenance.environment or {}, None if detail else where),
     ]
     return ", ".join(parts)
 
@@ -31,10 +31,10 @@ def changes(options: Sequence[str]) -> str:
     return f"changed by {' '.join(options)}" if options else ""
 
 
-def _environment(variables: Mapping[str, str], *, detail: bool) -> list[str]:
-    if detail:
+def _environment(variables: Mapping[str, str], where: str | None) -> list[str]:
+    if where is None:
         return [f"{name}={value}" for name, value in variables.items()]
-    return [f"{len(variables)} tuning variable{'s' if len(variables) > 1 else ''} set (-v lists)"] if variables else []
+    return [f"{len(variables)} tuning variable{'s' if len(variables) > 1 else ''} set ({where})"] if variables else []
 
 
 def _driver(provenance: Provenance) -> list[str]:

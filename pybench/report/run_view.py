@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
+from pybench.model.explanation import Explanation
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import Results
@@ -27,6 +28,7 @@ class RunView:
     manifest: Manifest | None = None
     records: tuple[Record, ...] = ()
     path: Path | None = None
+    explanation: Explanation | None = None
 
     @classmethod
     def of_folder(cls, folder: RunFolder, results: Results | None = None) -> RunView:

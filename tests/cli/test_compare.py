@@ -108,3 +108,29 @@ def test_what_is_no_run_is_refused(here: Path, measure: Measure) -> None:
         assert done.exit_code == 2, name
         assert message in done.stderr
         assert done.stdout == ""
+
+
+def test_report_of_several_runs_is_the_comparison(here: Path, measure: Measure) -> None:
+    """In the terminal the table of compare; as HTML a page; other formats are of one run."""
+    then, now = measure("then"), measure("now", 1.03, "tensor_parallel=2")
+    report = CliRunner().invoke(main, ["report", now, then])
+    assert (report.exit_code, report.stdout) == (0, compare(now, then).stdout)
+    assert CliRunner().invoke(main, ["report", now, then, "--format", "html", "-o", "page.html"]).exit_code == 0
+    page = (here / "page.html").read_text()
+    assert "<h1>drill" in page
+    assert "TP 2" in page
+    for arguments, message in (
+        (("--format", "json"), "--format json is of one run"),
+        (("-o", "x.txt"), "-o of several runs needs --format html"),
+        (("--format", "html", "--node", then), "--node belongs to --format html of one run"),
+    ):
+        refused = CliRunner().invoke(main, ["report", now, then, *arguments])
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
+
+
+def test_a_page_is_explained_by_a_run_that_measured_a_node(measure: Measure) -> None:
+    """One that did not is refused with what it lacks, as pybench explain does."""
+    now = measure("now")
+    refused = CliRunner().invoke(main, ["report", now, "--format", "html", "--node", now])
+    explained = CliRunner().invoke(main, ["explain", now, "--node", now])
+    assert (refused.exit_code, refused.stderr) == (2, explained.stderr)

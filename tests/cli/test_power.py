@@ -201,3 +201,13 @@ def test_sixteen_gpus_have_labels_within_the_picture(fake_nvml: Tell, tmp_path: 
     places = {(float(each.attrib["x"]), float(each.attrib["y"])) for each in labels}
     assert len(places) == 16
     assert all(x + 50 <= width and 0 < y < height for x, y in places)
+
+
+def test_record_draws_a_page(fake_nvml: Tell, tmp_path: Path) -> None:
+    """By the file's suffix; it has the command, its joules and the readings."""
+    fake_nvml(devices=2, load="constant:400")
+    assert invoke("record", "--plot", tmp_path / "out.html", "--", *SLEEP)[0] == 0
+    page = (tmp_path / "out.html").read_text()
+    assert "time.sleep(0.4)" in page
+    assert 'id="power-data"' in page
+    assert "GPU-00000001-fake-4000-8000-000000000001" in page

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +16,14 @@ from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
 from tests.report.page_run import traced_run
+from tests.report.pages import PageReader
 
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
 
 
-class _Reader(HTMLParser):
-    """Tags with their attributes, and the text of scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.inline: list[tuple[str, str]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1][0] in {"script", "style"}:
-            self.inline.append((self.tags[-1][0], data))
-
-
 def test_the_policy_permits_the_pages_own_scripts_and_styles_alone(results: Results, tmp_path: Path) -> None:
     """``default-src 'none'``, and one hash for each inline element, that of its text."""
-    page = _Reader(render(traced_run(tmp_path, results)))
+    page = PageReader(render(traced_run(tmp_path, results)))
     (policy,) = [a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a]
     assert policy is not None
     assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'sha256-")
@@ -55,15 +38,15 @@ def test_kept_runs_need_less_than_150_kib(path: Path) -> None:
     """Without traces, and without anything to load."""
     text = render(RunView.of_file(path))
     assert len(text.encode()) < 150 * 1024
-    page = _Reader(text)
+    page = PageReader(text)
     assert not any(name in a for _, a in page.tags for name in ("src", "href", "srcset", "action", "onload", "style"))
 
 
 def test_hostile_text_stays_text(hostile: Results, results: Results) -> None:
     """The page of a run whose every text is an attack has the same kinds of elements as any other."""
-    known = {tag for tag, _ in _Reader(render(RunView(results=results))).tags}
+    known = {tag for tag, _ in PageReader(render(RunView(results=results))).tags}
     text = render(RunView(results=hostile))
-    assert {tag for tag, _ in _Reader(text).tags} <= known
+    assert {tag for tag, _ in PageReader(text).tags} <= known
     assert "<script>&amp;" not in text
     assert all(char.isprintable() or char == "\n" for char in text)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from pybench.compute.axis_words import with_words
+from pybench.compute.effort_override import with_effort
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
+from pybench.compute.required import parse_required
 from pybench.model.decoder_shape import Architecture
-from pybench.model.effort import Effort
 from pybench.model.errors import PybenchError
 from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import Manifest
@@ -54,14 +54,16 @@ def _change(table: ExpectedTable, trusted: ExpectedTable) -> str:
 def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepancy]:
     """Benchmarks, axes and expectations are those of the trusted suite of its name, if there is one.
 
-    How many attempts and steps are made may be set on the command line, and is shown in every report.
+    What the recorded command line changes of it may differ; every report shows those options.
     """
     suite = manifest.suite
     place = f"suite {suite.name}"
     if trusted is None:
         yield Discrepancy(place=place, text=_OWN.format(kind="suite"), state="not checked")
         return
-    wanted = with_words(trusted, num_devices=_num_devices(manifest), max_gpus=manifest.options.max_gpus)
+    options = manifest.options
+    efforts = with_effort(trusted, attempts=options.attempts, steps=options.steps)
+    wanted = with_words(efforts, num_devices=_num_devices(manifest), max_gpus=options.max_gpus)
     theirs = {benchmark.name: benchmark for benchmark in wanted.benchmarks}
     ours = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     for name in dict.fromkeys((*theirs, *ours)):
@@ -69,8 +71,7 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
             verb = "lacks" if name not in ours else "adds"
             yield Discrepancy(place=place, text=f"not the suite that pybench comes with: {verb} benchmark {name}")
             continue
-        same = replace(ours[name], effort=Effort()), replace(theirs[name], effort=Effort())
-        changed = [key for key, value in vars(same[0]).items() if vars(same[1])[key] != value]
+        changed = [key for key, value in vars(ours[name]).items() if vars(theirs[name])[key] != value]
         if changed:
             text = f"not the suite that pybench comes with: {', '.join(changed)} of benchmark {name}"
             yield Discrepancy(place=place, text=text)
@@ -86,6 +87,7 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
             num_devices=_num_devices(manifest),
             max_gpus=manifest.options.max_gpus,
             keep=_keep(manifest),
+            required=parse_required(manifest.options.require),
         )
     except (PybenchError, KeyError, TypeError, ValueError) as error:
         yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")

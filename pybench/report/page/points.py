@@ -11,7 +11,10 @@ from pybench.report.headline import energy, headline, headline_name
 from pybench.report.labels import short_labels
 from pybench.report.numbers import interval, limits, quantity, quantity_with_interval
 
-_RANK = ("failed", "fail", "error", "missing", "inconclusive", "skipped", "-", "pass")
+_RANK = (
+    *("failed", "fail", "error", "regressed", "missing", "not measured", "inconclusive", "undecided", "incomparable"),
+    *("skipped", "-", "improved", "pass", "unchanged"),
+)
 
 
 @dataclass(frozen=True)

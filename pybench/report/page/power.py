@@ -39,6 +39,10 @@ class PowerPayload:
     columns: dict[str, dict[str, Any]]
 
 
+NO_POWER = PowerPayload((), (), {})
+"""Of a page without a power chart."""
+
+
 def power_payload(view: RunView) -> PowerPayload:
     """The traces of all good attempts, in the order they were recorded, as far as the page has room."""
     names = short_labels(view.results.points, with_benchmark=True)
@@ -60,19 +64,33 @@ def power_payload(view: RunView) -> PowerPayload:
             notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
             continue
         room -= size
-        attempts.append(_attempt(label, record, trace))
-        for gpu in attempts[-1]["gpus"]:
-            if "coarse_t" in gpu:
-                gpu["columns"] = f"power-{len(columns)}"
-                columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
+        attempts.append(_attempt(label, _joint(record), "measured step", trace))
+        columns |= _set_apart(attempts[-1], len(columns))
     return PowerPayload(tuple(attempts), tuple(notes), columns)
 
 
-def _attempt(label: str, record: Record, trace: PowerTrace) -> dict[str, Any]:
+def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -> PowerPayload:
+    """The trace of one command, which ran from ``start_ns`` to ``end_ns``."""
+    attempt = _attempt(label, [(start_ns, start_ns, end_ns)], "command", trace)
+    return PowerPayload((attempt,), (), _set_apart(attempt, 0))
+
+
+def _set_apart(attempt: dict[str, Any], taken: int) -> dict[str, dict[str, Any]]:
+    """Take the samples of long traces out of an attempt, which names them from then on."""
+    columns: dict[str, dict[str, Any]] = {}
+    for gpu in attempt["gpus"]:
+        if "coarse_t" in gpu:
+            gpu["columns"] = f"power-{taken + len(columns)}"
+            columns[gpu["columns"]] = {name: gpu.pop(name) for name in ("t", "mw", "anchors")}
+    return columns
+
+
+def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace: PowerTrace) -> dict[str, Any]:
+    """``steps`` are start, end of prefill and end of each; ``span`` is what they are called."""
     origin_ns = trace.start_ns
-    steps = _joint(record)
     return {
         "label": label,
+        "span": span,
         "end": _ticks(trace.end_ns, origin_ns),
         "gpus": [_gpu(gpu, trace, origin_ns) for gpu in trace.gpus],
         "steps": [[_ticks(start, origin_ns), _ticks(end, origin_ns)] for start, _, end in steps],

@@ -1,61 +1,36 @@
-"""The page itself: one file that asks for nothing, whatever the run holds."""
+"""A run's page: verdict, scaling, points, node, power, steps, provenance."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from dataclasses import fields
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from pybench.model.results import Provenance, Results
 from pybench.report.findings import findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
 from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
+from pybench.report.page.document import document
+from pybench.report.page.explained import attribution_chart
 from pybench.report.page.node import gpu_cards, link_matrix
-from pybench.report.page.points import point_table, verdict_rank, verdicts
-from pybench.report.page.power import PowerPayload, power_payload
-from pybench.report.printable import printable
+from pybench.report.page.points import point_table, verdicts
+from pybench.report.page.power import power_payload
 from pybench.report.provenance import changes, sentence
 from pybench.report.rows import comparisons, tables
 from pybench.report.run_view import RunView
 
-_ASSETS = Path(__file__).parent / "assets"
-_SIGNS = {"pass": "✓", "ok": "✓", "fail": "✗", "failed": "✗", "error": "✗", "missing": "○", "inconclusive": "≈"}
-
 
 def render(view: RunView) -> str:
-    """One HTML file with its own scripts and styles, which a hash each permits and nothing else."""
+    """One HTML file with everything that is known of a run."""
     power = power_payload(view)
-    scripts = (_asset("uplot.min.js"), _asset("page.js")) if power.attempts else (_asset("page.js"),)
-    styles = (_asset("uplot.min.css"), _asset("page.css")) if power.attempts else (_asset("page.css"),)
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            view=view,
-            results=view.results,
-            csp=_policy(scripts, styles),
-            scripts=[Markup(text) for text in scripts],  # noqa: S704 - files of this package
-            styles=[Markup(text) for text in styles],  # noqa: S704 - as above
-            column_json={name: Markup(_json(value)) for name, value in power.columns.items()},  # noqa: S704 - as below
-            power_json=Markup(_json(power.attempts)),  # noqa: S704 - :func:`_json` escapes
-            **_content(view, power),
-        )
-        + "\n"
-    )
+    return document("run.html.j2", power=power, view=view, results=view.results, **_content(view))
 
 
-def _content(view: RunView, power: PowerPayload) -> dict[str, Any]:
+def _content(view: RunView) -> dict[str, Any]:
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     flags = [flag for point in results.points for flag in relevant(point)]
+    flags += [flag for record in view.good_records if record.energy for gpu in record.energy.gpus for flag in gpu.flags]
     shown = ("Points", "Scaling")
     points = point_table(results)
     return {
@@ -69,7 +44,8 @@ def _content(view: RunView, power: PowerPayload) -> dict[str, Any]:
         "comparisons": comparisons(results),
         "energy": energy_chart(results),
         "steps": step_chart(view),
-        "power": power,
+        "explained": attribution_chart(view.explanation, names) if view.explanation else None,
+        "explained_notes": view.explanation.notes if view.explanation else (),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
         "cards": gpu_cards(results),
@@ -78,8 +54,7 @@ def _content(view: RunView, power: PowerPayload) -> dict[str, Any]:
         "details": [table for table in tables(results, names) if not table.title.startswith(shown)],
         "provenance": _provenance(results),
         "changed": changes(results.options),
-        "sentence": sentence(results.provenance),
-        "attribution": escape(_asset("uplot.LICENSE")),  # it must travel with the code
+        "sentence": sentence(results.provenance, detail=False, where="listed below"),
     }
 
 
@@ -128,47 +103,3 @@ def _words(value: object) -> str:
     if hasattr(value, "__dataclass_fields__"):
         return ", ".join(f"{name.replace('_', ' ')}: {_words(text)}" for name, text in vars(value).items() if text)
     return str(value)
-
-
-@cache
-def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(_ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_visible,
-    )
-    made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")
-    made.filters["rank"] = verdict_rank
-    made.filters["lines"] = lambda text: [printable(line) for line in str(text).splitlines()]
-    return made
-
-
-def _visible(value: object) -> object:
-    """Text without invisible or direction-changing characters; the template then escapes it."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@cache
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _policy(scripts: tuple[str, ...], styles: tuple[str, ...]) -> str:
-    """Nothing may load; only these scripts and styles may act."""
-    return (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-
-def _json(value: object) -> str:
-    """JSON for a script element: no character in it can end the element or start another."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pybench.engines.stage import installed_digest, worker_digest
 from pybench.judge.verification.plan import check_suite, check_tables
-from pybench.model.errors import FileError
+from pybench.model.errors import FileError, PybenchError
 from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import Manifest
 from pybench.model.suite import Suite, table_of
@@ -26,11 +26,16 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
     tables: dict[str, ExpectedTable] = {}
     if file.is_file() or suite_file is not None:
         try:
-            suite = read_suite(file, profile=manifest.suite.profile, machine_kind=manifest.machine.kind)
-        except FileError as error:
+            suite = read_suite(
+                file,
+                profile=manifest.suite.profile,
+                machine_kind=manifest.machine.kind,
+                settings=manifest.options.settings,
+            )
+        except PybenchError as error:
             if suite_file is not None:
                 raise
-            yield Discrepancy(place=f"suite {manifest.suite.name}", text=f"its profile: {error}")
+            yield Discrepancy(place=f"suite {manifest.suite.name}", text=f"cannot be read as it was: {error}")
         else:
             if suite_file is not None and suite.name != manifest.suite.name:
                 yield Discrepancy(place=f"suite {manifest.suite.name}", text=f"{suite_file} is the suite {suite.name}")

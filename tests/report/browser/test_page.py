@@ -21,7 +21,8 @@ from pybench.model.results import Results
 from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
-from tests.report.page_run import traced_run
+from tests.report.page_run import SECOND, power_trace, traced_run
+from tests.report.pages import command_page, comparison_page, explained_view
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -43,13 +44,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Opens a run's page from its file; at the end nothing was loaded, logged or raised."""
+    """Opens a run's page, or another, from its file; at the end nothing was loaded, logged or raised."""
     troubles: list[str] = []
     contexts = []
 
-    def opened(view: RunView, **options: object) -> Page:
+    def opened(view: RunView | str, **options: object) -> Page:
         file = tmp_path / "report.html"
-        file.write_text(render(view), encoding="utf-8")
+        file.write_text(view if isinstance(view, str) else render(view), encoding="utf-8")
         context = browser.new_context(**options)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
@@ -193,3 +194,44 @@ def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> N
     assert len(captions) > 10
     assert [caption for caption in captions if " ".join(caption.split()) not in text] == []
     assert len(printed.pages) < 15
+
+
+@pytest.fixture(params=["comparison", "incomparable", "command", "explained"])
+def other_page(request: pytest.FixtureRequest, results: Results) -> RunView | str:
+    """A page that is not of one run alone."""
+    pages: dict[str, Callable[[], RunView | str]] = {
+        "comparison": comparison_page,
+        "incomparable": lambda: comparison_page(driver='"581"'),
+        "command": lambda: command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND),
+        "explained": lambda: explained_view(results),
+    }
+    return pages[request.param]()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_other_pages(open_page: Open, other_page: RunView | str, scheme: str) -> None:
+    """And none is wider than a phone."""
+    page = open_page(other_page, bypass_csp=True, color_scheme=scheme, viewport={"width": 390, "height": 800})
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in {"serious", "critical"}] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_comparison_sorts_and_filters(open_page: Open) -> None:
+    """By the change in per cent; rows without one stand last."""
+    page = open_page(comparison_page())
+    head = page.locator("#point-table thead th", has_text="change")
+    head.locator("button").click()
+    shown = page.locator("#point-table tbody tr").all_inner_texts()
+    assert [line.split()[1] for line in shown] == ["1", "2", "1", "4"]
+    page.select_option("#verdict", "not measured")
+    assert page.inner_text("#shown") == "1 of 4 rows"
+    assert page.locator("#point-table tbody tr:visible th").all_inner_texts() == ["TP 4"]
+
+
+def test_the_power_of_a_command_is_drawn(open_page: Open) -> None:
+    """With the peaks that the trace has, and the command's own span."""
+    page = open_page(command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND))
+    assert re.findall(r"to (\d+\.\d) W", _view(page)[2]) == ["700.0"] * 4
+    assert "command" in page.inner_text("#power-legend")
+    assert "14406 J" in page.inner_text("h1")

@@ -2,7 +2,8 @@
 // The page is complete without this: scripts sort and filter the table of points and draw power over time.
 
 (function table() {
-  const table = document.getElementById("point-table");
+  const table = document.querySelector("table.sorted");
+  if (!table) return;
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
   const heads = Array.from(table.tHead.rows[0].cells);
@@ -34,14 +35,15 @@
       row.hidden = !fits;
       count += fits ? 1 : 0;
     }
-    shown.textContent = `${count} of ${rows.length} points`;
+    shown.textContent = `${count} of ${rows.length} ${table.dataset.rows}`;
   }
   filter.addEventListener("input", apply);
   verdict.addEventListener("change", apply);
   apply();
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open; one.open = true; }));
-  addEventListener("afterprint", () => document.querySelectorAll("details").forEach((one) => { one.open = one.dataset.was === "true"; }));
 })();
+
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open; one.open = true; }));
+addEventListener("afterprint", () => document.querySelectorAll("details").forEach((one) => { one.open = one.dataset.was === "true"; }));
 
 (async function power() {
   const source = document.getElementById("power-data");
@@ -180,7 +182,7 @@
       key.append(swatch, text); legend.append(key);
     };
     current.attempt.gpus.forEach((gpu, i) => add(`series${i % 8}`, gpu.name));
-    if (current.attempt.steps.length) add("phase-step", "measured step");
+    if (current.attempt.steps.length) add("phase-step", current.attempt.span);
     if (current.attempt.phases.length) { add("phase-prefill", "prefill"); add("phase-decode", "decode"); }
     const limits = new Set(current.attempt.gpus.flatMap((gpu) => gpu.limits.map((one) => one[2])));
     if (limits.size) add("phase-limit", `clock held by ${[...limits].join(", ")}`);

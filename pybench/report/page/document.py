@@ -1,0 +1,90 @@
+"""A page as one file that asks for nothing: a template, its own scripts and styles, and what power charts draw."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from pybench.report.page.points import verdict_rank
+from pybench.report.page.power import NO_POWER, PowerPayload
+from pybench.report.printable import printable
+
+_ASSETS = Path(__file__).parent / "assets"
+_SIGNS = {
+    **dict.fromkeys(("pass", "ok", "improved", "unchanged", "kept"), "✓"),
+    **dict.fromkeys(("fail", "failed", "error", "regressed", "not kept"), "✗"),
+    **dict.fromkeys(("missing", "not measured"), "○"),
+    **dict.fromkeys(("inconclusive", "undecided", "open"), "≈"),
+}
+
+
+def document(template: str, *, power: PowerPayload = NO_POWER, **content: object) -> str:
+    """The page ``template`` filled with ``content``; a hash permits each of its scripts and styles, nothing else."""
+    drawn = ("uplot.min.js",) if power.attempts else ()
+    scripts = tuple(map(_asset, (*drawn, "page.js")))
+    styles = tuple(map(_asset, (*(("uplot.min.css",) if power.attempts else ()), "page.css")))
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            csp=_policy(scripts, styles),
+            scripts=[Markup(text) for text in scripts],  # noqa: S704 - files of this package
+            styles=[Markup(text) for text in styles],  # noqa: S704 - as above
+            column_json={name: Markup(_json(value)) for name, value in power.columns.items()},  # noqa: S704 - as below
+            power_json=Markup(_json(power.attempts)),  # noqa: S704 - :func:`_json` escapes
+            attribution=escape(_asset("uplot.LICENSE")),  # it must travel with the code
+            power=power,
+            **content,
+        )
+        + "\n"
+    )
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    made.filters["sign"] = lambda verdict: _SIGNS.get(verdict, "-")
+    made.filters["rank"] = verdict_rank
+    made.filters["lines"] = lambda text: [printable(line) for line in str(text).splitlines()]
+    return made
+
+
+def _visible(value: object) -> object:
+    """Text without invisible or direction-changing characters; the template then escapes it."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: tuple[str, ...], styles: tuple[str, ...]) -> str:
+    """Nothing may load; only these scripts and styles may act."""
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _json(value: object) -> str:
+    """JSON for a script element: no character in it can end the element or start another."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

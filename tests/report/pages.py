@@ -1,0 +1,107 @@
+"""Pages that are not of one run alone, from figures made by hand."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from pybench.judge.regression.comparison import compare
+from pybench.model.explanation import ExplainedPoint, Explanation
+from pybench.model.figures import PointFigures
+from pybench.model.record import Energy, GpuEnergy
+from pybench.model.results import Results
+from pybench.model.trace import PowerTrace
+from pybench.report.page import command, comparison
+from pybench.report.run_view import RunView
+from tests.runs_against_runs import point, run, scaled
+
+STEADY = (99.9, 100.0, 100.1)
+
+
+class PageReader(HTMLParser):
+    """Tags of a page with their attributes, and the text of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in {"script", "style"}:
+            self.inline.append((self.tags[-1][0], data))
+
+
+def _point(degree: int, medians: dict[str, tuple[float, ...]], absence: str | None = None) -> PointFigures:
+    name = f"decode[tensor_parallel={degree}]"
+    return point(name, axes={"tensor_parallel": degree}, medians=medians, absence=absence)
+
+
+def comparison_page(reason: str = "8 GPUs wanted, 4 here", **keys: str) -> str:
+    """A row that is slower, one that is costlier, one that is faster, one that is absent; ``keys`` of the reference."""
+    cheap = {"energy_j_per_output_token": (0.1612, 0.1611, 0.1613)}
+    dear = {"energy_j_per_output_token": (0.1700, 0.1701, 0.1699)}
+    then = run(
+        _point(1, {**scaled(1, STEADY), **cheap}),
+        _point(2, scaled(1.3, STEADY)),
+        _point(4, scaled(1.6, STEADY)),
+        run_id="then",
+        **keys,
+    )
+    now = run(
+        _point(1, {**scaled(0.9, STEADY), **dear}),
+        _point(2, scaled(1.33, STEADY)),
+        _point(4, {}, reason),
+        _point(8, scaled(2.0)),
+    )
+    return comparison.render(compare(now, [then]), now, [then])
+
+
+def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str, ...] = ("train", "--fast")) -> str:
+    """Each GPU used 3,600 J and one more for each before it."""
+    gpus = [
+        GpuEnergy(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            energy_j=3600.0 + number,
+            energy_low_j=3550.0,
+            energy_high_j=3660.0,
+            mean_power_w=400.0,
+            max_power_w=700.0,
+            method="counter+series",
+            flags=("uncalibrated",),
+        )
+        for number, gpu in enumerate(trace.gpus)
+    ]
+    energy = Energy(start_ns=start_ns, end_ns=end_ns, gpus=tuple(gpus))
+    return command.render(argv, 3, energy, trace, {}, "no RAPL here")
+
+
+def explained_view(results: Results, note: str = "other software") -> RunView:
+    """The hand-made results, two of whose points are explained: one takes 2.5 s of an ideal 2 s."""
+    parts = {"compute": 0.3, "memory": -0.1, "communication": 0.25, "rest": 0.05}
+    explained = ExplainedPoint(
+        point_id="decode[backend=torch,tensor_parallel=2]",
+        baseline_id="decode[backend=torch,tensor_parallel=1]",
+        num_gpus=2,
+        measured_s=2.5,
+        measured_speedup=1.6,
+        predicted_s=2.45,
+        predicted_speedup=1.63,
+        shortfall_s=0.5,
+        parts=parts,
+    )
+    unknown = ExplainedPoint(
+        point_id="decode[backend=torch,tensor_parallel=4]",
+        baseline_id="decode[backend=torch,tensor_parallel=1]",
+        num_gpus=4,
+        measured_s=1.0,
+        measured_speedup=2.0,
+        reason="the node's run has no collective of 4 GPUs",
+    )
+    explanation = Explanation(
+        run_id="r", node_run_id="n", points=(explained, unknown), extrapolations=(), fits=(), notes=(note,)
+    )
+    return RunView(results=results, explanation=explanation)

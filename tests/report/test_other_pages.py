@@ -1,0 +1,78 @@
+"""Pages of a comparison, of one command, and of an explanation as text."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import pytest
+
+from pybench.judge.regression.comparison import compare
+from pybench.model.results import Results
+from pybench.report.page.comparison import render as comparison_of
+from pybench.report.page.render import render
+from tests.report.conftest import HOSTILE
+from tests.report.page_run import SECOND, power_trace
+from tests.report.pages import PageReader, command_page, comparison_page, explained_view
+from tests.runs_against_runs import run
+
+
+def test_a_comparison_has_every_row() -> None:
+    """With the interval, what is better, and the reason of what is absent; the verdict first."""
+    text = comparison_page()
+    shown = unescape(text)
+    assert "of 4 rows: 2 regressed, 1 not measured, 1 improved; smallest effect 1 %" in shown
+    for words in ("-10.0 %", "[-10.2 %, -9.8 %]", "less is better", "8 GPUs wanted, 4 here", "+8.8 mJ/token"):
+        assert words in shown
+    assert text.count('class="mark ') == 3
+    assert "TP 8" in shown
+
+
+def test_runs_that_differ_have_no_chart() -> None:
+    """What differs is listed, with the way on; both values stand in the table of keys."""
+    text = comparison_page(driver='"581"')
+    assert "driver: 581 -&gt; 580.1" in text
+    assert "--across NAME" in text
+    assert "<svg" not in text
+
+
+def test_a_run_without_rows() -> None:
+    """Nothing in common is no error."""
+    now, then = run(run_id="now"), run(run_id="then")
+    assert "the runs have no row in common" in comparison_of(compare(now, [then]), now, [then])
+
+
+def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> None:
+    """Parts of the ideal step of 2 s; what takes time off lies to the left; no bar without an attribution."""
+    text = render(explained_view(results))
+    assert text.count('<rect class="bar ') == 4
+    assert "communication +12.5 % of the ideal, 250 ms" in text
+    shown = unescape(text)
+    for words in ("What each shortfall is made of", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
+        assert words in shown
+
+
+def test_a_command_has_its_joules() -> None:
+    """The total, each GPU, what each flag means, how the command ended."""
+    shown = unescape(command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND))
+    for words in ("14406 J", "train --fast", "exit code 3", "[3550, 3660] J", "no RAPL here", "uncalibrated"):
+        assert words in shown
+    assert "pybench has not measured the power sensor" in shown
+
+
+@pytest.mark.parametrize("make", ["comparison", "command", "explained"])
+def test_hostile_text_stays_text(make: str, results: Results) -> None:
+    """Reasons, command lines and notes make no element."""
+    pages = {
+        "comparison": lambda: comparison_page(HOSTILE),
+        "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, (HOSTILE,)),
+        "explained": lambda: render(explained_view(results, HOSTILE)),
+    }
+    harmless = {
+        "comparison": lambda: comparison_page("x"),
+        "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, ("x",)),
+        "explained": lambda: render(explained_view(results, "x")),
+    }
+    text = pages[make]()
+    tags = [[tag for tag, _ in PageReader(page).tags if tag != "br"] for page in (text, harmless[make]())]
+    assert tags[0] == tags[1]
+    assert all(char.isprintable() or char == "\n" for char in text)
