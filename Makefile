@@ -37,7 +37,7 @@ $(STAMP): $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt scikit-build-core pybind11 nvidia-nvml-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
-	  --editable '.[torch,transformers,train,test,dev]'
+	  --editable '.[torch,transformers,train,qlora,test,dev]'
 	touch $(STAMP)
 
 clean:

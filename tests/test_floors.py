@@ -42,6 +42,7 @@ FOREIGN = {
     "pybench.worker.backends.engine.replicas": {"torch"},
     _TRAIN: {"torch"},
     f"{_TRAIN}.lora": {"peft"},
+    f"{_TRAIN}.nf4": {"bitsandbytes"},
     f"{_TRAIN}.strategies": {"torch", "transformers"},
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},

@@ -22,7 +22,7 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
 # Relative to the first loss: what rounding alone sets apart, 2e-7 in float32 on CPUs, 1e-4 in bfloat16 on H200s.
 NOISE = {"float32": 1e-6, "bfloat16": 2e-4, "float16": 2e-4}
 _SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate")
-_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets")
+_SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights", "double_quantization")
 _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
 

@@ -121,6 +121,7 @@ _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 _TRAINING_EXTRAS = (
     Extra(name="train", packages=("peft",), setting="lora_rank"),
     Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
+    Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4"),
     Extra(name="deepspeed", packages=("deepspeed",), setting="strategy", value="deepspeed"),
     Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),
     Extra(name="unsloth", packages=("unsloth",), setting="strategy", value="unsloth"),

@@ -24,6 +24,7 @@ TRAINING = (
         "ddp_scaling",
         "fsdp_scaling",
         "lora_scaling",
+        "qlora",
         "pipeline_scaling",
         "deepspeed_scaling",
         "train_strategies",

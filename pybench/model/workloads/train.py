@@ -64,6 +64,10 @@ class Train(ModelSettings):
     lora_targets: Annotated[
         Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
     ] = None
+    weights: Annotated[
+        Literal["dtype", "nf4"] | None, "frozen weights under adapters: stored in dtype, or in four bits (QLoRA)"
+    ] = None
+    double_quantization: Annotated[bool | None, "nf4: the scales of blocks quantised once more; default: true"] = None
     zero_stage: Annotated[int | None, Range(1, 3), "deepspeed: what ZeRO splits"] = None
     offload_optimizer: Annotated[bool | None, "deepspeed: optimizer states in host memory"] = None
     offload_parameters: Annotated[bool | None, "deepspeed: weights in host memory, stage 3 only"] = None

@@ -113,6 +113,10 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     "lora_rank": OptionTraits(work="LoRA adapters (lora_rank)", is_unpredicted=is_given),
     "lora_alpha": OptionTraits(at_least_given="lora_rank"),
     "lora_targets": OptionTraits(at_least_given="lora_rank"),
+    "weights": OptionTraits(at_least_given="lora_rank", work="weights = 'nf4'", is_unpredicted=_equals("nf4")),
+    "double_quantization": OptionTraits(
+        needs=(Need(other="weights", wanted=("nf4",), why="belongs to weights = 'nf4'"),),
+    ),
     "cpu_offload": OptionTraits(gpu_only=True, work="cpu_offload", is_unpredicted=is_on),
     "offload_optimizer": OptionTraits(gpu_only=True, work="offload_optimizer", is_unpredicted=is_on),
     "offload_parameters": OptionTraits(

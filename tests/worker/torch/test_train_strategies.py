@@ -16,7 +16,9 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 pytest.importorskip("accelerate")
+pytest.importorskip("bitsandbytes")
 import torch
+from bitsandbytes.nn.modules import Params4bit
 
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
@@ -24,8 +26,10 @@ from pybench.model.suite import Plan
 from pybench.model.wire import Work
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.model import trainable_model
 from tests.judge.conftest import Build
-from tests.worker.torch.train_ranks import settings_of, trained
+from tests.worker.torch.train_ranks import TINY, settings_of, trained
 
 Spec = dict[str, Any]
 CPU = torch.device("cpu")
@@ -47,6 +51,7 @@ FSDP = {"strategy": "fsdp", "data_parallel": 2}
 TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
+QLORA = {"lora_rank": 4, "lora_targets": "all_linear", "weights": "nf4"}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
@@ -69,6 +74,9 @@ TWO: dict[str, Spec] = {
     "lora_ddp": {**DDP, "lora_rank": 4},
     "lora_fsdp": {**FSDP, "lora_rank": 4},
     "lora_accelerate": {"strategy": "accelerate", **DDP, "lora_rank": 4},
+    "qlora_ddp": {**DDP, **QLORA},
+    "qlora_fsdp": {**FSDP, **QLORA, "control_steps": 2},
+    "qlora_accelerate": {"strategy": "accelerate", **DDP, **QLORA},
     "accelerate": {"strategy": "accelerate", **DDP, "grad_accum": 2, "control_steps": 2},
     "tensor": TP,
     "tensor_qwen": {**TP, "architecture": QWEN3},
@@ -92,7 +100,7 @@ FOUR: dict[str, Spec] = {
     "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
 }
 # What changes the model or its numbers; everything else is only another way to the same.
-SHAPING = ("architecture", "lora_rank")
+SHAPING = ("architecture", "lora_rank", "lora_targets", "weights")
 
 
 def start(num_ranks: int, specs: list[Spec], out: Path) -> list[list[dict[str, Any]]]:
@@ -199,6 +207,31 @@ def test_mixed_precision_stays_near(two: Any, alone: Any, tmp_path: Path) -> Non
     for found in start(2, specs, tmp_path / "found")[0]:
         assert found["losses"] == pytest.approx(alone({}), rel=2e-2)
         assert found["losses"] != pytest.approx(two["ddp"][0]["losses"], rel=1e-5)
+
+
+def test_four_bits_stay_near(alone: Any) -> None:
+    """QLoRA's rounding shows in the loss, by less than a step of training moves it."""
+    rounded, whole = alone(QLORA), alone({key: value for key, value in QLORA.items() if key != "weights"})
+    assert rounded == pytest.approx(whole, rel=2e-3)
+    assert rounded != pytest.approx(whole, rel=1e-5)
+    assert rounded != pytest.approx(alone({**QLORA, "double_quantization": False}), rel=1e-7)
+
+
+def test_projections_alone_are_packed() -> None:
+    """By hand: 64 blocks of 64 weights, half a byte each; rank 0's bits are those of any rank."""
+    packs = []
+    for _ in range(2):
+        task = Task(settings_of(QLORA), TINY, TorchRanks(0, 1, CPU))
+        model, weights = trainable_model(task)
+        weights.fill()
+        packs.append({name: one for name, one in model.named_parameters() if isinstance(one, Params4bit)})
+        assert model.lm_head.weight.dtype == torch.float32
+    first = packs[0]
+    assert len(first) == 7 * TINY["num_hidden_layers"]
+    assert first["model.layers.0.self_attn.q_proj.base_layer.weight"].nbytes == 64 * 64 // 2
+    assert not any(one.requires_grad for one in first.values())
+    bits = [{name: bytes(one.data.view(torch.uint8).numpy()) for name, one in pack.items()} for pack in packs]
+    assert bits[0] == bits[1]
 
 
 def test_compiled_layers_learn_the_same(alone: Any, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -48,11 +48,26 @@ def empty_model(architecture: dict[str, Any], dtype: torch.dtype) -> nn.Module:
     return model
 
 
-class Weights:
-    """Fills an empty model, all at once or part by part, before or after it was split; made before any split."""
+def plain(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
+    """The parameter that takes the place of ``empty``, split as that is."""
+    return nn.Parameter(like(value, empty), requires_grad=empty.requires_grad)
 
-    def __init__(self, model: nn.Module, device: torch.device, seed: int) -> None:
+
+class Weights:
+    """Fills an empty model, all at once or part by part, before or after it was split; made before any split.
+
+    ``make`` turns the value of a weight and its empty parameter into the parameter that holds it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        seed: int,
+        make: Callable[[torch.Tensor, nn.Parameter], nn.Parameter] = plain,
+    ) -> None:
         self._model = model
+        self._make = make
         self._device = device
         self._seed = seed
         self._tied = _tied_names(model)
@@ -81,7 +96,7 @@ class Weights:
         if id(meta) in self._filled:
             return self._filled[id(meta)]
         first = self._tied.get(name, name)
-        parameter = nn.Parameter(like(self._value(first, module, meta), meta), requires_grad=meta.requires_grad)
+        parameter = self._make(self._value(first, module, meta), meta)
         if first in self._tied.values():
             self._filled[id(meta)] = parameter
         return parameter

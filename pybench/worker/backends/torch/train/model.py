@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.architecture import Weights, empty_model
+from pybench.worker.backends.torch.architecture import Weights, empty_model, plain
 from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.package import needs_package
@@ -17,12 +17,18 @@ def trainable_model(task: Task) -> tuple[Any, Weights]:
     """The empty model in training mode, and what fills it."""
     settings = task.settings
     model = empty_model(task.architecture, task.dtype).train()
+    make = plain
+    if settings.weights == "nf4":
+        with needs_package("weights = 'nf4'", "qlora"):
+            from pybench.worker.backends.torch.train.nf4 import packed as make
+            from pybench.worker.backends.torch.train.nf4 import use_four_bits
+        use_four_bits(model, settings, task.dtype)
     if settings.lora_rank is not None:
         with needs_package("lora_rank"):
             from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
     checkpoint_layers(model, settings.activation_checkpointing or "none")
-    return model, Weights(model, task.ranks.device, settings.seed)
+    return model, Weights(model, task.ranks.device, settings.seed, make)
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:

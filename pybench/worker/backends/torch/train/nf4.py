@@ -1,0 +1,54 @@
+"""Frozen weights in four bits (NF4 of QLoRA, arXiv:2305.14314) by bitsandbytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from bitsandbytes.nn.modules import Linear4bit, Params4bit
+from torch import nn
+
+from pybench.model.workloads.train import Train
+
+
+def use_four_bits(model: Any, settings: Train, dtype: torch.dtype) -> None:
+    """Replace each projection of the empty ``model``'s layers by one of four bits that computes in ``dtype``.
+
+    Embedding, norms and head stay as they are, as QLoRA leaves them. peft takes these layers where the model is marked.
+    """
+    for parent in list(model.model.layers.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, nn.Linear):
+                setattr(parent, name, _empty(layer, settings, dtype))
+    model.is_loaded_in_4bit = True
+
+
+def _empty(layer: nn.Linear, settings: Train, dtype: torch.dtype) -> nn.Module:
+    build: Any = Linear4bit  # untyped
+    found: nn.Module = build(
+        layer.in_features,
+        layer.out_features,
+        bias=layer.bias is not None,
+        compute_dtype=dtype,
+        compress_statistics=settings.double_quantization is not False,
+        quant_type="nf4",
+        quant_storage=dtype,  # sharded weights of one layer have one type
+        device="meta",
+    )
+    return found.to(dtype)
+
+
+def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
+    """``value``, of shape (outputs, inputs), packed where ``empty`` is a weight of four bits."""
+    if not isinstance(empty, Params4bit):
+        return nn.Parameter(value, requires_grad=empty.requires_grad)
+    fresh: Any = Params4bit(
+        value,
+        requires_grad=False,
+        compress_statistics=empty.compress_statistics,
+        quant_type=empty.quant_type,
+        quant_storage=empty.quant_storage,
+        module=empty.module,
+    )
+    parameter: nn.Parameter = fresh.to(value.device)
+    return parameter
