@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pybench.cli.main import main
+from tests.builders import NO_DRIVER
 from tests.runner.drill import suite_text, table_text
 
 FAKE_WORKER = Path(__file__).parents[1] / "runner" / "fake_worker.py"
@@ -24,26 +29,46 @@ def here(tmp_path: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.fixture
-def drill(here: Path) -> Drill:
+def write_drill(here: Path, behaviour: str = "ok", value: float = 2.0, **environment: str) -> tuple[str, ...]:
     """Write the drill's suite, its table and a Python that is the fake worker; returns the run's arguments.
 
     ``environment`` is the fake worker's.
     """
+    (here / "drill.toml").write_text(SUITE)
+    (here / "expected").mkdir(exist_ok=True)
+    (here / "expected" / "drill.toml").write_text(table_text(value))
+    python = here / "python"
+    path = os.pathsep.join(sys.path)
+    more = " ".join(f'{name}="{value}"' for name, value in environment.items())
+    # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
+        f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
+    )
+    python.chmod(0o755)
+    return ("run", "drill.toml", "--python", str(python))
 
-    def write(behaviour: str = "ok", value: float = 2.0, **environment: str) -> tuple[str, ...]:
-        (here / "drill.toml").write_text(SUITE)
-        (here / "expected").mkdir(exist_ok=True)
-        (here / "expected" / "drill.toml").write_text(table_text(value))
-        python = here / "python"
-        path = os.pathsep.join(sys.path)
-        more = " ".join(f'{name}="{value}"' for name, value in environment.items())
-        # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].
-        python.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
-            f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
-        )
-        python.chmod(0o755)
-        return ("run", "drill.toml", "--python", str(python))
 
-    return write
+@pytest.fixture
+def drill(here: Path) -> Drill:
+    """:func:`write_drill` in the folder that the test stands in."""
+    return partial(write_drill, here)
+
+
+@pytest.fixture(scope="session")
+def drilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the drill ran once and passed."""
+    folder = tmp_path_factory.mktemp("drilled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_DRIVER)
+        patch.chdir(folder)
+        assert CliRunner().invoke(main, write_drill(folder)).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def finished(here: Path, drilled: Path) -> Path:
+    """A finished run that passes, a copy of ``drilled``: two ranks are twice as fast as one."""
+    shutil.copytree(drilled, here, dirs_exist_ok=True)
+    (run,) = (here / "runs").iterdir()
+    return run

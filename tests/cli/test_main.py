@@ -64,11 +64,10 @@ def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
     assert pybench("report", str(folder)).stdout in shown
 
 
-def test_event_files_need_a_folder_of_their_own(here: Path, drill: Drill) -> None:
+def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> None:
     """One for each attempt; the other formats write nothing."""
     pytest.importorskip("tensorboard")
-    pybench(*drill())
-    run = str(the_run(here))
+    run = str(finished)
     result = pybench("report", run, "--format", "tensorboard", "-o", "events")
     assert (result.exit_code, result.stdout.partition(";")[0]) == (0, "4 attempts written")
     assert len(list((here / "events").glob("decode_tensor_parallel=*/events.out.tfevents.*"))) == 4
@@ -179,14 +178,13 @@ def test_a_folder_that_cannot_be_made(drill: Drill, here: Path) -> None:
     assert "cannot create the run's folder: Not a directory" in result.stderr
 
 
-def test_resume_takes_the_runs_own_options(here: Path, drill: Drill) -> None:
+def test_resume_takes_the_runs_own_options(here: Path, finished: Path) -> None:
     """Those of the command line would make it another run."""
-    _, _, *python = drill()
-    pybench(*drill())
-    result = pybench("run", "--resume", str(the_run(here)), "-k", "x", *python)
+    python = ("--python", str(here / "python"))
+    result = pybench("run", "--resume", str(finished), "-k", "x", *python)
     assert result.exit_code == 2
     assert "leave out --profile" in result.stderr
-    resumed = pybench("run", "--resume", str(the_run(here)), *python)
+    resumed = pybench("run", "--resume", str(finished), *python)
     assert resumed.exit_code == 0, resumed.output
 
 
