@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.power_files import check_trace_file, check_writable, write_json, write_text, write_trace_file
+from pybench.cli.output_file import write_text
+from pybench.cli.power_files import check_trace_file, check_writable, write_json, write_trace_file
 from pybench.model.errors import PybenchError
 
 if TYPE_CHECKING:

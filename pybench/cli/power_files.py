@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pybench.cli.output_file import replace_file, write_text
 from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write_trace_file(file: Path, trace: PowerTrace) -> None:
     from pybench.store.trace_file import encode_trace
 
     if file.suffix == ".npz":
-        _replace(file, lambda path: path.write_bytes(encode_trace(trace)))
+        replace_file(file, lambda path: path.write_bytes(encode_trace(trace)))
     elif file.suffix == ".csv":
         write_text(file, trace_csv(trace))
     else:
@@ -50,30 +50,10 @@ def write_trace_file(file: Path, trace: PowerTrace) -> None:
         from pyarrow import csv, parquet
 
         table = csv.read_csv(BytesIO(trace_csv(trace).encode()))
-        _replace(file, lambda path: parquet.write_table(table, path))
+        replace_file(file, lambda path: parquet.write_table(table, path))
 
 
 def write_json(file: Path | None, value: object) -> None:
     """Write a value, if there is a file. Raises ``UsageError``."""
     if file is not None:
         write_text(file, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a text. Raises ``UsageError``."""
-    _replace(file, lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _replace(file: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the file, then put it in its place; pipes and devices are written to as they are."""
-    special = file.exists() and not file.is_file()
-    target = file if special else file.resolve()
-    path = target if special else target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        write(path)
-        if not special:
-            path.replace(target)
-    except OSError as error:
-        if not special:
-            path.unlink(missing_ok=True)
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error

@@ -37,6 +37,7 @@ def report(
 ) -> None:
     """Rebuild a report of RUN, a run's folder or the results.json of one; with REFERENCEs, of RUN against them."""
     from pybench.cli.output import echo
+    from pybench.cli.output_file import write_bytes, write_text
     from pybench.model.errors import UsageError
 
     if detail and name != "terminal":
@@ -59,9 +60,9 @@ def report(
     elif kind == "folder":
         echo(export(view, name, output))
     elif kind == "bytes":
-        _write(output, render_bytes(view, name))
+        write_bytes(output, render_bytes(view, name))
     else:
-        _write(output, render(view, name, **({"detail": detail} if name == "terminal" else {})).encode("utf-8"))
+        write_text(output, render(view, name, **({"detail": detail} if name == "terminal" else {})))
 
 
 def _report_comparison(
@@ -70,6 +71,7 @@ def _report_comparison(
     """The run against its references: the table of ``pybench compare``, or a page."""
     from pybench.cli.compare import print_comparison
     from pybench.cli.output import echo
+    from pybench.cli.output_file import write_text
     from pybench.judge.regression.comparison import compare
     from pybench.judge.regression.figures import run_figures
     from pybench.model.errors import UsageError
@@ -90,7 +92,7 @@ def _report_comparison(
     if output is None:
         echo(text, nl=False)
     else:
-        _write(output, text.encode("utf-8"))
+        write_text(output, text)
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:
@@ -121,12 +123,3 @@ def _view(path: Path, node_path: Path | None = None) -> RunView:
     if path.suffix == ".json" and not path.is_dir():
         return RunView.of_file(path)
     return RunView.of_folder(RunFolder.open(path))
-
-
-def _write(path: Path, content: bytes) -> None:
-    from pybench.model.errors import UsageError
-
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write the report: {error.strerror}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from pybench.compute.fingerprint import software_fields
 from pybench.model.container import ContainerSetup
@@ -39,7 +40,17 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         fabric=machine.fabric,
         topology=machine.topology,
         energy_scope=_energy_scope(records),
+        finished_utc=_finished_utc(records),
     )
+
+
+def _finished_utc(records: Sequence[Record]) -> str | None:
+    """When the last attempt ended, to the second; ``None`` where a journal from elsewhere has no such time."""
+    try:
+        ends = [datetime.fromisoformat(one.started_utc) + timedelta(seconds=one.duration_s) for one in records]
+        return max(ends).isoformat(timespec="seconds") if ends else None
+    except (ValueError, OverflowError, TypeError):
+        return None
 
 
 def worker_packages(records: Sequence[Record]) -> dict[str, str]:

@@ -301,7 +301,8 @@ class Provenance:
     the one that workers saw, ``forward_compatible`` whether any used a newer libcuda than it (``None``: unknown).
     ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
     machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
-    ``None`` where no energy was measured. Runs of versions that did not record these have ``None`` or nothing there.
+    ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended. Runs of versions that did
+    not record these have ``None`` or nothing there.
     """
 
     created_utc: str
@@ -320,6 +321,7 @@ class Provenance:
     fabric: str | None = None
     topology: tuple[tuple[str, ...], ...] = ()
     energy_scope: EnergyScope | None = None
+    finished_utc: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

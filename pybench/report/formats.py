@@ -38,6 +38,11 @@ _LIST = (
     Format(name="html", module="page.render", file="report.html"),
     Format(name="perfetto", module="perfetto", output="bytes"),
     Format(name="tensorboard", module="tensorboard", output="folder"),
+    Format(name="csv", module="export.comma_separated"),
+    Format(name="openmetrics", module="export.openmetrics"),
+    Format(name="pytest-benchmark", module="export.pytest_benchmark"),
+    Format(name="bencher", module="export.bencher"),
+    Format(name="github-benchmark", module="export.github_benchmark", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}
 TEXT_FORMATS = tuple(entry.name for entry in _LIST if entry.output == "text")

@@ -1,0 +1,24 @@
+"""Bencher Metric Format: ``{benchmark: {measure: {value, lower_value, upper_value}}}``, with the 95 % interval."""
+
+from __future__ import annotations
+
+import json
+
+from pybench.model.results import Estimate
+from pybench.report.printable import printable
+from pybench.report.run_view import RunView
+
+
+def render(view: RunView) -> str:
+    """Every metric of every measured point. A measure is named as the metric is, with ``-`` for ``_``."""
+    found = {
+        printable(point.id): {name.replace("_", "-"): _metric(estimate) for name, estimate in point.metrics.items()}
+        for point in view.results.points
+        if point.metrics
+    }
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _metric(estimate: Estimate) -> dict[str, float]:
+    ends = {"lower_value": estimate.low, "upper_value": estimate.high}
+    return {"value": estimate.value, **{name: end for name, end in ends.items() if end is not None}}

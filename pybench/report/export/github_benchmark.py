@@ -1,0 +1,47 @@
+"""For github-action-benchmark: a file for each direction of better, as its ``tool`` has one for the whole file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pybench.model.errors import UsageError
+from pybench.model.results import Estimate, Results
+from pybench.model.workloads.registry import METRICS
+from pybench.report.printable import printable
+from pybench.report.run_view import RunView
+
+BIGGER, SMALLER = "bigger_is_better.json", "smaller_is_better.json"
+
+
+def export(view: RunView, out: Path) -> str:
+    """Write both files below ``out``. Raises ``UsageError`` where they can't be written."""
+    entries = {True: _entries(view.results, more=True), False: _entries(view.results, more=False)}
+    for more, name in ((True, BIGGER), (False, SMALLER)):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text(json.dumps(entries[more], indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{out / name}: cannot write the export: {error.strerror}") from error
+    return (
+        f"{len(entries[True])} figures in {out / BIGGER} (tool: customBiggerIsBetter), "
+        f"{len(entries[False])} in {out / SMALLER} (tool: customSmallerIsBetter)"
+    )
+
+
+def _entries(results: Results, *, more: bool) -> list[dict[str, str | float]]:
+    return [
+        _entry(f"{point.id} {name}", estimate, results.run_id)
+        for point in results.points
+        for name, estimate in point.metrics.items()
+        if name in METRICS and METRICS[name].higher_is_better == more
+    ]
+
+
+def _entry(name: str, estimate: Estimate, run_id: str) -> dict[str, str | float]:
+    """``range`` is text there: the larger half of the interval."""
+    entry: dict[str, str | float] = {"name": printable(name), "unit": estimate.unit, "value": estimate.value}
+    if estimate.low is not None and estimate.high is not None:
+        half = max(estimate.value - estimate.low, estimate.high - estimate.value)
+        entry["range"] = f"± {half:.6g}"
+    return {**entry, "extra": f"run {run_id}"}

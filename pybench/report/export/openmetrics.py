@@ -1,0 +1,90 @@
+"""A textfile for node_exporter, GitLab and whoever reads OpenMetrics: what both text formats have in common.
+
+All are gauges without a time, since node_exporter skips a file with any; when the run was completed is a gauge, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import get_args
+
+from pybench.model.errors import UsageError
+from pybench.model.results import PointResult, Results, Verdict
+from pybench.model.workloads.registry import METRICS
+from pybench.report.printable import printable
+from pybench.report.run_view import RunView
+
+_BASE_UNITS = {"_s": "_seconds", "_j": "_joules", "_w": "_watts", "_bytes": "_bytes", "_fraction": "_ratio"}
+"""Ends of our names, and the names of base units that Prometheus has for them."""
+
+
+def render(view: RunView) -> str:
+    """Every metric with its interval, the verdict, and the completion time. Raises ``UsageError`` without the last."""
+    results = view.results
+    at_s = _completed_s(results)
+    lines = [line for name in METRICS for line in _metric(name, results)]
+    whole = {"suite": results.suite, "machine": results.machine}
+    states = [({**whole, "verdict": word}, float(word == results.verdict)) for word in get_args(Verdict)]
+    lines += _family("pybench_verdict", "1 for the verdict that the run has", states)
+    described = "When the last attempt ended, in seconds since 1970"
+    lines += _family("pybench_completion_timestamp_seconds", described, [(whole, at_s)], unit="seconds")
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _completed_s(results: Results) -> float:
+    completed = results.provenance.finished_utc
+    if completed is None:
+        raise UsageError(f"{results.run_id}: when it was completed is not recorded, which this format needs; run again")
+    try:
+        return datetime.fromisoformat(completed).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{results.run_id}: finished_utc {printable(completed)!r} is no time") from error
+
+
+def _metric(name: str, results: Results) -> Iterable[str]:
+    points = [point for point in results.points if name in point.metrics]
+    if not points:
+        return
+    family, unit = _family_name(name)
+    labels = [(_labels(results, point), point.metrics[name]) for point in points]
+    yield from _family(family, METRICS[name].description, [(own, found.value) for own, found in labels], unit=unit)
+    for end in ("low", "high"):
+        values = [(own, getattr(found, end)) for own, found in labels]
+        known = [(own, value) for own, value in values if value is not None]
+        described = f"{METRICS[name].description}: {'lower' if end == 'low' else 'upper'} end of the 95 % interval"
+        if known:
+            yield from _family(f"{family}_{end}", described, known)
+
+
+def _family_name(metric: str) -> tuple[str, str | None]:
+    """``pybench_step_seconds`` and its unit; a rate keeps its name, ``pybench_output_tokens_per_s``, and has none."""
+    found = next((end for end in _BASE_UNITS if metric.endswith(end) and not metric.endswith(f"_per{end}")), None)
+    if found is None:
+        return f"pybench_{metric}", None
+    unit = _BASE_UNITS[found]
+    return f"pybench_{metric.removesuffix(found)}{unit}", unit.removeprefix("_")
+
+
+def _labels(results: Results, point: PointResult) -> dict[str, str]:
+    axes = {f"axis_{name}": str(value) for name, value in point.axes.items()}
+    return {"suite": results.suite, "machine": results.machine, "point": point.id, **axes}
+
+
+def _family(
+    name: str, described: str, samples: Iterable[tuple[Mapping[str, str], float]], unit: str | None = None
+) -> list[str]:
+    return [
+        f"# TYPE {name} gauge",
+        *([f"# UNIT {name} {unit}"] if unit else []),
+        f"# HELP {name} {_escaped(described)}",
+        *(f"{name}{{{_text(labels)}}} {value!r}" for labels, value in samples),
+    ]
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
