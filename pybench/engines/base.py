@@ -40,6 +40,11 @@ class Job:
     host_environment: Mapping[str, str] = field(repr=False)
 
     @property
+    def run_mark(self) -> str:
+        """The part of the token that all workers of the run have."""
+        return self.token.partition("/")[0]
+
+    @property
     def script(self) -> Path:
         """The file that Python starts the worker with."""
         return self.stage / WORKER_SCRIPT

@@ -12,7 +12,7 @@ from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
 from pybench.judge.lookup import context_of, ratio_row
 from pybench.judge.measurements import Measurements
-from pybench.judge.validity import starvation
+from pybench.judge.validity import company, starvation
 from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
@@ -168,7 +168,17 @@ def _judged(
     if hunger is not None:
         return evidence.interval, ("inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",), None)
     more = METRICS[metric].higher_is_better
-    return evidence.interval, judge_ratio(evidence, expected, linear, more=more)
+    judgement = judge_ratio(evidence, expected, linear, more=more)
+    beside = next((words for each in (point, baseline) if (words := company(measurements.good(each.id)))), None)
+    return evidence.interval, judgement if beside is None else _in_company(judgement, beside)
+
+
+def _in_company(judgement: Judgement, beside: str) -> Judgement:
+    """What was measured beside a foreign process does not pass."""
+    verdict, reason, flags, decision = judgement
+    if verdict == "pass":
+        verdict, reason, decision = "inconclusive", f"{beside}: end it and measure again; {reason}", None
+    return verdict, reason, (*flags, "not_alone"), decision
 
 
 def scaling_claims(

@@ -10,7 +10,7 @@ from pybench.compute.stats import Samples, estimate, location, medians, outlying
 from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
-from pybench.judge.validity import starvation
+from pybench.judge.validity import company, starvation
 from pybench.model.plan_options import duration_text
 from pybench.model.record import Record
 from pybench.model.results import Estimate, PhaseResult, PointResult
@@ -144,6 +144,8 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
         flags.append("outlying_attempt")
     if starvation(point, samples):
         flags.append("kv_starved")
+    if company(good):
+        flags.append("not_alone")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
 

@@ -1,10 +1,11 @@
-"""Whether a point may serve as a baseline."""
+"""Whether a point may serve as a baseline, and whether it was measured alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pybench.compute.stats import Samples
+from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 
@@ -26,6 +27,19 @@ def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
     if room >= wanted * point.settings.longest_sequence_tokens:
         return None
     return f"{running:.0f} of {wanted:.0f} sequences ran at a time: the key-value cache holds {room:.0f} tokens"
+
+
+def company(records: Sequence[Record]) -> str | None:
+    """The process of somebody else that was on a GPU while steps were measured; ``None`` where none was seen."""
+    for record in records:
+        steps = [step for rank in record.ranks for step in rank.steps]
+        if record.health is None or not steps:
+            continue
+        start_ns, end_ns = min(step.start_ns for step in steps), max(step.end_ns for step in steps)
+        for process in record.health.others:
+            if process.first_ns <= end_ns and process.last_ns >= start_ns:
+                return f"process {process} was on a GPU in a measured step"
+    return None
 
 
 def _most(samples: Mapping[str, Samples], name: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pybench.compute.gpu_models import machine_kind
 from pybench.machine.gpus import find_gpus
+from pybench.model.errors import is_machine_fault
 from pybench.model.machine import GpuInventory, Machine
 from pybench.model.software import RECORDED_PACKAGES
 
@@ -93,7 +94,9 @@ def _git_says(folder: Path, *arguments: str) -> str | None:
 def _field(path: str, name: str) -> str | None:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
+    except OSError as error:
+        if is_machine_fault(error):
+            raise  # an unknown processor would be another machine's to a run that goes on here
         return None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
 

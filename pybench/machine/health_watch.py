@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import pynvml
 
+from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
 from pybench.machine.gpus import open_library, query
 from pybench.machine.kernel_log import read_xids
 from pybench.model.health import GpuCounters, Health, PcieLink
@@ -20,7 +21,7 @@ _PATIENCE_S = 5.0
 
 
 class HealthWatch:
-    """Reads counters when entered and left, and PCIe links in between, in a thread of its own: NVML may hang.
+    """Reads counters when entered and left, PCIe links and processes in between, in a thread of its own: NVML may hang.
 
     Without a driver, or one that does not answer, what it has seen stays empty.
     """
@@ -31,6 +32,7 @@ class HealthWatch:
         self._before: tuple[GpuCounters, ...] = ()
         self._after: tuple[GpuCounters, ...] = ()
         self._links: dict[str, PcieLink] = {}
+        self._processes = ProcessWatch()
         self._ready, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="health")
 
@@ -46,14 +48,19 @@ class HealthWatch:
         self._over.set()
         self._thread.join(self._patience_s)
 
-    def health(self) -> Health | None:
-        """What was seen; ``None`` when nothing was. Read it after the end."""
+    def health(self, is_foreign: Callable[[ProcessFacts], bool] = lambda _facts: False) -> Health | None:
+        """What was seen, with the processes that ``is_foreign`` holds for; ``None`` when nothing was.
+
+        Read it after the end.
+        """
         now = read_xids()
         known = {xid.sequence for xid in self._xids or ()}
         xids = None if now is None or self._xids is None else tuple(xid for xid in now if xid.sequence not in known)
         if not self._before and not xids:
             return None
-        return Health(before=self._before, after=self._after, links=tuple(self._links.values()), xids=xids)
+        others = tuple(process for process, facts in self._processes.sightings() if is_foreign(facts))
+        links = tuple(self._links.values())
+        return Health(before=self._before, after=self._after, links=links, xids=xids, others=others)
 
     def _watch(self) -> None:
         try:
@@ -69,10 +76,12 @@ class HealthWatch:
             self._ready.set()
 
     def _follow(self, handles: dict[str, Any]) -> None:
+        self._processes.look(handles)
         self._before = _counters(handles)
         self._ready.set()
         while True:
             over = self._over.wait(_PERIOD_S)
+            self._processes.look(handles)
             for uuid, handle in handles.items():
                 self._links[uuid] = _better(self._links.get(uuid), _link(uuid, handle))
             if over:

@@ -48,16 +48,37 @@ class Xid:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuProcess:
+    """A process that computes on a GPU, seen from ``first_ns`` to ``last_ns`` (CLOCK_MONOTONIC).
+
+    ``memory_bytes`` is the most that it held there. ``None`` where the driver or the kernel does not say.
+    """
+
+    uuid: str
+    pid: int
+    name: str | None
+    memory_bytes: int | None
+    first_ns: int
+    last_ns: int
+
+    def __str__(self) -> str:
+        held = "" if self.memory_bytes is None else f", {self.memory_bytes / 2**30:.1f} GiB"
+        return f"{self.pid} ({self.name or 'of unknown name'}{held})"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Health:
     """The GPUs of an attempt before and after it, its links during it, and the XIDs that came.
 
     ``after`` is empty when the driver did not answer in time, ``xids`` is ``None`` where the kernel's log is closed.
+    ``others`` are processes that no worker of the run is, as far as it can be known.
     """
 
     before: tuple[GpuCounters, ...]
     after: tuple[GpuCounters, ...]
     links: tuple[PcieLink, ...]
     xids: tuple[Xid, ...] | None
+    others: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ MEANINGS = {
     "fewer_attempts": "--time-limit left fewer attempts than the suite wants, so the interval is wider",
     "outlying_attempt": "one attempt lies far from the others",
     "kv_starved": "the key-value cache was too small: sequences were preempted or had to wait",
+    "not_alone": "a process of somebody else was on a GPU while steps were measured",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
@@ -40,7 +41,16 @@ MEANINGS = {
     "not_supported": "the GPU does not report power",
     "error": "the driver reported an error while power was recorded",
 }
-_OF_ANY_ROW = {"not_steady", "single_attempt", "fewer_attempts", "outlying_attempt", "kv_starved", "throttled", "lost"}
+_OF_ANY_ROW = {
+    "not_steady",
+    "single_attempt",
+    "fewer_attempts",
+    "outlying_attempt",
+    "kv_starved",
+    "not_alone",
+    "throttled",
+    "lost",
+}
 
 
 def meaning(flag: str) -> str:

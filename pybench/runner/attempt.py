@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pybench.compute.measured_window import window_conditions, window_energy
+from pybench.engines.foreign import is_foreign
 from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
@@ -90,7 +92,7 @@ def _attempt(
         argv=session_worker.argv,
         container=container,
         conditions=() if failure or gpus.trace is None else window_conditions(_steps(ranks), gpus.trace),
-        health=gpus.health(),
+        health=gpus.health(partial(is_foreign, run_mark=session.job.run_mark, container=container)),
         warm_after=session.before(place),
     )
 

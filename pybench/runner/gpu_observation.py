@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from pybench.machine.gpu_processes import ProcessFacts
 from pybench.machine.health_watch import HealthWatch
 from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.health import Health
@@ -53,9 +54,9 @@ class GpuObservation:
         known = [each for each in watts if each is not None]
         return sum(known) if len(known) == len(watts) else None
 
-    def health(self) -> Health | None:
-        """What the driver counted; complete once the attempt is over."""
-        return self._watch.health() if self._watch else None
+    def health(self, is_foreign: Callable[[ProcessFacts], bool]) -> Health | None:
+        """What the driver counted, and which foreign processes it listed. Complete once the attempt is over."""
+        return self._watch.health(is_foreign) if self._watch else None
 
     def _stop(self, sampler: PowerRecorder) -> None:
         self.trace = sampler.stop()

@@ -12,10 +12,12 @@ from types import FrameType
 
 from pybench.compute.schedule import pending
 from pybench.engines.base import Launcher
+from pybench.engines.foreign import is_foreign
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
+from pybench.machine.gpu_processes import look_once
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
@@ -59,6 +61,7 @@ class Run:
         ):
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
+            self._name_others(progress)
             records = list(self.folder.records())
             _check_digests(path, self.manifest.plan.points, records)
             opened = self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s))
@@ -80,9 +83,21 @@ class Run:
 
     def _devices(self, progress: Progress) -> AbstractContextManager[None]:
         """Hold every device that a point may run on, once no other run does."""
+        return locked_devices(self._uuids(), f"process {os.getpid()}, {self.folder.path}", progress.note)
+
+    def _uuids(self) -> tuple[str, ...]:
+        """Every GPU that a point may run on."""
         most = max((point.num_gpus for point in self.manifest.plan.points), default=0)
-        uuids = [gpu.uuid for gpu in self.manifest.machine.gpus[:most]] if self.manifest.device == "cuda" else []
-        return locked_devices(uuids, f"process {os.getpid()}, {self.folder.path}", progress.note)
+        return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
+
+    def _name_others(self, progress: Progress) -> None:
+        """Name processes that are on this run's GPUs already."""
+        indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
+        for process, facts in look_once(self._uuids()):
+            if is_foreign(facts, self.folder.mark, None):
+                progress.note(
+                    f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
+                )
 
 
 def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:

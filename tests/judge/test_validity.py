@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from pybench.judge.measurements import Measurements, metric_samples
 from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
-from pybench.judge.validity import starvation
+from pybench.judge.validity import company, starvation
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
+from pybench.model.health import GpuProcess, Health
 from pybench.model.suite import Benchmark, Plan, Scaling, Suite
 from pybench.model.wire import Step, Work
 from tests.judge.conftest import Build
@@ -77,3 +79,64 @@ def test_a_starved_point_is_flagged_and_refused_as_a_baseline(build: Build) -> N
     assert found.reason == "no valid baseline: 1 preemptions in a step for want of key-value cache"
     starved, fed = summarize(Measurements.of(plan, [*hungry, *sated]))
     assert ("kv_starved" in starved.flags, "kv_starved" in fed.flags) == (True, False)
+
+
+SECOND = 10**9
+
+
+def _beside(record: Any, first_s: float, last_s: float) -> Any:
+    process = GpuProcess(
+        uuid="GPU-0",
+        pid=4711,
+        name="python3",
+        memory_bytes=3 * 2**30,
+        first_ns=int(first_s * SECOND),
+        last_ns=int(last_s * SECOND),
+    )
+    return replace(record, health=Health(before=(), after=(), links=(), xids=None, others=(process,)))
+
+
+@pytest.mark.parametrize(("first_s", "last_s", "met"), [(-5, -1, False), (-5, 1, True), (1, 9, True), (4, 9, False)])
+def test_a_process_counts_while_steps_are_measured(build: Build, first_s: float, last_s: float, met: bool) -> None:
+    """Steps last from 0 to 3 s."""
+    (record,) = build.measured(build.generate(), [[1.0, 2.0]])
+    words = company([record, _beside(record, first_s, last_s)])
+    assert words == ("process 4711 (python3, 3.0 GiB) was on a GPU in a measured step" if met else None)
+
+
+@pytest.mark.parametrize("beside", ["point", "baseline", None])
+@pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
+def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: float, verdict: str) -> None:
+    """A pass becomes inconclusive, and names the process; a fail stays; alone it is as it was."""
+    points = {"baseline": build.generate(1), "point": build.generate(2)}
+    records = [
+        _beside(record, 0, 1) if name == beside and record.attempt == 2 else record
+        for name, length_s in (("baseline", 2.0), ("point", 1.0))
+        for record in build.measured(points[name], [[length_s] * 3] * 3)
+    ]
+    scaling = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
+    suite = Suite(
+        name="s",
+        description="",
+        benchmarks=(
+            Benchmark(
+                name="decode",
+                workload="generate",
+                settings={"backend": "torch", "model": "m"},
+                axes={"tensor_parallel": (1, 2)},
+                effort=Effort(),
+                expectations=(scaling,),
+            ),
+        ),
+    )
+    row = RatioRow(
+        machine="any", workload="generate", metric=scaling.metric, count=2, source="s", kind="measured", minimum=minimum
+    )
+    table = ExpectedTable(name="t", description="", rows=(row,))
+    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
+    (result,) = scaling_results(suite, measurements, {"t": table}, build.machine())
+    assert result.verdict == ("inconclusive" if beside and verdict == "pass" else verdict)
+    assert ("not_alone" in result.flags) is (beside is not None)
+    assert ("process 4711" in result.reason) is (beside is not None and verdict == "pass")
+    flagged = [name for name, found in zip(points, summarize(measurements), strict=True) if "not_alone" in found.flags]
+    assert flagged == ([beside] if beside else [])

@@ -18,6 +18,7 @@
 //   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
 //   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
 //   FAKE_NVML_PCIE_WIDTH, FAKE_NVML_PCIE_GENERATION  of the link now; 16 and 5 are its best
+//   FAKE_NVML_PROCESSES  PID:BYTES, read at each call; several are parted by ","; PID:BYTES:DEVICE is on one GPU only
 //   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
 #include <fcntl.h>
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // both nvmlInit and nvmlInit_v2 by their own names
@@ -451,6 +452,26 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
     constexpr unsigned long long total = 150'000'000'000, used = 600'000'000;
     return tell("nvmlDeviceGetMemoryInfo", device, memory, nvmlMemory_t{total, total - used, used});
+}
+
+// As the driver: the size alone is no success where there is any process.
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_t* out) {
+    return call("nvmlDeviceGetComputeRunningProcesses_v3", index_of(device), [&](const Config&) {
+        unsigned found = 0;
+        for (const std::string& text : split(variable("PROCESSES", ""), ',')) {
+            const std::vector<std::string> parts = split(text, ':');
+            if (parts.size() > 2 && std::stoi(parts[2]) != index_of(device)) continue;
+            if (out != nullptr && found < *count) {
+                out[found] = nvmlProcessInfo_t{};
+                out[found].pid = static_cast<unsigned>(std::stoul(parts.at(0)));
+                out[found].usedGpuMemory = std::stoull(parts.at(1));
+            }
+            ++found;
+        }
+        const bool fits = found <= (out == nullptr ? 0 : *count);
+        *count = found;
+        return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+    });
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* out) {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pybench.engines.base import Job
+from pybench.machine import gpu_processes
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
@@ -136,3 +140,35 @@ def test_a_narrow_slot(fake_nvml: Tell, run: Callable[..., Results]) -> None:
     """Eight lanes of sixteen."""
     fake_nvml(devices=2, pcie_width=8)
     assert _verdicts(run())["pcie"] == (f"GPU 1 ({UUIDS[1]})", "fail")
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """Id of a process that this one is no ancestor of."""
+    done = subprocess.run(("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"), capture_output=True, check=True)
+    pid = int(done.stdout)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_stranger_on_a_gpu(
+    fake_nvml: Tell, run: Callable[..., Results], monkeypatch: pytest.MonkeyPatch, stranger: int
+) -> None:
+    """It is named when the run begins, and its points are flagged; a child of this process is the run's own."""
+    monkeypatch.setattr(gpu_processes, "sees_driver_pids", lambda: True)
+    own = subprocess.Popen(("sleep", "600"))
+    fake_nvml(devices=2, processes=f"{stranger}:{3 * 2**30}:1,{own.pid}:{2**30}")
+    notes: list[str] = []
+    monkeypatch.setattr(Attempts, "note", lambda _self, text: notes.append(text))
+    results = run()
+    own.kill()
+    own.wait()
+    assert notes[0] == f"GPU 1: process {stranger} (sleep, 3.0 GiB) is on it; beside it no scaling row passes"
+    assert not [note for note in notes if str(own.pid) in note]
+    assert "not_alone" in results.points[0].flags
+
+
+def test_a_node_of_ones_own(fake_nvml: Tell, run: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_processes, "sees_driver_pids", lambda: True)
+    fake_nvml(devices=2)
+    assert "not_alone" not in run().points[0].flags

@@ -1,0 +1,149 @@
+"""Which processes compute on the GPUs, and what the kernel reports of each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from pybench.machine.gpus import open_library, query, start_nvml, stop_nvml
+from pybench.model.health import GpuProcess
+
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: the PID namespace in which the kernel itself counts.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+_MAX_ENVIRONMENT_BYTES = 2**21
+_LOOK_LIMIT_S = 5.0
+# By these names they work with any driver since 510; by others they fail with some.
+_LISTS = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessFacts:
+    """What the kernel reports of a process.
+
+    ``ancestors`` are the ids of its parent, the parent's and so on. ``environment`` is ``None`` where this user may not
+    read it. ``cgroup`` names the groups it is in; ``in_container`` is whether it has a PID namespace of its own.
+    """
+
+    name: str
+    ancestors: tuple[int, ...]
+    environment: tuple[bytes, ...] | None
+    cgroup: str
+    in_container: bool
+
+
+Sighting = tuple[GpuProcess, ProcessFacts]
+
+
+def sees_driver_pids(proc: Path = Path("/proc")) -> bool:
+    """Whether the driver's process ids are this process's own: in a container they belong to other processes."""
+    try:
+        return str((proc / "self/ns/pid").readlink()) == _FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+class ProcessWatch:
+    """Collects the processes of GPUs, looked at with :meth:`look`; none where their ids are not this process's own."""
+
+    def __init__(self) -> None:
+        self._can_see = sees_driver_pids()
+        self._seen: dict[tuple[str, int], Sighting] = {}
+
+    def look(self, handles: Mapping[str, Any]) -> None:
+        """Read the processes of each GPU, by UUID, through its NVML handle."""
+        if not self._can_see:
+            return
+        for uuid, handle in handles.items():
+            for pid, memory_bytes in _computing(handle):
+                self._note(uuid, pid, memory_bytes, time.monotonic_ns())
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """All processes so far."""
+        return tuple(self._seen.values())
+
+    def _note(self, uuid: str, pid: int, memory_bytes: int | None, now_ns: int) -> None:
+        if (known := self._seen.get((uuid, pid))) is not None:
+            process, facts = known
+            most = max((each for each in (process.memory_bytes, memory_bytes) if each is not None), default=None)
+            self._seen[uuid, pid] = replace(process, memory_bytes=most, last_ns=now_ns), facts
+        elif (found := facts_of(pid)) is not None:
+            process = GpuProcess(
+                uuid=uuid, pid=pid, name=found.name, memory_bytes=memory_bytes, first_ns=now_ns, last_ns=now_ns
+            )
+            self._seen[uuid, pid] = process, found
+
+
+def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sighting, ...]:
+    """Processes on the GPUs now; none where there is no driver, or none that answers in time."""
+    watch = ProcessWatch()
+    thread = threading.Thread(target=_look, args=(watch, uuids), daemon=True, name="gpu processes")
+    thread.start()
+    thread.join(limit_s)
+    return watch.sightings()
+
+
+def _look(watch: ProcessWatch, uuids: Iterable[str]) -> None:
+    if open_library() is not None:
+        return
+    try:
+        start_nvml()
+    except pynvml.NVMLError:
+        return
+    try:
+        found = {uuid: query(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in uuids}
+        watch.look({uuid: handle for uuid, handle in found.items() if handle is not None})
+    finally:
+        stop_nvml()
+
+
+def _computing(handle: Any) -> Iterator[tuple[int, int | None]]:  # noqa: ANN401 - NVML's handle
+    """Process ids and bytes; clients of a server (MPS) are listed apart."""
+    for call in _LISTS:
+        yield from ((each.pid, each.usedGpuMemory) for each in query(call, handle) or ())
+
+
+def facts_of(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
+    """What the kernel reports of a process; ``None`` where it has ended, or is hidden from this user."""
+    try:
+        name = _text(proc, pid, "comm").strip()
+        status, cgroup = _text(proc, pid, "status"), _text(proc, pid, "cgroup")
+    except OSError:
+        return None
+    namespaces = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    return ProcessFacts(
+        name=name,
+        ancestors=_ancestors(proc, pid),
+        environment=_environment(proc, pid),
+        cgroup=cgroup,
+        in_container=len(namespaces) > 1,
+    )
+
+
+def _text(proc: Path, pid: int, file: str) -> str:
+    return (proc / str(pid) / file).read_text(encoding="utf-8", errors="replace")
+
+
+def _ancestors(proc: Path, pid: int) -> tuple[int, ...]:
+    found: list[int] = []
+    while pid > 1 and pid not in found[:-1]:
+        try:
+            # The name in parentheses may hold anything: fields are counted behind it (proc(5)).
+            pid = int(_text(proc, pid, "stat").rpartition(")")[2].split()[1])
+        except OSError:
+            break
+        found.append(pid)
+    return tuple(found)
+
+
+def _environment(proc: Path, pid: int) -> tuple[bytes, ...] | None:
+    try:
+        with (proc / str(pid) / "environ").open("rb") as stream:
+            return tuple(stream.read(_MAX_ENVIRONMENT_BYTES).split(b"\0"))
+    except OSError:
+        return None
