@@ -130,7 +130,6 @@ def _lock_model() -> type[BaseModel]:
         "interpreter": _ABSOLUTE,
         "cuda": _VERSION,
         "minimum_driver": _VERSION,
-        "compute_capability": _VERSION,
         "dockerfile": NAME_PATTERN,
     }
     required = {"name", "repository", "tag"}

@@ -72,7 +72,6 @@ class ImageIdentity:
     interpreter: str
     entrypoint: Literal["replace", "keep"]
     pinned: bool
-    verified: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.limits import Range
 from pybench.model.suite import DeviceKind
 
 Entrypoint = Literal["replace", "keep"]
@@ -40,9 +39,7 @@ class LockedImage:
     entrypoint: Annotated[Entrypoint, "whether the worker replaces or uses the image's entrypoint"] = "replace"
     cuda: Annotated[str | None, "CUDA version inside"] = None
     minimum_driver: Annotated[str | None, "oldest NVIDIA driver it runs on"] = None
-    compute_capability: Annotated[str | None, "least compute capability its kernels are built for"] = None
     dockerfile: Annotated[str | None, "folder below containers/ it is built from; none for an upstream image"] = None
-    size_gb: Annotated[float | None, Range(0, 1000), "size on disk, in GB"] = None
     verified_by: Annotated[str | None, "tool that queried the registry; none: unverified"] = None
     verified_utc: Annotated[str | None, "when the registry was queried"] = None
     source: Annotated[str, "where the digests were found"] = ""

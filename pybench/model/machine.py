@@ -74,7 +74,6 @@ class Machine:
     packages: dict[str, str]
     git_commit: str | None
     git_dirty: bool | None
-    container_image: str | None = None
     gpu_faults: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
 

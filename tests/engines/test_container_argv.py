@@ -34,7 +34,6 @@ IMAGE = ImageIdentity(
     interpreter="/usr/bin/python3",
     entrypoint="replace",
     pinned=True,
-    verified=False,
 )
 REQUEST = ContainerRequest(
     mounts=(Mount(source="/srv/data", target="/data"),), environment={"NCCL_DEBUG": "WARN"}, secrets=("HF_TOKEN",)

@@ -124,7 +124,6 @@ def test_written_as_read(tmp_path: Path) -> None:
         interpreter='"/opt/torch/.venv/bin/python3"',
         cuda='"13.0"',
         minimum_driver='"580.65.06"',
-        size_gb="12.5",
         entrypoint='"keep"',
         device='"cpu"',
     )

@@ -121,7 +121,6 @@ def _identity(backend: str, image: LockedImage, file: Path) -> ImageIdentity:
         interpreter=image.interpreter,
         entrypoint="replace",
         pinned=True,
-        verified=image.verified_by is not None,
     )
 
 

@@ -79,5 +79,4 @@ def _identity(backend: str, name: str, reference: str, facts: ImageFacts, image:
         interpreter=image.interpreter if image else "/usr/bin/python3",
         entrypoint=image.entrypoint if image else "replace",
         pinned=image is not None,
-        verified=image is not None and image.verified_by is not None,
     )
