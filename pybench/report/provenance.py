@@ -11,7 +11,7 @@ from pybench.model.results import Containment, Provenance
 def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v lists") -> str:
     """For instance ``2026-11-21T08:29:31+00:00, pybench 0.1.0, 4 x NVIDIA H200, driver 580.159.04, torch 2.11.0``.
 
-    Tuning variables are listed with ``detail``, else counted; ``where`` says where they are then.
+    Tuning variables are listed with ``detail``, else counted; ``where`` names their place then.
     """
     gpus = [f"{count} x {name}" for name, count in Counter(provenance.gpu_names).items()]
     parts = [

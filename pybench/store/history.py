@@ -28,7 +28,7 @@ _DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, Attrib
 class History:
     """Runs by time, the oldest first. ``skipped`` has the entries that are no run, each with its reason.
 
-    ``note`` says why the index could not be written.
+    ``note`` is why the index could not be written.
     """
 
     folder: Path
