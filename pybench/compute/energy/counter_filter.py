@@ -61,7 +61,7 @@ class Steps:
         return Steps(**{name: column[which] for name, column in vars(self).items()})
 
     def by_phase(self, num_phases: int) -> Steps:
-        """The hypotheses repeated for every phase of a sampling counter: what it misses is then known but for a rest."""
+        """The hypotheses repeated for every phase of a sampling counter: what it misses is known but for a part."""
         rest = np.repeat([1.0, *[PHASED_REST] * num_phases], len(self.spent_j))[:, None]
         tiled = {name: np.tile(column, (1 + num_phases, 1)) for name, column in vars(self).items()}
         tiled["sampled_j2"] = tiled["sampled_j2"] * rest**2
