@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
 from pybench.model.figures import PointFigures, RunFigures
@@ -33,3 +35,26 @@ def run(*points: PointFigures, run_id: str = "now", **changed: Any) -> RunFigure
 def scaled(factor: float, medians: tuple[float, ...] = (99.0, 100.0, 101.0)) -> dict[str, tuple[float, ...]]:
     """A throughput so many times as high."""
     return {"output_tokens_per_s": tuple(factor * value for value in medians)}
+
+
+def nights(num: int) -> tuple[RunFigures, ...]:
+    """0.5 % between nights, from a fixed seed."""
+    random_ = random.Random(1)
+    return tuple(
+        run(
+            *(
+                point(
+                    f"decode[tensor_parallel={degree}]",
+                    axes={"tensor_parallel": degree},
+                    medians={
+                        **scaled(degree * math.exp(random_.gauss(0, 0.005))),
+                        "energy_j_per_output_token": (0.16 * math.exp(random_.gauss(0, 0.005)),),
+                    },
+                )
+                for degree in (1, 2)
+            ),
+            run_id=f"run {day}",
+            created_utc=f"2026-10-{day:02}T03:00:00+00:00",
+        )
+        for day in range(1, num + 1)
+    )

@@ -13,8 +13,15 @@ from pybench.cli.compare import across_option
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
 @across_option
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page with every trend there, too.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
-def history(folder: Path, suite: str | None, across: tuple[str, ...], as_csv: bool) -> None:
+def history(folder: Path, suite: str | None, across: tuple[str, ...], html_file: Path | None, as_csv: bool) -> None:
     """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
@@ -35,7 +42,13 @@ def history(folder: Path, suite: str | None, across: tuple[str, ...], as_csv: bo
         )
         raise RunFolderError(f"{folder}: {what}{skipped}")
     check_across(across, {name for run in runs for name in run.keys})
+    series = series_of(runs, runs[-1], across)
+    if html_file is not None:
+        from pybench.cli.output_file import write_text
+        from pybench.report.page.history import render as render_page
+
+        write_text(html_file, render_page(found, series))
     if as_csv:
         echo(csv_text(runs), nl=False)
     else:
-        echo(render(found, series_of(runs, runs[-1], across), **terminal_options()), nl=False)
+        echo(render(found, series, **terminal_options()), nl=False)

@@ -38,6 +38,14 @@ def test_runs_are_shown_and_what_is_none_is_named(here: Path, drill: Drill) -> N
     }
 
 
+def test_a_page_is_written_besides(here: Path, drill: Drill) -> None:
+    """With the trend of every row."""
+    assert CliRunner().invoke(main, drill()).exit_code in {0, 4}
+    done = history("runs", "--html", "page.html")
+    assert (done.exit_code, done.stdout.startswith("drill: 1 run, ")) == (0, True), done.output
+    assert "TP 2: speed" in (here / "page.html").read_text()
+
+
 def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, drill: Drill) -> None:
     """With what there is."""
     (here / "empty").mkdir()

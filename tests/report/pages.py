@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 from pybench.judge.regression.comparison import compare
+from pybench.judge.regression.series import series_of
 from pybench.model.explanation import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.trace import PowerTrace
-from pybench.report.page import command, comparison
+from pybench.report.page import command, comparison, history
 from pybench.report.run_view import RunView
-from tests.runs_against_runs import point, run, scaled
+from pybench.store.history import History
+from tests.runs_against_runs import nights, point, run, scaled
 
 STEADY = (99.9, 100.0, 100.1)
 
@@ -57,6 +61,17 @@ def comparison_page(reason: str = "8 GPUs wanted, 4 here", **keys: str) -> str:
         _point(8, scaled(2.0)),
     )
     return comparison.render(compare(now, [then]), now, [then])
+
+
+def history_page(num: int = 30, skipped: str = "cut short") -> str:
+    """Of so many nights; the last one lacks a row, and one in the middle another."""
+    runs = list(nights(num))
+    for night, place in ((num // 2, 0), (num - 1, 1)):
+        points = list(runs[night].points)
+        points[place] = replace(points[place], medians=scaled(points[place].num_gpus))
+        runs[night] = replace(runs[night], points=tuple(points))
+    found = History(folder=Path("runs"), runs=tuple(runs), skipped=(("x.json", skipped),))
+    return history.render(found, series_of(runs, runs[-1]))
 
 
 def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str, ...] = ("train", "--fast")) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import random
 from pathlib import Path
 
 import duckdb
@@ -12,34 +10,10 @@ import pandas as pd
 import pytest
 
 from pybench.judge.regression.series import series_of
-from pybench.model.figures import RunFigures
 from pybench.report.history import csv_text, render
 from pybench.report.sparkline import sparkline
 from pybench.store.history import History
-from tests.runs_against_runs import point, run, scaled
-
-
-def nights(num: int) -> tuple[RunFigures, ...]:
-    """0.5 % between nights, from a fixed seed."""
-    random_ = random.Random(1)
-    return tuple(
-        run(
-            *(
-                point(
-                    f"decode[tensor_parallel={degree}]",
-                    axes={"tensor_parallel": degree},
-                    medians={
-                        **scaled(degree * math.exp(random_.gauss(0, 0.005))),
-                        "energy_j_per_output_token": (0.16 * math.exp(random_.gauss(0, 0.005)),),
-                    },
-                )
-                for degree in (1, 2)
-            ),
-            run_id=f"run {day}",
-            created_utc=f"2026-10-{day:02}T03:00:00+00:00",
-        )
-        for day in range(1, num + 1)
-    )
+from tests.runs_against_runs import nights, run
 
 
 def test_every_row_has_its_trend_in_80_columns() -> None:

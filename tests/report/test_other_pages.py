@@ -12,7 +12,7 @@ from pybench.report.page.comparison import render as comparison_of
 from pybench.report.page.render import render
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
-from tests.report.pages import PageReader, command_page, comparison_page, explained_view
+from tests.report.pages import PageReader, command_page, comparison_page, explained_view, history_page
 from tests.runs_against_runs import run
 
 
@@ -51,6 +51,26 @@ def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> Non
         assert words in shown
 
 
+def test_a_history_has_a_trend_for_every_row() -> None:
+    """Four rows; a line does not bridge a night that has no value, and the last night is a square where it has one."""
+    text = history_page()
+    shown = unescape(text)
+    assert text.count("<polyline") == 3 + 2
+    assert text.count('class="mark series1"') == 3
+    assert text.count('<polygon class="band"') == 4
+    for words in ("30 runs, 2026-10-01 to 2026-10-30", "29 of 30", "not measured", "skipped: x.json: cut short"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_a_short_history_is_drawn(num: int) -> None:
+    """Without a band where the spread is not known."""
+    text = history_page(num)
+    assert f"{num} run" in text
+    assert "NaN" not in text
+    assert "inf" not in text.partition("<main")[2].partition("<script")[0]
+
+
 def test_a_command_has_its_joules() -> None:
     """The total, each GPU, what each flag means, how the command ended."""
     shown = unescape(command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND))
@@ -59,18 +79,20 @@ def test_a_command_has_its_joules() -> None:
     assert "pybench has not measured the power sensor" in shown
 
 
-@pytest.mark.parametrize("make", ["comparison", "command", "explained"])
+@pytest.mark.parametrize("make", ["comparison", "command", "explained", "history"])
 def test_hostile_text_stays_text(make: str, results: Results) -> None:
     """Reasons, command lines and notes make no element."""
     pages = {
         "comparison": lambda: comparison_page(HOSTILE),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, (HOSTILE,)),
         "explained": lambda: render(explained_view(results, HOSTILE)),
+        "history": lambda: history_page(5, HOSTILE),
     }
     harmless = {
         "comparison": lambda: comparison_page("x"),
         "command": lambda: command_page(power_trace(1, 100), 2 * SECOND, 11 * SECOND, ("x",)),
         "explained": lambda: render(explained_view(results, "x")),
+        "history": lambda: history_page(5, "x"),
     }
     text = pages[make]()
     tags = [[tag for tag, _ in PageReader(page).tags if tag != "br"] for page in (text, harmless[make]())]

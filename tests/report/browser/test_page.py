@@ -22,7 +22,7 @@ from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
 from tests.report.page_run import SECOND, power_trace, traced_run
-from tests.report.pages import command_page, comparison_page, explained_view
+from tests.report.pages import command_page, comparison_page, explained_view, history_page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
@@ -196,12 +196,13 @@ def test_the_printed_page_has_every_table(open_page: Open, traced: RunView) -> N
     assert len(printed.pages) < 15
 
 
-@pytest.fixture(params=["comparison", "incomparable", "command", "explained"])
+@pytest.fixture(params=["comparison", "incomparable", "history", "command", "explained"])
 def other_page(request: pytest.FixtureRequest, results: Results) -> RunView | str:
     """A page that is not of one run alone."""
     pages: dict[str, Callable[[], RunView | str]] = {
         "comparison": comparison_page,
         "incomparable": lambda: comparison_page(driver='"581"'),
+        "history": history_page,
         "command": lambda: command_page(power_trace(4, 600), 2 * SECOND, 11 * SECOND),
         "explained": lambda: explained_view(results),
     }
