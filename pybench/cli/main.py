@@ -9,6 +9,7 @@ import gc
 
 import click
 
+from pybench.cli.ci import ci
 from pybench.cli.compare import compare
 from pybench.cli.error_boundary import ErrorBoundary
 from pybench.cli.evidence import bundle, verify
@@ -66,6 +67,7 @@ def doctor(ctx: click.Context) -> None:
 
 main.add_command(compare)
 main.add_command(history)
+main.add_command(ci)
 main.add_command(images)
 main.add_command(expect)
 main.add_command(explain)

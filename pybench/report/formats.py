@@ -38,6 +38,7 @@ _LIST = (
     Format(name="html", module="page.render", file="report.html"),
     Format(name="perfetto", module="perfetto", output="bytes"),
     Format(name="tensorboard", module="tensorboard", output="folder"),
+    Format(name="github-annotations", module="annotations"),
     Format(name="csv", module="export.comma_separated"),
     Format(name="openmetrics", module="export.openmetrics"),
     Format(name="pytest-benchmark", module="export.pytest_benchmark"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
+from pybench.report.findings import Finding, findings
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, tables
 from pybench.report.run_view import RunView
 
+MOST_BYTES = 900 * 1024
+"""GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def render(view: RunView) -> str:
-    """Headline with the verdict, then every table."""
+    """Headline with the verdict, what did not pass, then every table; what is beyond the limit is counted."""
     results = view.results
     profile = f", profile {results.profile}" if results.profile else ""
     head = [
@@ -26,7 +31,33 @@ def render(view: RunView) -> str:
         *((escape(changed), "") if (changed := changes(results.options)) else ()),
         escape(sentence(results.provenance)),
     ]
-    return "\n".join([*head, *(line for table in tables(results) for line in _table(table))]) + "\n"
+    rest = [*_findings(findings(view)), *(line for table in tables(results) for line in _table(table))]
+    return "\n".join([*head, *_within(rest, MOST_BYTES - _size(head))]) + "\n"
+
+
+def _findings(found: Sequence[Finding]) -> Iterator[str]:
+    if found:
+        yield from ("", "### What did not pass", "")
+    for finding in found:
+        step = f"; next: {finding.step}" if finding.step else ""
+        subjects = ", ".join(finding.subjects)
+        yield f"- **{finding.verdict}** {escape(subjects)}: {escape(finding.reason)}{escape(step)}"
+
+
+def _within(lines: Sequence[str], num_bytes: int) -> list[str]:
+    """As many lines as fit, and how many do not."""
+    kept: list[str] = []
+    for line in lines:
+        num_bytes -= _size([line])
+        if num_bytes < 0:
+            left = len(lines) - len(kept)
+            return [*kept, "", f"{left} more lines are left out; report.html of the run's folder has everything."]
+        kept.append(line)
+    return kept
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
 
 
 def escape(text: str) -> str:

@@ -74,7 +74,7 @@ def test_event_files_need_a_folder_of_their_own(here: Path, finished: Path) -> N
     for arguments, reason in (
         (("--format", "tensorboard"), "--format tensorboard writes several files; give their folder with -o DIR"),
         (("--format", "perfetto"), "--format perfetto is not text; give its file with -o FILE"),
-        (("--format", "json", "-o", "."), ".: cannot write the report: Is a directory"),
+        (("--format", "json", "-o", "."), ".: cannot be written: Is a directory"),
         (("--format", "json", "-v"), "-v belongs to --format terminal; --format json is always complete"),
     ):
         refused = pybench("report", run, *arguments)

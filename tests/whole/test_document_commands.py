@@ -101,6 +101,9 @@ CHECKS: dict[str, Check] = {
     "pybench run tp_scaling --max-gpus 4": would_measure,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
     "pybench plan tp_scaling --set batch_size=1 --set benchmark.decode.attempts=5 --time-limit 2h": succeeds,
+    "pybench ci github --suite suites/node_check.toml --runner h200 --gpus 8 > pybench.yml": writes,
+    "pybench ci gitlab --suite suites/node_check.toml > gitlab-ci.yml": writes,
+    "pybench ci jenkins --suite suites/node_check.toml > Jenkinsfile": writes,
     "pybench schema > suite.schema.json": writes,
 }
 """Each command once, whatever the number of documents that show it."""

@@ -1,0 +1,44 @@
+"""What did not pass as workflow commands of GitHub Actions, which shows them beside a job.
+
+GitHub keeps at most 10 annotations of a kind and step.
+"""
+
+from __future__ import annotations
+
+from pybench.report.findings import Finding, findings
+from pybench.report.printable import printable
+from pybench.report.run_view import RunView
+
+MOST = 10
+_MOST_TEXT = 1000
+_MOST_SUBJECTS = 4
+_ERRORS = {"fail", "error", "missing"}
+
+
+def render(view: RunView) -> str:
+    """A line for each finding, the worst first; the last of ten counts the others. A pass is a notice."""
+    results = view.results
+    found = findings(view)
+    shown = found if len(found) <= MOST else found[: MOST - 1]
+    lines = [_line(finding) for finding in shown]
+    if len(found) > len(shown):
+        lines.append(_command("warning", results.suite, f"{len(found) - len(shown)} more findings: see the report"))
+    if not found:
+        verdict = results.verdict.replace("_", " ")
+        lines.append(_command("notice", results.suite, f"{verdict}: {results.reason}"))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(finding: Finding) -> str:
+    subjects = ", ".join(finding.subjects[:_MOST_SUBJECTS])
+    more = len(finding.subjects) - _MOST_SUBJECTS
+    title = f"{finding.verdict}: {subjects}{f' and {more} more' if more > 0 else ''}"
+    text = f"{finding.reason}; next: {finding.step}" if finding.step else finding.reason
+    return _command("error" if finding.verdict in _ERRORS else "warning", title, text)
+
+
+def _command(kind: str, title: str, text: str) -> str:
+    """Escaped as the runner reads it: data has no ``%`` or line end, a property no ``:`` or ``,`` besides."""
+    data = printable(text)[:_MOST_TEXT].replace("%", "%25")
+    value = printable(title)[:_MOST_TEXT].replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={value}::{data}"

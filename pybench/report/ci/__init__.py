@@ -1,0 +1,1 @@
+"""Workflows of CI systems that run a suite each night."""
