@@ -17,6 +17,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from pybench.machine import health_watch
 from tests.builders import NO_DRIVER
 from tests.tiers import left_out, no_process, tier_of, watch_processes
 
@@ -24,7 +25,18 @@ NATIVE = Path(__file__).parent / "native"
 ROOT = NATIVE.parents[1]
 SETTINGS = (
     *("DEVICES", "LOAD", "SENSOR", "COUNTER_LAG_MS", "ZERO_EVERY", "COUNTER_RESET_MS", "FAIL", "FIELD_FAIL", "HANG"),
-    *("LATENCY", "BUSY", "GLOBAL_LOCK", "MIG", "SHARED_BOARD", "MODULE", "DRIVER", "COUNTS", "CLOCK_EVENT_REASONS"),
+    *(
+        "LATENCY",
+        "BUSY",
+        "GLOBAL_LOCK",
+        "MIG",
+        "SHARED_BOARD",
+        "MODULE",
+        "DRIVER",
+        "NAME",
+        "COUNTS",
+        "CLOCK_EVENT_REASONS",
+    ),
     *("ECC_CORRECTED", "ECC_UNCORRECTED", "REMAPPED_ROWS", "REMAP_PENDING", "REMAP_FAILED"),
     *("PCIE_WIDTH", "PCIE_GENERATION", "PROCESSES"),
 )
@@ -144,6 +156,12 @@ def fresh_nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pynvml._nvmlGetFunctionPointer_cache.clear()
     yield
     pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+@pytest.fixture
+def fake_node(fresh_nvml: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose kernel log has no XIDs, whatever this machine's own log has."""
+    monkeypatch.setattr(health_watch, "read_xids", lambda: ())
 
 
 @pytest.fixture

@@ -35,15 +35,20 @@ class PlainProgress:
         self._stream = stream
         self._started_s = 0.0
         self._heading = ""
+        self._earlier = EarlierAttempts()
+        self._left = 0
+        self._is_timed = False
 
     def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
-        """Show where the run is kept, and how long it takes where earlier runs show that."""
+        """Show where the run is kept, and how long it takes; without an earlier run the first attempt shows that."""
+        self._is_timed = expected_s is not None
         takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
         self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Keep what is running for the attempt's line."""
         self._heading = f"[{position}/{total}] {point_id} attempt {attempt}"
+        self._left = total - position
         self._started_s = time.monotonic()
 
     def phase(self, name: str) -> None:
@@ -57,9 +62,14 @@ class PlainProgress:
 
     def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
         """Show how the attempt ended, its figure as the final table defines it, and how long it took."""
-        del point_id
+        took_s = time.monotonic() - self._started_s
+        self._earlier.finished(point_id, took_s)
         found = f", {quantity(figure)}" if ok and figure is not None else ""
-        self._say(f"{self._heading}: {outcome}{found} ({time.monotonic() - self._started_s:.1f} s)")
+        self._say(f"{self._heading}: {outcome}{found} ({took_s:.1f} s)")
+        if ok and self._left and not self._is_timed:
+            self._is_timed = True
+            others = "attempt" if self._left == 1 else f"{self._left} attempts"
+            self._say(f"about {duration(self._left * took_s)} for the other {others}, by this one")
 
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
@@ -84,9 +94,7 @@ class LiveProgress(PlainProgress):
         self._console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")))
         spinner = "dots" if encodable("⠋", stream.encoding) == "⠋" else "line"
         self._status: Status = self._console.status("starting", spinner=spinner)
-        self._earlier = EarlierAttempts()
         self._point_id = ""
-        self._left = 0
         self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
@@ -98,7 +106,7 @@ class LiveProgress(PlainProgress):
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Show the attempt that begins."""
         super().attempt_started(point_id, attempt, position, total)
-        self._point_id, self._left = point_id, total - position
+        self._point_id = point_id
         self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
         # The line is made anew at each refresh, so that the time in a phase without events counts up.
         self._status.update(_Line(self))
@@ -121,7 +129,6 @@ class LiveProgress(PlainProgress):
 
     def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
         """Let the attempt's line stand above the live one."""
-        self._earlier.finished(point_id, time.monotonic() - self._started_s)
         super().attempt_finished(point_id, outcome, ok, figure)
 
     def finished(self) -> None:

@@ -48,7 +48,7 @@ def expand(
             if _is_implied(point, implied[point.benchmark]) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", reason))
             else:
-                skips.append(skipped(point, reason))
+                skips.append(skipped(point, reason, lacks))
         else:
             points.append(point)
     return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))

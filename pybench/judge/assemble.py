@@ -41,7 +41,9 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     losses = loss_checks(measurements)
     rows: tuple[Row, ...] = (*scaling, *checks, *comparisons, *node)
     left_out = left_out_list(plan)
-    verdict, reason = overall(points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out)
+    verdict, reason = overall(
+        points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out, skips=plan.skips
+    )
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"
     software = software_of(manifest, measurements.records)

@@ -17,7 +17,7 @@ from pybench.model.results import (
     ScalingResult,
     Verdict,
 )
-from pybench.model.suite import Order
+from pybench.model.suite import Order, Skip
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
@@ -107,16 +107,19 @@ def overall(
     counts: Counts,
     machine: str = "this machine",
     left_out: Sequence[str] = (),
+    skips: Sequence[Skip] = (),
 ) -> tuple[Verdict, str]:
     """Verdict of a run, and what decided it.
 
-    ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out. ``guards`` are checks that no suite
+    ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
+    required. ``guards`` are checks that no suite
     contains: one that fails decides, one that passes shows nothing by itself.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
         *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
+        *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
     for verdict in _ORDER:
         culprits = [reason for found, reason in named if found == verdict]

@@ -163,7 +163,8 @@ class Point:
 class Skip:
     """A point that can't be measured here, and why. It stays visible in every report.
 
-    ``lacks`` names what is not there, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point.
+    ``lacks`` names what is not there, such as ``8 GPUs (4 here)``; ``None`` where no machine could measure the point. A
+    point that is required and lacks something is missing.
     """
 
     id: str

@@ -62,6 +62,20 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
     ]
 
 
+def test_the_first_attempt_shows_how_long_a_run_takes_that_was_never_made(clock: SimpleNamespace) -> None:
+    """3 more of 90 s; said once, after the first that was measured, and by no failed one."""
+    stream = io.StringIO()
+    shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", 4)
+    _attempt(shown, clock, "out_of_memory: tried 2 GiB")
+    _attempt(shown, clock)
+    _attempt(shown, clock)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "run run: 4 attempts, kept in runs/run"
+    assert lines[3] == "about 4.5 min for the other 3 attempts, by this one"
+    assert len(lines) == 5
+
+
 def test_slow_rates_are_not_zero(clock: SimpleNamespace) -> None:
     """0.4 tokens a second is slow, not nothing."""
     stream = io.StringIO()

@@ -14,7 +14,7 @@ from pybench.judge.evidence import Evidence
 from pybench.judge.verdict import judge_comparison, judge_ratio, judge_value, overall
 from pybench.model.expected import RatioRow
 from pybench.model.results import CheckResult, Counts, Expected, PointResult, ScalingResult, Verdict
-from pybench.model.suite import Order
+from pybench.model.suite import Order, Skip
 from tests.builders import CHECK, SCALING
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")
@@ -225,6 +225,16 @@ def test_points_count_without_any_expectation() -> None:
     assert overall([_point("ok"), _point("failed")], [], counts=_NONE) == ("error", "p: is failed")
     assert overall([_point("ok"), _point("missing")], [], counts=_NONE) == ("missing", "p: is missing")
     assert overall([_point("skipped")], [], counts=_NONE) == ("missing", "nothing was measured")
+
+
+def test_a_skip_that_was_required_is_missing() -> None:
+    """Whatever passed beside it, and whether or not a row needs it; one that can run nowhere is none."""
+    skip = Skip(id="p8", benchmark="b", axes={}, num_gpus=8, reason="needs 8 GPUs, found 4", lacks="8 GPUs (4 here)")
+    counts = Counts(expected=1, judged=1, passed=1)
+    found = overall([_point("ok")], [_check("pass")], counts=counts, skips=[skip])
+    assert found == ("missing", "p8: needs 8 GPUs, found 4")
+    never = replace(skip, lacks=None)
+    assert overall([_point("ok")], [_check("pass")], counts=counts, skips=[never])[0] == "pass"
 
 
 def test_nothing_judged_is_no_pass() -> None:

@@ -14,6 +14,7 @@
 //   FAKE_NVML_GLOBAL_LOCK  1: one call at a time
 //   FAKE_NVML_MIG, FAKE_NVML_SHARED_BOARD, FAKE_NVML_MODULE  1: what the GPUs say they are
 //   FAKE_NVML_DRIVER   version, default 580.00.fake
+//   FAKE_NVML_NAME     of every GPU, default NVIDIA H200
 //   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
 //   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
 //   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
@@ -86,7 +87,7 @@ struct Config {
     std::vector<Rule> fail = rules("FAIL"), field_fail = rules("FIELD_FAIL"), hang = rules("HANG"), latency;
     bool busy = number("BUSY", 0) != 0, global_lock = number("GLOBAL_LOCK", 0) != 0;
     bool mig = number("MIG", 0) != 0, shared_board = number("SHARED_BOARD", 0) != 0, module = number("MODULE", 0) != 0;
-    std::string driver = variable("DRIVER", "580.00.fake");
+    std::string driver = variable("DRIVER", "580.00.fake"), name = variable("NAME", "NVIDIA H200");
     int64_t init_ns = now_ns();
 
     Config() {
@@ -367,7 +368,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* out, unsigned size) {
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* out, unsigned size) {
     return call("nvmlDeviceGetName", index_of(device),
-                [&](const Config&) { return write_text(out, size, "NVIDIA H200"); });
+                [&](const Config& told) { return write_text(out, size, told.name); });
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index) {

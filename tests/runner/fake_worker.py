@@ -3,10 +3,12 @@
 ``FAKE_BEHAVIOUR`` is a comma-separated list, one for each start of a point (the last one repeats). ``FAKE_POINT`` names
 the one point of a session that it is for, by a part of its id; the others behave. ``FAKE_STRETCH`` is how much longer
 than usual its steps are by the clock of its reports, a factor; ``FAKE_NOISE``, as ``SEED:SD``, scatters every attempt.
+``FAKE_STEPS_MS`` gives lengths of steps as JSON: by backend, then by the degree of tensor parallelism.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -15,8 +17,8 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
+from pybench.compute.ordered_work import ordered_work
 from pybench.machine.clock import host_clock
 from pybench.model.wire import (
     ORDERS_FILE,
@@ -65,15 +67,25 @@ def header(rank: int, behaviour: str) -> Header:
         device="cuda" if UUIDS else "cpu",
         device_name=os.environ.get("FAKE_NAME", "fake"),
         device_uuid=UUIDS[rank] if UUIDS else None,
+        device_uuids=tuple(UUIDS) if ranks == 1 else (),
     )
 
 
 def work_of(order: WorkOrder) -> Work:
-    """As ordered: one sequence of one prompt token and two output tokens, or nothing but values."""
-    if VALUES:
-        return Work()
-    settings: Any = order.settings
-    return Work(prompt_tokens=settings.prompt_tokens, output_tokens=settings.output_tokens, samples=settings.batch_size)
+    """As ordered; nothing but values where it has some."""
+    return (not VALUES and ordered_work(order.settings, 0)) or Work()
+
+
+def listed_ns(order: WorkOrder) -> int | None:
+    """Length of a step, where the environment lists it."""
+    listed = json.loads(os.environ.get("FAKE_STEPS_MS", "{}")).get(order.settings.backend)
+    return None if listed is None else int(listed[str(order.settings.num_gpus)] * 1e6)
+
+
+def token_ends(order: WorkOrder, begin: int, end: int) -> tuple[int, ...]:
+    """Decode rounds from the beginning to the end of a step."""
+    count = getattr(order.settings, "output_tokens", 0)
+    return () if VALUES else tuple(begin + (end - begin) * place // (count - 1) for place in range(count))
 
 
 def warm_up(rank: int, order: WorkOrder) -> None:
@@ -85,12 +97,11 @@ def warm_up(rank: int, order: WorkOrder) -> None:
 
 
 def measure(rank: int, order: WorkOrder, num_steps: int, started_ns: int, step_ns: int) -> None:
-    """Report steps whose speed is exactly the number of ranks. They lie in the past by then."""
+    """Report steps of the listed length, else such that speed is the number of ranks. By then they lie in the past."""
     say(rank, Phase(name="measure", start_ns=started_ns))
     for index in range(num_steps):
         begin = started_ns + index * step_ns
-        end = begin + step_ns // ranks
-        ends = () if VALUES else (begin, end)
+        end = begin + step_ns // (ranks if listed_ns(order) is None else 1)
         say(
             rank,
             Step(
@@ -99,7 +110,7 @@ def measure(rank: int, order: WorkOrder, num_steps: int, started_ns: int, step_n
                 start_ns=begin,
                 end_ns=end,
                 work=work_of(order),
-                token_end_ns=ends,
+                token_end_ns=token_ends(order, begin, end),
                 values=VALUES,
             ),
         )
@@ -179,8 +190,9 @@ def work_on(order: WorkOrder, place: int) -> None:
     while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
         time.sleep(0.01)
     stretch = random_stretch(order) * (float(os.environ.get("FAKE_STRETCH", "1")) if is_meant(order) else 1)
-    # Steps that waited span the wait, and what sensors read in it.
-    step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps) if wait else round(STEP_NS * stretch)
+    step_ns = round((listed_ns(order) or STEP_NS) * stretch)
+    if wait:  # steps that waited span the wait, and what sensors read in it
+        step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps)
     while time.monotonic_ns() < begun_ns + order.steps * step_ns:
         time.sleep(0.001)
     for number in range(ranks):
