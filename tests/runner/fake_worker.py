@@ -67,7 +67,7 @@ def header(rank: int, behaviour: str) -> Header:
         device="cuda" if UUIDS else "cpu",
         device_name=os.environ.get("FAKE_NAME", "fake"),
         device_uuid=UUIDS[rank] if UUIDS else None,
-        device_uuids=tuple(UUIDS) if ranks == 1 else (),
+        device_uuids=tuple(UUIDS) if ranks < len(UUIDS) else (),
     )
 
 
