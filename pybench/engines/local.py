@@ -48,7 +48,7 @@ class Local:
     def start(self, job: Job, log: Path) -> WorkerProcess:
         """Start the worker as a process of this machine. Raises ``OSError``."""
         environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
-        return WorkerProcess(self.argv(job), environment, log, job.token)
+        return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
         """Nothing to verify: no container is planned."""

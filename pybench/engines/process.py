@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,14 +54,17 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
     deadline = time.monotonic() + kill_s
     while left := tuple(processes_marked(prefix)):
         if time.monotonic() > deadline:
-            pids = ",".join(map(str, left))
-            raise MachineError(
-                f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
-                f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
-            )
+            raise _unkillable(",".join(map(str, left)), kill_s)
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)
     return len(found)
+
+
+def _unkillable(pids: str, kill_s: float) -> MachineError:
+    return MachineError(
+        f"killed, but not ended within {kill_s:g} s: process {pids} of a worker; it waits for a device or a "
+        f"disk: see its state with `ps -o pid,stat,wchan:32,cmd -p {pids}`, and restart the machine"
+    )
 
 
 def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
@@ -71,15 +76,22 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 class WorkerProcess:
-    """A started worker whose whole process tree carries ``token`` in its environment."""
+    """A started worker whose whole process tree carries ``token`` in its environment.
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path, token: str) -> None:
+    One that is ``guarded`` leaves no process, either, that took the token out of its environment.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], log: Path, token: str, *, guarded: bool = False
+    ) -> None:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._token = token
+        marked = {**environment, ATTEMPT_VARIABLE: token}
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                argv,
-                env={**environment, ATTEMPT_VARIABLE: token},
+                _guarded(argv, token) if guarded else argv,
+                # The guardian is none of those that are ended by their mark: it ends after them.
+                env=environment if guarded else marked,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -99,6 +111,18 @@ class WorkerProcess:
         return None
 
     def end(self) -> int:
-        """End the whole tree and return the first process's exit code."""
+        """End the whole tree and return the first process's exit code. Raises ``MachineError`` where it can't be."""
         end_marked(self._token)
-        return self._process.wait()
+        try:
+            return self._process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            raise _unkillable(f"{self._process.pid}", KILL_S) from None
+
+
+def _guarded(argv: Sequence[str], token: str) -> Sequence[str]:
+    """Command line of a guardian of ``argv``. Raises ``FileNotFoundError``, as starting ``argv`` itself would."""
+    if shutil.which(argv[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    script = Path(__file__).with_name("guardian.py")
+    python = (sys.executable, "-I", "-S", "-B", str(script))
+    return (*python, str(os.getpid()), f"{ATTEMPT_VARIABLE}={token}", *argv)

@@ -25,10 +25,32 @@ time.sleep(600)
 """
 
 
-def start(code: str, folder: Path) -> tuple[WorkerProcess, str]:
+# A daemon: its parent has ended, its session and its environment are its own; it tells its pid.
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("ready", "w").write(str(os.getpid()))
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists("ready") or not open("ready").read():
+    time.sleep(0.01)
+"""
+
+
+def start(code: str, folder: Path, *, guarded: bool = False) -> tuple[WorkerProcess, str]:
     token = f"test-{os.getpid()}-{time.monotonic_ns()}"
     log = folder / "worker.log"
-    return WorkerProcess([sys.executable, "-c", code], os.environ, log, token), token
+    return WorkerProcess([sys.executable, "-c", code], os.environ, log, token, guarded=guarded), token
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_exit_code_and_log(tmp_path: Path) -> None:
@@ -81,3 +103,43 @@ def test_a_process_that_cannot_be_killed_ends_the_run(tmp_path: Path, monkeypatc
     assert f"-p {pid}`" in str(error.value)
     monkeypatch.undo()
     process.end()
+
+
+@pytest.mark.parametrize(
+    ("code", "ended_with"), [("import sys; sys.exit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9), ("1 / 0", 1)]
+)
+def test_a_guarded_process_ends_as_it_would_alone(tmp_path: Path, code: str, ended_with: int) -> None:
+    process, _ = start(code, tmp_path, guarded=True)
+    assert process.wait(30) == ended_with
+    assert process.end() == ended_with
+
+
+def test_a_guarded_process_that_is_ended(tmp_path: Path) -> None:
+    process, token = start("print(1, flush=True); import time; time.sleep(600)", tmp_path, guarded=True)
+    while not (tmp_path / "worker.log").read_text():
+        time.sleep(0.01)
+    assert process.end() == -15
+    assert not list(processes_marked(token))
+
+
+def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) -> None:
+    process, token = start(DAEMON, tmp_path, guarded=True)
+    assert process.wait(30) == 0
+    daemon = int((tmp_path / "ready").read_text())
+    assert not is_alive(daemon)
+    assert not list(processes_marked(token))
+
+
+def test_without_a_guardian_such_a_daemon_stays(tmp_path: Path) -> None:
+    """As it would: the test above can fail."""
+    process, _ = start(DAEMON, tmp_path)
+    assert process.wait(30) == 0
+    process.end()
+    daemon = int((tmp_path / "ready").read_text())
+    assert is_alive(daemon)
+    os.kill(daemon, 9)
+
+
+def test_a_guarded_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        WorkerProcess(["/no/such/python"], {}, tmp_path / "log", "x", guarded=True)

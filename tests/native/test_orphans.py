@@ -67,6 +67,37 @@ def test_no_orphan_of_100_killed_hosts(folder: Path) -> None:
         assert not left, f"kill {kill}"
 
 
+DAEMON = """
+import os, pathlib, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        pathlib.Path({file!r}).write_text(str(os.getpid()))
+        os.execve("/bin/sleep", ["sleep", "600"], {{}})
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(folder: Path) -> None:
+    """It left its parent, its session and its mark; the host's guardian holds it all the same."""
+    file = folder / "daemon"
+    entry = folder / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
+    entry.write_text(DAEMON.format(file=str(file)))
+    command = (sys.executable, "-c", HOST, str(folder), str(folder / "exchange"), f"daemon-{os.getpid()}/")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
+        deadline = time.monotonic() + 60
+        while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        daemon = int(file.read_text())
+        assert b"sleep" in Path(f"/proc/{daemon}/cmdline").read_bytes()
+        host.kill()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{daemon}/cmdline").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _command_line(daemon)
+
+
 def test_a_shell_between_host_and_worker_is_no_stranger(folder: Path) -> None:
     """``--python`` may name a script that starts Python: its worker runs, and knows its host."""
     python = folder / "python"

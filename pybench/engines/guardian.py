@@ -1,0 +1,105 @@
+"""A process between the runner and a worker, which outlives both for as long as it takes to kill what they leave.
+
+Whatever a worker starts has the guardian among its ancestors: a daemon that leaves its parent, its session and its
+environment becomes the guardian's child, by ``PR_SET_CHILD_SUBREAPER``. Once the worker has ended, or the runner has
+died, every descendant is killed. Started as a script: ``python3 -I -S guardian.py RUNNER_PID VARIABLE=TOKEN ARGV...``;
+ends as the worker does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+_RUNNER_DIED = signal.SIGUSR2
+# The worker has these itself, from who sends them or from a terminal.
+_NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_NOT_STARTED = 127
+_LONGEST_PAUSE_S = 0.5
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the worker to its end, then end as it did. Does not return."""
+    runner, marked, *argv = arguments
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in _NOT_OURS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(_RUNNER_DIED, _end_all)
+    libc.prctl(_PR_SET_PDEATHSIG, int(_RUNNER_DIED), 0, 0, 0)
+    if os.getppid() != int(runner):
+        os._exit(1)  # the runner died before the kernel was asked to report it
+    status = _outlive(_start(marked, argv))
+    kill_descendants()
+    _end_as(status)
+
+
+def _start(marked: str, argv: Sequence[str]) -> int:
+    name, _, token = marked.partition("=")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_RUNNER_DIED})
+    if (child := os.fork()) == 0:
+        for number in (*_NOT_OURS, _RUNNER_DIED):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {_RUNNER_DIED})
+        try:
+            os.execvpe(argv[0], [*argv], {**os.environ, name: token})  # noqa: S606 - no shell is wanted
+        except OSError as error:
+            print(f"{argv[0]}: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201 - the worker's log
+        os._exit(_NOT_STARTED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_RUNNER_DIED})
+    return child
+
+
+def _outlive(child: int) -> int:
+    """Wait status of ``child``; what else ends meanwhile is reaped."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return status
+
+
+def _end_all(_number: int, _frame: FrameType | None) -> None:
+    kill_descendants()
+    os._exit(1)
+
+
+def kill_descendants() -> None:
+    """Kill until there is nobody left: a killed parent's children become this process's own."""
+    pause_s = 0.002
+    while True:
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                return  # of another user by its own doing: it can't be ended from here
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:  # noqa: PTH123 - starts faster
+        return [int(pid) for pid in stream.read().split()]
+
+
+def _end_as(status: int) -> None:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and code not in (-signal.SIGKILL, -signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,22 @@
+"""A run of real torch ranks that is killed leaves nothing; ``tests/benchmarks/test_orphans.py`` kills a hundred."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("moment_s", [2.0, 5.0, 9.0])
+def test_nothing_is_left_a_second_later(tmp_path: Path, moment_s: float) -> None:
+    """While the run is prepared, while ranks import torch, while they measure, on a machine of whatever speed."""
+    command = (sys.executable, "-m", "tests.worker.torch.orphans", str(tmp_path), str(moment_s))
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    num_processes, how, *left = done.stdout.splitlines()
+    assert how == "killed", (tmp_path / "log").read_text()
+    assert int(num_processes) >= 1
+    assert left == []
