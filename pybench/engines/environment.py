@@ -19,9 +19,6 @@ NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 _SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
 _URL_USER = re.compile(r"(\w+://)[^/@\s]+@")
 
-# Collectives of one host use its loopback; containers have no other network.
-LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-
 
 def tuning(host: Mapping[str, str]) -> dict[str, str]:
     """Tuning variables that mean the same inside a container: no secrets, no paths, nothing on two lines."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from pybench.engines.base import Argv, Job
-from pybench.engines.environment import LOOPBACK, tuning
+from pybench.engines.environment import tuning
 from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.loopback import LOOPBACK
 
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")

@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from pybench.model.loopback import LOOPBACK
 from pybench.model.starter import STARTER_VARIABLE
 from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
@@ -39,10 +40,8 @@ def launch(exchange: Path, num_ranks: int) -> int:
     """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams say why."""
     os.environ[STARTER_VARIABLE] = str(os.getpid())
     order = read_orders(exchange)[0]
-    # One machine needs no network: loopback works in a container without any.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():
+        os.environ.setdefault(name, value)
     try:
         from torch.distributed import run  # noqa: PLC0415 - its absence is a result, not a traceback
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415

@@ -10,6 +10,7 @@ from functools import partial
 import tensorrt_llm
 from tensorrt_llm.llmapi import TorchLlmArgs
 
+from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.engine.arguments import merged
@@ -28,8 +29,8 @@ join = joined_replica
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     """Start an engine with random weights for the order's shape."""
     settings, architecture = generation_of(order)
-    # One machine needs no network.
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    for name, value in LOOPBACK.items():
+        os.environ.setdefault(name, value)
     with config_folder(architecture, settings.dtype) as folder:
         ours = engine_arguments(settings, folder)
         version = f"tensorrt_llm {tensorrt_llm.__version__}"

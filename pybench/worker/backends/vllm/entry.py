@@ -12,6 +12,7 @@ from pathlib import Path
 import vllm
 from vllm.engine.arg_utils import EngineArgs
 
+from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
@@ -40,8 +41,7 @@ _ENVIRONMENT = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     # One machine needs no network, and usage is not reported.
     "VLLM_HOST_IP": "127.0.0.1",
-    "GLOO_SOCKET_IFNAME": "lo",
-    "NCCL_SOCKET_IFNAME": "lo",
+    **LOOPBACK,
     "VLLM_NO_USAGE_STATS": "1",
 }
 
