@@ -42,7 +42,9 @@ _OPTION = re.compile(r"`(--[a-z][^`]*|-[a-z](?: [^`]*)?)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PATH = re.compile(r"(?<![/\w])((?:pybench|tests|suites|docs|csrc|containers)/[\w/*.-]*)")
-_UNUSED = re.compile(r"\b(?:told|foretold|foretells?|mend|says|asked|same again|the like|its like|thirst\w*|hunger)\b")
+_UNUSED = re.compile(
+    r"\b(?:told|foretold|foretells?|says?|said|saying|asked|mend|same again|the like|its like|thirst\w*|hunger)\b"
+)
 _FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--require-hashes"}
 """Options of docker, apptainer and pip that documents name."""
 

@@ -31,7 +31,7 @@ smallest_option = click.option(
 @click.argument("reference_paths", metavar="REFERENCE...", type=_RUN, nargs=-1, required=True)
 @across_option
 @smallest_option
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A metric to compare besides. Repeatable.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")
 @click.pass_context
 def compare(

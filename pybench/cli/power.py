@@ -108,7 +108,7 @@ def record(
     period_ms: float | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND and say what energy it used; exit with its exit code."""
+    """Run COMMAND and report its energy; exit with its exit code."""
     from pybench.report.power import as_json, render
     from pybench.runner.power_command import record_command
 

@@ -1,4 +1,4 @@
-"""Measured beside predicted: what a node's own figures say about a run."""
+"""Measured beside predicted: what a node's own figures predict of a run."""
 
 from __future__ import annotations
 

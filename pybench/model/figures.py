@@ -31,8 +31,8 @@ class PointFigures:
     """One point of a run.
 
     ``medians`` has the median step of each good attempt, by metric; a metric that was not measured is absent.
-    ``absence`` is why nothing was measured, and is ``None`` where something was. ``digest`` is equal for points that
-    were measured alike (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
+    ``absence`` is why nothing was measured, and is ``None`` where something was. ``digest`` is equal for points of
+    equal work (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
     read from an index. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
     ``held_by`` names what held any clock down.
     """

@@ -1,4 +1,4 @@
-"""What GPUs say about their own health, and how they stood while they worked."""
+"""What GPUs report of their own health, and how they stood while they worked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class GpuCounters:
     """One GPU's counts of trouble: ECC errors since the driver was loaded, rows of its memory that were remapped.
 
     ``remap_pending`` is a row that waits for a reset, ``remap_failed`` one that found no spare. ``None`` where
-    the driver does not say, or the memory has no ECC.
+    the driver does not report it, or the memory has no ECC.
     """
 
     uuid: str
@@ -51,7 +51,7 @@ class Xid:
 class GpuProcess:
     """A process that computes on a GPU, seen from ``first_ns`` to ``last_ns`` (CLOCK_MONOTONIC).
 
-    ``memory_bytes`` is the most that it held there. ``None`` where the driver or the kernel does not say.
+    ``memory_bytes`` is the most that it held there. ``None`` where neither the driver nor the kernel reports it.
     """
 
     uuid: str

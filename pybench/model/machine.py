@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInfo:
-    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not say."""
+    """One GPU. Clocks in Hz, power in W, memory in GiB; ``None`` where the driver does not report it."""
 
     index: int
     uuid: str

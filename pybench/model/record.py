@@ -18,7 +18,7 @@ class GpuEnergy:
     """Energy one GPU used in a window.
 
     ``energy_low_j`` and ``energy_high_j`` bound the truth as far as the sensor's own sampling goes; the board's gain
-    error (about 5 %, systematic) is apart from it. Unknown is ``None``, and ``flags`` say why.
+    error (about 5 %, systematic) is apart from it. Unknown is ``None``, and ``flags`` give the reason.
     """
 
     uuid: str

@@ -21,7 +21,7 @@ _METRICS = {
 
 
 def metric_words(metric: str) -> str:
-    """A metric in a narrow table; metrics that are compared by wish keep their name."""
+    """A metric in a narrow table; metrics named on the command line keep their name."""
     return _METRICS.get(metric, metric)
 
 

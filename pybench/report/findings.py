@@ -117,7 +117,7 @@ def _of_node(results: Results) -> Iterable[Finding]:
 
 
 def _step(verdict: str, decision: Decision | None) -> str | None:
-    """What to do next; for an inconclusive row by what its figures say about more attempts."""
+    """What to do next; for an inconclusive row by what its figures predict of more attempts."""
     if verdict != "inconclusive" or decision is None:
         return _OF_VERDICT.get(verdict)
     if decision.is_final:

@@ -1,4 +1,4 @@
-"""What the tables of every human report say, as plain cells; each report only draws them."""
+"""The tables of every report for people, as plain cells; each report only draws them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST_SUBJECTS = 4
 
 
 def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool = False) -> str:
-    """Draw the report. Colour repeats what the words say."""
+    """Draw the report. Colour repeats the words."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
     _head(out, view.results, detail=detail)

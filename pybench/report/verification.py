@@ -42,7 +42,7 @@ def _summary(found: Verification) -> str:
     places = Counter(each.place.split(":")[0] for each in faults)
     listed = ", ".join(printable(place) for place in list(places)[:3])
     more = f" and {len(places) - 3} more places" if len(places) > 3 else ""  # noqa: PLR2004
-    return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; ask for its folder again."
+    return f"{len(faults)} in {listed}{more}. Do not rely on this run's figures; get its folder again."
 
 
 def _listed(found: Sequence[Discrepancy]) -> list[str]:

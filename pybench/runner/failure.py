@@ -33,7 +33,7 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure |
     if code < 0:
         return failure("signal", f"ended by signal {-code}, {last_seen(ranks)}", log)
     if code > 0:
-        # torchrun reports a rank's death in its log and exits 1 itself; what its siblings say is that a peer is gone.
+        # torchrun reports a rank's death in its log and exits 1 itself; its siblings report only that a peer is gone.
         if killed:
             return failure("signal", f"a rank was ended by signal {killed}, {last_seen(ranks)}", log)
         return failure("exit_code", f"exit code {code} without a result, {last_seen(ranks)}", log)

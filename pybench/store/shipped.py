@@ -35,7 +35,7 @@ def find_suite(named: Path) -> Path:
     except FileNotFoundError:
         return _shipped_suite(named)
     except (OSError, ValueError):
-        pass  # what is wrong with a file that is there is its reader's to say
+        pass  # what is wrong with a file that is there is reported by its reader
     return named
 
 

@@ -37,7 +37,7 @@ def torchrun_arguments(exchange: Path, num_ranks: int) -> list[str]:
 
 
 def launch(exchange: Path, num_ranks: int) -> int:
-    """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams say why."""
+    """Run all ranks to their end. Returns 0, or 1 when one failed; the ranks' streams give the reason."""
     os.environ[STARTER_VARIABLE] = str(os.getpid())
     order = read_orders(exchange)[0]
     for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():

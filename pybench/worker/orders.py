@@ -23,5 +23,5 @@ def wait_for_go(exchange: Path, place: int) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not (exchange / go_file(place)).exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the host did not say within {_PATIENCE_S:g} s to go on with order {place}")
+            raise TimeoutError(f"the host did not release order {place} within {_PATIENCE_S:g} s")
         time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""Seeds of weights and samples: a weight is its name's, a sample its number's, whichever rank or replica draws it."""
+"""Seeds of weights and samples: of a weight by its name, of a sample by its number, for any rank or replica."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LoadPeriods:
 
 
 def locked_fraction(begins_ns: Sequence[int], sample_period_s: float) -> float:
-    """How far a load keeps step with a sensor, or a harmonic: 1 at one phase of it, 0 at all phases alike.
+    """How far a load keeps step with a sensor, or a harmonic: 1 at one phase of it, 0 spread evenly over all phases.
 
     1, too, for a load that began once, or at unknown times.
     """

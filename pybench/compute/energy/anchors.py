@@ -53,7 +53,7 @@ def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     A reading that may lie before or after a publication is placed by its neighbours: a value's readings all saw one
     publication, and a later value is a later publication.
     """
-    # Values never fall: those that are alike follow on each other.
+    # Values never fall: equal ones follow each other.
     first = np.flatnonzero(np.diff(readings.energy_mj, prepend=-1))
     values_mj, order = readings.energy_mj[first], np.arange(len(first))
     lowest = np.maximum.reduceat(np.floor((readings.before_s - grid.phase_s) / grid.period_s), first)

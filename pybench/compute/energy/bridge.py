@@ -108,7 +108,7 @@ class _Part:
     def shows_sampling(self) -> bool:
         """Whether the load jumps by so much that a counter which samples would be off by more than its blur.
 
-        Not where ripples were found: their jumps are too many to tell the counter's error from the series' own.
+        Not where ripples were found: their jumps are too many to separate the counter's error from the series' own.
         """
         missed_j2 = self.steps.sampled_j2.sum(axis=1)
         return not self.curve.ripples and bool(np.mean(missed_j2) > np.mean(self.value_j2))

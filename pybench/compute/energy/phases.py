@@ -1,6 +1,6 @@
 """Energy of prefill and of decode, from the power trace of a whole attempt.
 
-The engine's own step times say when each sequence had its first token; the windows between them are cut from the trace.
+The engine's step times show when each sequence had its first token; the windows between them are cut from the trace.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 
 _TAIL_LINES = 5
-# How docker and podman, old and new, say that they do not have an image.
+# How docker and podman, old and new, report that they do not have an image.
 _ABSENT = ("no such image", "image not known", "failed to find image", "no such object")
 
 

@@ -71,7 +71,7 @@ def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dic
 
 
 def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Metrics that ranks reported themselves, joined as their traits say."""
+    """Metrics that ranks reported themselves, joined as their traits declare."""
     joined: dict[str, float] = {}
     metrics = METRICS_OF[point.settings.workload]
     for name in {name: None for values in reported for name in values}:

@@ -25,7 +25,7 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
         possible = f"generation {link.generation_max} x{link.width_max}"
         yield run_check("pcie", gpu_name(link.uuid, machine), "fail", f"{found} at best, could be {possible}")
     if not known:
-        yield unknown("pcie", "the driver does not say how fast its links are")
+        yield unknown("pcie", "the driver does not report how fast its links are")
     elif not short:
         yield run_check("pcie", "all GPUs", "pass", f"all {len(known)} links are as wide and fast as they can be")
 

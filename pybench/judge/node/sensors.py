@@ -1,4 +1,4 @@
-"""What each GPU's sensors say under load against those of the others."""
+"""Each GPU's sensors under load against those of the others."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,255}$"
 # The kernel's own file systems and sockets of daemons: read-only mounts of those still hand over the host.
 _FORBIDDEN_SOURCES = ("/proc", "/sys", "/dev", "/run", "/var/run")
 _FORBIDDEN_TARGETS = ("/pybench", "/proc", "/sys", "/dev", "/run", "/tmp")  # noqa: S108 - inside the container
-# What pybench sets to say which GPUs, and what makes another Python or library of the one in the image.
+# What pybench sets to choose GPUs, and what makes another Python or library of the one in the image.
 _RESERVED = frozenset(
     {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HOME", "USER", "RANK", "WORLD_SIZE"}
 )

@@ -87,7 +87,7 @@ def test_a_peak_that_cannot_be_set_back_is_known_once_it_is_passed(
 def test_a_host_that_says_nothing_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that no one ends must not wait for ever."""
     monkeypatch.setattr(orders, "_PATIENCE_S", 0.0)
-    with pytest.raises(TimeoutError, match="did not say within 0 s to go on with order 2"):
+    with pytest.raises(TimeoutError, match="did not release order 2 within 0 s"):
         wait_for_go(tmp_path, 2)
     (tmp_path / "go.2").touch()
     wait_for_go(tmp_path, 2)

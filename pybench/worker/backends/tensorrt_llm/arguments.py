@@ -24,7 +24,7 @@ DECIDED = {
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
     """Keywords of ``tensorrt_llm.LLM`` for one replica, but for its cache: random weights, no tokenizer, statistics on.
 
-    CUDA graphs are on unless the settings say otherwise: without the keyword the library chooses their sizes itself.
+    CUDA graphs are on unless the settings turn them off: without the keyword the library chooses their sizes itself.
     """
     optional: dict[str, Any] = {} if settings.max_num_seqs is None else {"max_batch_size": settings.max_num_seqs}
     if settings.enforce_eager:

@@ -42,7 +42,7 @@ def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
 
 
 def _tensor_parallel() -> dict[str, Any]:
-    """The plan by whichever name this version takes it."""
+    """The plan, by its name in this version."""
     try:
         from transformers.distributed.configuration_utils import DistributedConfig
 

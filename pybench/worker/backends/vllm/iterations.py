@@ -40,10 +40,10 @@ class Iterations:
             self._num_running = max(self._num_running, scheduler_stats.num_running_reqs)
 
     def log_engine_initialized(self) -> None:
-        """Nothing to say."""
+        """Nothing to report."""
 
     def log(self) -> None:
-        """Nothing to say."""
+        """Nothing to report."""
 
     def record_sleep_state(self, *_state: int) -> None:
         """The engine never sleeps here."""

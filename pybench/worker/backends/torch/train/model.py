@@ -37,7 +37,7 @@ def layers_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def compile_layers(task: Task, model: nn.Module) -> None:
-    """Compile each layer by itself: the layers are alike, so one compilation serves all."""
+    """Compile each layer by itself: the layers are equal, so one compilation serves all."""
     if task.settings.compile:
         for layer in layers_of(model).values():
             layer.compile()

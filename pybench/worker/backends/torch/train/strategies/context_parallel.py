@@ -52,7 +52,7 @@ def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tenso
 
 
 def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
-    """All ranks' parts, in order; backward adds what every rank's queries say of this rank's part."""
+    """All ranks' parts, in order; backward adds every rank's gradients of this rank's part."""
     split: Any = DTensor.from_local(part, mesh, [Shard(_SEQUENCE)], run_check=False)
     whole: torch.Tensor = split.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
     return whole
