@@ -48,7 +48,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
 (async function power() {
   const source = document.getElementById("power-data");
   if (!source) { document.body.dataset.ready = "yes"; return; }
-  const TICK_S = 1e-4, W = 1e-3, BLOCK = 64;
+  const TICK_S = 1e-4, W = 1e-3, BLOCK = 16, LARGE = 256;
   const attempts = JSON.parse(source.textContent);
   const plot = document.getElementById("plot");
   const status = document.getElementById("power-status");
@@ -75,31 +75,48 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     return values;
   }
   // Least and greatest value of each block of samples, so that a wide view reads few of them.
-  function blocks(values) {
-    const n = Math.ceil(values.length / BLOCK), low = new Float64Array(n).fill(Infinity), high = new Float64Array(n).fill(-Infinity);
-    for (let i = 0; i < values.length; i++) {
-      const b = i / BLOCK | 0, v = values[i];
-      if (v < low[b]) low[b] = v;
-      if (v > high[b]) high[b] = v;
+  function blocks(lows, highs, size) {
+    const n = Math.ceil(lows.length / size), low = new Int32Array(n).fill(2147483647), high = new Int32Array(n).fill(-2147483648);
+    for (let i = 0; i < lows.length; i++) {
+      const b = i / size | 0;
+      if (lows[i] < low[b]) low[b] = lows[i];
+      if (highs[i] > high[b]) high[b] = highs[i];
     }
     return { low, high };
   }
-  function series(t, mw) { return { t, mw, ...blocks(mw) }; }
+  function series(t, milliwatts) {
+    const mw = Int32Array.from(milliwatts), small = blocks(mw, mw, BLOCK);
+    return { t, mw, small, large: blocks(small.low, small.high, LARGE / BLOCK) };
+  }
   function lower(values, wanted) {
     let a = 0, b = values.length;
     while (a < b) { const m = (a + b) >> 1; if (values[m] < wanted) a = m + 1; else b = m; }
     return a;
   }
+  // The same, from a guess that is near: times are nearly evenly spaced.
+  function lowerFrom(values, wanted, guess) {
+    let a = Math.min(Math.max(guess, 0), values.length), b = a, step = 1;
+    while (a > 0 && values[a - 1] >= wanted) { b = a; a = Math.max(a - step, 0); step *= 2; }
+    while (b < values.length && values[b] < wanted) { a = b + 1; b = Math.min(b + step, values.length); step *= 2; }
+    while (a < b) { const m = (a + b) >> 1; if (values[m] < wanted) a = m + 1; else b = m; }
+    return a;
+  }
   function extremes(one, a, b) {
+    const { mw, small, large } = one;
     let low = Infinity, high = -Infinity, i = a;
     while (i < b) {
-      if (i % BLOCK === 0 && i + BLOCK <= b) {
+      if (i % LARGE === 0 && i + LARGE <= b) {
+        const k = i / LARGE;
+        if (large.low[k] < low) low = large.low[k];
+        if (large.high[k] > high) high = large.high[k];
+        i += LARGE;
+      } else if (i % BLOCK === 0 && i + BLOCK <= b) {
         const k = i / BLOCK;
-        if (one.low[k] < low) low = one.low[k];
-        if (one.high[k] > high) high = one.high[k];
+        if (small.low[k] < low) low = small.low[k];
+        if (small.high[k] > high) high = small.high[k];
         i += BLOCK;
       } else {
-        const v = one.mw[i++];
+        const v = mw[i++];
         if (v < low) low = v;
         if (v > high) high = v;
       }
@@ -113,9 +130,10 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     const found = [xs];
     for (const one of current.series) {
       const ys = new Array(2 * n).fill(null);
-      let at = lower(one.t, from / TICK_S);
+      let at = lower(one.t, from / TICK_S), each = 0;
       for (let i = 0; i < n; i++) {
-        const end = i === n - 1 ? lower(one.t, to / TICK_S + 1e-9) : lower(one.t, (from + (i + 1) * step) / TICK_S);
+        const end = lowerFrom(one.t, i === n - 1 ? to / TICK_S + 1e-9 : (from + (i + 1) * step) / TICK_S, at + each);
+        each = end - at;
         if (end > at) {
           const [low, high] = extremes(one, at, end);
           const rising = one.mw[end - 1] >= one.mw[at];
@@ -142,6 +160,22 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   }
   function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
+  // Spans of all GPUs in one lane, those that touch or overlap as one.
+  function union(spans) {
+    const starts = [], ends = [];
+    for (const [a, b] of spans.sort((one, other) => one[0] - other[0])) {
+      if (ends.length && a <= ends[ends.length - 1]) ends[ends.length - 1] = Math.max(ends[ends.length - 1], b);
+      else { starts.push(a); ends.push(b); }
+    }
+    return { starts, ends };
+  }
+  function merged(columns) {
+    const all = new Float64Array(columns.reduce((sum, one) => sum + one.length, 0));
+    let at = 0;
+    for (const one of columns) { all.set(one, at); at += one.length; }
+    return all.sort();
+  }
+
   function lanes(u) {
     const c = u.ctx, left = u.bbox.left, right = left + u.bbox.width, top = u.bbox.top, p = devicePixelRatio;
     const place = (ticks) => u.valToPos(ticks * TICK_S, "x", true);
@@ -158,20 +192,19 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     for (const [name, a, b] of current.attempt.phases) bar(colors[name], a, b, 0);
     // Of many spans or marks within one pixel, one is drawn.
     const tick = (x) => u.posToVal((x - left) / p, "x") / TICK_S, first = tick(left), last = tick(right);
-    for (const { starts, ends } of current.limits) {
-      for (let i = Math.max(lower(starts, first) - 1, 0); i < starts.length && starts[i] <= last;) {
-        bar(red, starts[i], ends[i], 1);
-        i = Math.max(i + 1, lower(starts, tick(place(starts[i]) + p)) - 1);
-      }
+    const { starts, ends } = current.limits, anchors = current.anchors;
+    for (let i = Math.max(lower(starts, first) - 1, 0); i < starts.length && starts[i] <= last;) {
+      bar(red, starts[i], ends[i], 1);
+      i = Math.max(i + 1, lower(starts, tick(place(starts[i]) + p)) - 1);
     }
     c.fillStyle = ink("--quiet");
-    for (const times of current.anchors) {
-      for (let i = lower(times, first); i < times.length && times[i] <= last;) {
-        const x = place(times[i]);
-        c.fillRect(x, top + 17 * p, p, 5 * p);
-        i = Math.max(i + 1, lower(times, tick(x + p)));
-      }
+    c.beginPath();
+    for (let i = lower(anchors, first); i < anchors.length && anchors[i] <= last;) {
+      const x = place(anchors[i]);
+      c.rect(x, top + 17 * p, p, 5 * p);
+      i = lowerFrom(anchors, tick(x + p), i + 1);
     }
+    c.fill();
     c.restore();
   }
   function keys() {
@@ -186,7 +219,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     if (current.attempt.phases.length) { add("phase-prefill", "prefill"); add("phase-decode", "decode"); }
     const limits = new Set(current.attempt.gpus.flatMap((gpu) => gpu.limits.map((one) => one[2])));
     if (limits.size) add("phase-limit", `clock held by ${[...limits].join(", ")}`);
-    if (current.anchors.some((times) => times.length)) add("phase-anchor", "new value of the energy counter");
+    if (current.anchors.length) add("phase-anchor", "new value of the energy counter");
   }
   // What is in view, in words: for people who do not see the chart, and to read a peak's value.
   function describe(min, max, drawn) {
@@ -198,7 +231,7 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   }
   function draw() {
     if (chart) chart.destroy();
-    const top = 1.18 * Math.max(1, ...current.series.map((one) => one.high.reduce((a, b) => Math.max(a, b), 0) * W));
+    const top = 1.18 * Math.max(1, ...current.series.map((one) => one.large.high.reduce((a, b) => Math.max(a, b), 0) * W));
     const width = Math.max(plot.clientWidth, 260), whole = [0, current.attempt.end * TICK_S];
     const axis = { stroke: ink("--quiet"), grid: { stroke: ink("--grid"), width: 1 }, ticks: { stroke: ink("--line"), width: 1 } };
     let busy = false;
@@ -226,12 +259,14 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
   }
   async function choose(number) {
     const attempt = attempts[number];
-    const limits = attempt.gpus.map((gpu) => ({ starts: gpu.limits.map((one) => one[0]), ends: gpu.limits.map((one) => one[1]) }));
+    const limits = union(attempt.gpus.flatMap((gpu) => gpu.limits));
+    const anchors = [];
     current = { attempt, limits, series: [], anchors: [], complete: attempt.gpus.every((gpu) => !gpu.columns) };
     for (const gpu of attempt.gpus) {
       current.series.push(series(await unpack(gpu.coarse_t || gpu.t), await unpackLevels(gpu.coarse_mw || gpu.mw)));
-      current.anchors.push(gpu.columns ? [] : await unpack(gpu.anchors));
+      anchors.push(gpu.columns ? [] : await unpack(gpu.anchors));
     }
+    current.anchors = merged(anchors);
     keys();
     draw();
     document.body.dataset.ready = "yes";
@@ -242,13 +277,15 @@ addEventListener("afterprint", () => document.querySelectorAll("details").forEac
     status.textContent = "reading every sample …";
     // The samples stand behind this script: a long page may not have arrived yet.
     if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
+    const anchors = [];
     for (let i = 0; i < own.attempt.gpus.length; i++) {
       if (!own.attempt.gpus[i].columns) continue;
       const gpu = JSON.parse(document.getElementById(own.attempt.gpus[i].columns).textContent);
       own.series[i] = series(await unpack(gpu.t), await unpackLevels(gpu.mw));
-      own.anchors[i] = await unpack(gpu.anchors);
+      anchors.push(await unpack(gpu.anchors));
       if (own !== current) return;
     }
+    own.anchors = merged([own.anchors, ...anchors]);
     status.textContent = "";
     keys();
     const { min, max } = chart.scales.x;
