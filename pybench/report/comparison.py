@@ -19,6 +19,7 @@ from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
+_NAMED = 3
 _UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
 _COLOUR: dict[ChangeVerdict, str] = {
     "regressed": COLOURS["fail"],
@@ -135,7 +136,8 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
 def reason_text(comparison: RunComparison) -> str:
     """What decided the verdict."""
     if comparison.differences:
-        return f"{'; '.join(comparison.differences)}"
+        first, more = comparison.differences[:_NAMED], len(comparison.differences) - _NAMED
+        return "; ".join(first) + (f" (and {more} more)" if more > 0 else "")
     if not comparison.changes:
         return "the runs have no row in common"
     counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]

@@ -64,3 +64,11 @@ def test_every_row_is_shown_with_detail() -> None:
     text = shown(run(steady), run(steady, run_id="then"), detail=True)
     assert "unchanged: 1 row\n" in text
     assert "+0.00 %" in text
+
+
+def test_the_last_line_names_three_keys_that_differ() -> None:
+    """The others stand above it, a line each."""
+    other = {f"$NCCL_{name}": "1" for name in "ABCDE"}
+    text = shown(run(point(), **other), run(point(), run_id="then"))
+    assert text.count("differs: $NCCL_") == 5
+    assert text.splitlines()[-1].endswith("$NCCL_C: none -> 1 (and 2 more)")

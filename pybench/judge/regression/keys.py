@@ -20,6 +20,7 @@ GROUPS = {
 """Words of ``--across`` that stand for several keys."""
 _MACHINE = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")
 _OF_RUN = ("suite", "profile", "engine", "pybench")
+_FINGERPRINTS = frozenset(("machine", "software"))
 _NOT_PACKAGES = frozenset((*_MACHINE, *_OF_RUN, "image", "machine", "software"))
 _SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
 
@@ -47,11 +48,18 @@ def check_across(across: Collection[str], keys: Collection[str]) -> None:
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str] = ()) -> tuple[str, ...]:
-    """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``."""
+    """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``.
+
+    A run of a version that recorded two fingerprints alone agrees with no run that recorded their fields.
+    """
+    bare = _FINGERPRINTS & ({*before} ^ {*now})
+    if bare:
+        side = "the reference" if bare <= {*before} else "this run"
+        return (f"{', '.join(sorted(bare))}: {side} has a fingerprint, not its fields; its run folder has them",)
     return tuple(
         f"{name}: {_shown(before.get(name))} -> {_shown(now.get(name))}"
         for name in dict.fromkeys((*before, *now))
-        if before.get(name) != now.get(name) and not _is_across(name, across)
+        if _shown(before.get(name)) != _shown(now.get(name)) and not _is_across(name, across)
     )
 
 

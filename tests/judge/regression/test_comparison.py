@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -112,6 +113,18 @@ def test_the_difference_shows_both_values() -> None:
     """As people write them."""
     found = compare(run(point(), driver='"580.2"'), [run(point(), run_id="then")])
     assert found.differences == ("driver: 580.1 -> 580.2",)
+
+
+def test_what_one_side_lacks_is_no_difference_where_the_other_has_none() -> None:
+    """A machine without a fabric, and a run that recorded none."""
+    assert compare(run(point(), fabric="[null]"), [run(point(), run_id="then")]).changes
+
+
+def test_fingerprints_alone_agree_with_no_fields() -> None:
+    """One line, not each field that the older run did not record."""
+    older = dataclasses.replace(run(point(), run_id="then"), keys={"machine": "e42f", "software": "4204", "suite": "s"})
+    (text,) = compare(run(point()), [older]).differences
+    assert text.startswith("machine, software: the reference has a fingerprint, not its fields")
 
 
 def test_a_group_allows_no_machine() -> None:
