@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pybench.compute.generate_feasibility import generate_reasons
 from pybench.compute.train_feasibility import train_reasons
+from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind, Point
@@ -13,6 +14,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
@@ -26,6 +28,8 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None
         reasons += generate_reasons(point.settings, device)
     if isinstance(point.settings, Train) and point.shape is not None:
         reasons += train_reasons(point.settings, point.shape, device)
+    if isinstance(point.settings, Turn) and point.shape is not None:
+        reasons += turn_reasons(point.settings, point.shape, device)
     return "; ".join(reasons) or None
 
 

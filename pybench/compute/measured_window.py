@@ -8,13 +8,14 @@ from itertools import pairwise
 from statistics import median_high
 
 from pybench.compute.conditions import conditions_in
-from pybench.compute.energy import LoadPeriods, attempt_energy, phase_energies, without_pauses
+from pybench.compute.energy import LoadPeriods, attempt_energy, phase_energies, span_energies, without_pauses
 from pybench.model.health import GpuConditions
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.registry import TRAITS_OF
 
 
 def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTrace) -> Energy:
@@ -29,6 +30,9 @@ def window_energy(point: Point, ranks: Sequence[Sequence[Step]], trace: PowerTra
     if isinstance(point.settings, Generate) and point.settings.is_batch:
         together = list(zip(*ranks, strict=True))
         energy = replace(energy, phases=phase_energies(trace, together, rhythm))
+    if TRAITS_OF[point.settings.workload].phases:
+        together = list(zip(*ranks, strict=True))
+        energy = replace(energy, phases=span_energies(trace, together))
     return energy
 
 

@@ -9,6 +9,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.request_lengths import drawn_lengths
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 
 
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
@@ -17,6 +18,8 @@ def ordered_work(settings: AnySettings, replica: int) -> Work | None:
         return _generated(settings, replica)
     if isinstance(settings, Train):
         return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
+    if isinstance(settings, Turn):
+        return _taken_turns(settings)
     return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
 
 
@@ -25,6 +28,15 @@ def ordered_replica(settings: AnySettings, rank: int) -> int:
     if not isinstance(settings, Generate):
         return 0
     return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)
+
+
+def _taken_turns(settings: Turn) -> Work:
+    samples = settings.turns * settings.batch_size
+    return Work(
+        prompt_tokens=samples * settings.prompt_tokens,
+        output_tokens=samples * settings.output_tokens,
+        samples=samples,
+    )
 
 
 def _generated(settings: Generate, replica: int) -> Work:

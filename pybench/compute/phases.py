@@ -1,10 +1,10 @@
-"""Where prefill ends and decode begins in a step."""
+"""Parts of a step, of all its ranks together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.model.wire import Step
+from pybench.model.wire import Span, Step
 
 
 def phase_cuts_ns(ranks: Sequence[Step]) -> tuple[int, int, int]:
@@ -20,3 +20,23 @@ def _first_tokens_ns(step: Step) -> int:
     if step.requests:
         return max(request.first_token_ns for request in step.requests)
     return step.token_end_ns[0] if step.token_end_ns else step.start_ns
+
+
+def joint_spans(ranks: Sequence[Step]) -> tuple[Span, ...]:
+    """Each phase of a step from the first rank's start to the last one's end; ranks have the same phases.
+
+    ``device_bytes`` are the fullest rank's, ``host_bytes`` those of all ranks; ``None`` where no rank knows.
+    """
+    return tuple(_joint(spans) for spans in zip(*(step.spans for step in ranks), strict=True))
+
+
+def _joint(spans: Sequence[Span]) -> Span:
+    devices = [span.device_bytes for span in spans if span.device_bytes is not None]
+    hosts = [span.host_bytes for span in spans if span.host_bytes is not None]
+    return Span(
+        name=spans[0].name,
+        start_ns=min(span.start_ns for span in spans),
+        end_ns=max(span.end_ns for span in spans),
+        device_bytes=max(devices, default=None),
+        host_bytes=sum(hosts) if hosts else None,
+    )

@@ -11,7 +11,9 @@ from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
 # Another attempt would end the same way, or cost its whole time limit again.
-FINAL_CAUSES: frozenset[FailureCause] = frozenset({"out_of_memory", "missing_package", "unsupported", "time_limit"})
+FINAL_CAUSES: frozenset[FailureCause] = frozenset(
+    {"out_of_memory", "missing_package", "unsupported", "wrong_result", "time_limit"}
+)
 
 Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
 Attempt = tuple[Point, int]

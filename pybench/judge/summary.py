@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
 
-from pybench.compute.phases import phase_cuts_ns
-from pybench.compute.stats import Samples, estimate, location, medians, outlying_attempts
-from pybench.judge.formulas.joint_step import joint_steps
+from pybench.compute.stats import Samples, estimate, medians, outlying_attempts
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
+from pybench.judge.phase_results import phase_results
 from pybench.judge.validity import company, starvation
 from pybench.model.plan_options import duration_text
 from pybench.model.record import Record
-from pybench.model.results import Estimate, PhaseResult, PointResult
+from pybench.model.results import Estimate, PointResult
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
 
@@ -46,7 +44,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         failed_attempts=len(failures),
         metrics=_estimates(samples),
         energy_by_gpu_j=_energy_by_gpu(good),
-        energy_phases=_phases(good),
+        energy_phases=phase_results(good),
         flags=(*_flags(point, good, samples), *_cut_short(point, records, time_limit_s)),
         shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
@@ -91,47 +89,6 @@ def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
             if gpu.energy_j is not None:
                 found.setdefault(gpu.uuid, []).append(gpu.energy_j / len(record.ranks[0].steps))
     return {uuid: sum(values) / len(values) for uuid, values in found.items()}
-
-
-def _phases(records: Sequence[Record]) -> tuple[PhaseResult, ...]:
-    """Each phase of one step: the location of its steps' times, means of the joules and of the sensor's bounds."""
-    found: dict[str, list[PhaseResult]] = {}
-    for record in records:
-        phases = record.energy.phases if record.energy else ()
-        durations_s = _phase_durations_s(record) if phases else {}
-        for phase in phases:
-            if phase.energy_j is not None and phase.energy_low_j is not None and phase.energy_high_j is not None:
-                per_step = 1 / len(record.ranks[0].steps)
-                one = PhaseResult(
-                    name=phase.name,
-                    duration_s=median(durations_s[phase.name]),
-                    energy_j=phase.energy_j * per_step,
-                    low_j=phase.energy_low_j * per_step,
-                    high_j=phase.energy_high_j * per_step,
-                    flags=phase.flags,
-                )
-                found.setdefault(phase.name, []).append(one)
-    return tuple(_mean_phase(name, phases) for name, phases in found.items())
-
-
-def _phase_durations_s(record: Record) -> dict[str, list[float]]:
-    """Of each measured step; a step's own time is taken the same way."""
-    cuts_ns = [phase_cuts_ns(step.ranks) for step in joint_steps(record)]
-    return {
-        "prefill": [(cut - start) / 1e9 for start, cut, _ in cuts_ns],
-        "decode": [(end - cut) / 1e9 for _, cut, end in cuts_ns],
-    }
-
-
-def _mean_phase(name: str, phases: Sequence[PhaseResult]) -> PhaseResult:
-    return PhaseResult(
-        name=name,
-        duration_s=location([[phase.duration_s] for phase in phases]),
-        energy_j=fmean(phase.energy_j for phase in phases),
-        low_j=fmean(phase.low_j for phase in phases),
-        high_j=fmean(phase.high_j for phase in phases),
-        flags=tuple(sorted({flag for phase in phases for flag in phase.flags})),
-    )
 
 
 def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
+from pybench.model.workloads.turn import Turn
 
 
 def install(extra: str) -> str:
@@ -98,7 +99,12 @@ class BackendTraits:
         return (*self.packages, *(package for extra in self.extras for package in extra.packages))
 
     def num_processes(self, settings: Settings) -> int:
-        """Processes of a point: one for each GPU, but for those that one process drives together."""
+        """Processes of a point: one for each GPU, but for those that one process drives together.
+
+        A trainer has a rank on each of its GPUs, whoever drives the engine beside it.
+        """
+        if isinstance(settings, Turn) and settings.num_trainers > 1:
+            return settings.num_trainers
         inside: list[int] = [getattr(settings, axis, 1) for axis in self.axes_inside]
         return settings.num_gpus // math.prod(inside)
 
@@ -118,8 +124,9 @@ _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 # What measures a node itself runs no model: it has no parallel degrees to raise.
 _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
+_ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank")
 _TRAINING_EXTRAS = (
-    Extra(name="train", packages=("peft",), setting="lora_rank"),
+    _ADAPTERS,
     Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
     Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4"),
     Extra(name="deepspeed", packages=("deepspeed",), setting="strategy", value="deepspeed"),
@@ -134,6 +141,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "generate": ("tensor_parallel", "data_parallel"),
             "train": PARALLEL_AXES,
             "evaluate": ("data_parallel",),
+            "turn": ("tensor_parallel",),
             **_NODE,
         },
         packages=("torch", "transformers"),
@@ -163,8 +171,12 @@ BACKENDS: dict[BackendName, BackendTraits] = {
     ),
     "vllm": BackendTraits(
         model_types=tuple(MODEL_CLASSES),
-        parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
+        parallel_axes={
+            "generate": ("tensor_parallel", "pipeline_parallel", "data_parallel"),
+            "turn": ("tensor_parallel",),
+        },
         packages=("torch", "transformers", "vllm"),
+        extras=(_ADAPTERS,),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pybench.model.container import ContainerRun
 from pybench.model.health import GpuConditions, Health
@@ -37,15 +36,17 @@ class GpuEnergy:
 class PhaseEnergy:
     """Energy of one phase, summed over all GPUs and measured steps; the bounds of the windows add up.
 
-    Prefill lasts from a step's start until every sequence has its first token, decode from there to the step's end.
+    Prefill lasts from a step's start until every sequence has its first token, decode from there to the step's end;
+    other phases are those of the workload. ``gpus`` are the figures of each GPU.
     """
 
-    name: Literal["prefill", "decode"]
+    name: str
     duration_s: float
     energy_j: float | None = None
     energy_low_j: float | None = None
     energy_high_j: float | None = None
     flags: tuple[str, ...] = ()
+    gpus: tuple[GpuEnergy, ...] = ()
 
 
 EXCLUDED = ("NVSwitch", "PCIe switches", "CPU", "host memory")

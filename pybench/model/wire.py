@@ -38,6 +38,7 @@ FailureCause = Literal[
     "missing_package",  # the worker's Python lacks the backend
     "unsupported",  # the backend can't run this combination
     "engine",  # a process that the backend started itself failed
+    "wrong_result",  # what the worker computed failed a check of its own
     "exception",  # anything else the worker could still report
     "exit_code",  # the worker ended without a result
     "signal",  # something killed the worker
@@ -137,11 +138,27 @@ class RequestTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Span:
+    """A part of a step on one rank. ``name`` is one of the workload's phases; ranks begin it together.
+
+    ``device_bytes`` are in use at its end on the fullest of the rank's GPUs, by every process; of a CPU the resident
+    memory of the rank and what it started. ``host_bytes`` is host memory that holds device data then, pinned on GPUs.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    device_bytes: int | None = None
+    host_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One iteration.
 
     ``token_end_ns``: when each decode round's tokens were ready (generation only). ``requests``: each request's times,
-    where they differ. ``values``: metrics of this step that the backend itself measured, by name.
+    where they differ. ``values``: metrics of this step that the backend itself measured, by name. ``spans``: its parts,
+    one after another, where the workload has phases.
     """
 
     index: int
@@ -153,6 +170,7 @@ class Step:
     requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
 
     @property
     def duration_s(self) -> float:

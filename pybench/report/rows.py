@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
-from pybench.report import gpu_states
+from pybench.report import gpu_states, turns
 from pybench.report.headline import energy, headline, requests_differ
 from pybench.report.labels import common_axes, labels, short_labels
 from pybench.report.numbers import (
@@ -50,6 +50,8 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         _node,
         _gpu_states,
         _use,
+        _turns,
+        _phase_memory,
         _phases,
         _energy,
         _gpus,
@@ -269,9 +271,19 @@ def _phases(results: Results, names: Mapping[str, str]) -> Table:
         )
         for point in results.points
         for phase in point.energy_phases
+        if phase.energy_j is not None
     )
     heads = ("point", "phase", "time", "energy", "sensor's bound", "notes")
     return Table("Energy of one step, by phase (boards only)", heads, rows)
+
+
+def _turns(results: Results, names: Mapping[str, str]) -> Table:
+    return Table("Turns", turns.TURN_HEADS, tuple(turns.turn_rows(results, names)))
+
+
+def _phase_memory(results: Results, names: Mapping[str, str]) -> Table:
+    title = "Phases of one step: time, and memory in use at the end"
+    return Table(title, turns.PHASE_HEADS, tuple(turns.phase_rows(results, names)))
 
 
 def _energy(results: Results, names: Mapping[str, str]) -> Table:

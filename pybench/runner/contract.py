@@ -33,7 +33,7 @@ from pybench.runner.events import RankLog
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 # The host alone knows of the others.
 _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
-    ("out_of_memory", "missing_package", "unsupported", "engine", "exception")
+    ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "exception")
 )
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.
 _STAMP_SLACK_NS = 5_000_000
@@ -115,9 +115,22 @@ class Contract:
         _require(step.end_ns <= now_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
         _check_stamps(rank, step)
+        self._check_spans(rank, step)
         _require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
             self._check_value(rank, f"step.values.{name[:80]}", name, value)
+
+    def _check_spans(self, rank: int, step: Step) -> None:
+        """Parts of the step are declared ones, follow each other, and lie inside the step."""
+        phases = TRAITS_OF[self.order.settings.workload].phases
+        others = [span.name[:80] for span in step.spans if span.name not in phases]
+        _require(not others, rank, "step.spans.name", f"{''.join(others[:1])} is no phase of the workload")
+        _require(len(step.spans) <= _MAX_VALUES, rank, "step.spans", f"has more than {_MAX_VALUES} parts")
+        times = (step.start_ns, *(ns for span in step.spans for ns in (span.start_ns, span.end_ns)), step.end_ns)
+        ordered = all(earlier <= later for earlier, later in pairwise(times))
+        _require(ordered, rank, "step.spans", "has parts out of order or outside the step")
+        amounts = [amount for span in step.spans for amount in (span.device_bytes, span.host_bytes)]
+        _require(all(amount is None or amount >= 0 for amount in amounts), rank, "step.spans", "has negative bytes")
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))
@@ -189,6 +202,8 @@ class Contract:
         for steps in zip(*(log.steps for log in ranks), strict=True):
             if max(step.start_ns for step in steps) > min(step.end_ns for step in steps):
                 raise ValueError(f"step.start_ns: ranks were not at step {steps[0].index} at the same time")
+            if len({tuple(span.name for span in step.spans) for step in steps}) > 1:
+                raise ValueError(f"step.spans: ranks had other phases in step {steps[0].index} than each other")
 
 
 def _check_stamps(rank: int, step: Step) -> None:

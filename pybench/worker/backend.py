@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pybench.model.wire import Metric, RequestTimes, Work, WorkOrder
+from pybench.model.wire import Metric, RequestTimes, Span, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.header import Device
@@ -20,6 +20,10 @@ class UnsupportedError(Exception):
 
 class EngineError(Exception):
     """A process that the backend started itself failed; its own words are in the log."""
+
+
+class WrongResultError(Exception):
+    """A check of the workload's own failed; the message names what is wrong."""
 
 
 class MissingPackageError(Exception):
@@ -46,6 +50,7 @@ class StepOutcome:
     requests: tuple[RequestTimes, ...] = ()
     loss: float | None = None
     values: dict[str, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
     late_values: Callable[[], dict[str, float]] = dict
 
 

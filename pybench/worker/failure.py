@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pybench.model.backend import BACKENDS, is_out_of_memory
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
-from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError
+from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError, WrongResultError
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -20,6 +20,8 @@ def cause_of(error: BaseException) -> FailureCause:
         return "out_of_memory" if any(_is_of_memory(link) for link in _chain(error)) else "engine"
     if isinstance(error, MissingPackageError):
         return "missing_package"
+    if isinstance(error, WrongResultError):
+        return "wrong_result"
     return "out_of_memory" if _is_of_memory(error) else "exception"
 
 
@@ -41,7 +43,7 @@ def failure_of(error: BaseException) -> Failure:
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     text = str(error).strip()
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if isinstance(error, UnsupportedError | EngineError | MissingPackageError):
+    if isinstance(error, UnsupportedError | EngineError | MissingPackageError | WrongResultError):
         message = text
     return Failure(cause=cause_of(error), message=message, detail=detail)
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pybench.model.visible_gpus import visible
 from pybench.worker.backend import UnsupportedError
@@ -44,12 +45,34 @@ def show_by_number(gpus: Sequence[Gpu]) -> None:
     os.environ[VISIBLE_DEVICES] = ",".join(str(gpu.index) for gpu in gpus)
 
 
-def _all_gpus() -> tuple[Gpu, ...]:
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t."""
+
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+def used_bytes(uuid: str) -> int:
+    """Memory in use on a GPU, by every process and the driver. Needs no CUDA context there."""
+    nvml = _nvml()
+    handle = ctypes.c_void_p()
+    _call(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
+    memory = _Memory()
+    _call(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+    return int(memory.used)
+
+
+@cache
+def _nvml() -> ctypes.CDLL:
     try:
         nvml = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         raise UnsupportedError(f"no NVIDIA driver here: {error}") from error
     _call(nvml, "nvmlInit_v2")
+    return nvml
+
+
+def _all_gpus() -> tuple[Gpu, ...]:
+    nvml = _nvml()
     count = ctypes.c_uint()
     _call(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(count))
     return tuple(_gpu(nvml, index) for index in range(count.value))

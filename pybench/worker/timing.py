@@ -106,6 +106,7 @@ class TimingLoop:
             requests=outcome.requests,
             loss=outcome.loss,
             values={**outcome.values, **outcome.late_values()},
+            spans=outcome.spans,
         )
         self._report(step)
         return step

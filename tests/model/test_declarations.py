@@ -26,6 +26,7 @@ _EXAMPLES: dict[str, Any] = {
     "prompt_tokens": 3,
     "output_tokens": 5,
     "method": "loss",
+    "topology": "shared",
     "sequence_tokens": 7,
     "global_batch_size": 8,
     "seed": 9,

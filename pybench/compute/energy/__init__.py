@@ -13,12 +13,12 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
 | `modest` | wider bounds on boards whose sensor was not measured |
 | `pauses` | joules without those of a dithered load's pauses |
-| `phases` | joules of prefill and of decode |
+| `phases` | joules of prefill and of decode, and of the phases of a workload |
 """
 
 from pybench.compute.energy.aliasing import LoadPeriods
 from pybench.compute.energy.attempt import attempt_energy
 from pybench.compute.energy.pauses import without_pauses
-from pybench.compute.energy.phases import phase_energies
+from pybench.compute.energy.phases import phase_energies, span_energies
 
-__all__ = ["LoadPeriods", "attempt_energy", "phase_energies", "without_pauses"]
+__all__ = ["LoadPeriods", "attempt_energy", "phase_energies", "span_energies", "without_pauses"]

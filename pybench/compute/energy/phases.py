@@ -1,21 +1,20 @@
-"""Energy of prefill and of decode, from the power trace of a whole attempt.
+"""Energy of a step's parts, from the power trace of a whole attempt.
 
-The engine's step times show when each sequence had its first token; the windows between them are cut from the trace.
+The engine's step times show when each sequence had its first token, and workloads with phases report each; the windows
+between them are cut from the trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pybench.compute.energy.aliasing import SAMPLE_PERIOD_S, LoadPeriods
 from pybench.compute.energy.attempt import gpu_energies
-from pybench.compute.phases import phase_cuts_ns
+from pybench.compute.phases import joint_spans, phase_cuts_ns
 from pybench.model.record import PhaseEnergy
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Step
 
-PhaseName = Literal["prefill", "decode"]
 Window = tuple[int, int]
 """Start and end, CLOCK_MONOTONIC nanoseconds."""
 
@@ -36,7 +35,17 @@ def phase_energies(
     return _phase(trace, "prefill", prefill, None), _phase(trace, "decode", decode, rounds)
 
 
-def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm: LoadPeriods | None) -> PhaseEnergy:
+def span_energies(trace: PowerTrace, steps: Sequence[Sequence[Step]]) -> tuple[PhaseEnergy, ...]:
+    """Each phase that the measured steps report, over all its windows, in the order of first appearance."""
+    windows: dict[str, list[Window]] = {}
+    for ranks in steps:
+        for span in joint_spans(ranks):
+            if span.end_ns > span.start_ns:
+                windows.setdefault(span.name, []).append((span.start_ns, span.end_ns))
+    return tuple(_phase(trace, name, own, None) for name, own in windows.items())
+
+
+def _phase(trace: PowerTrace, name: str, windows: Sequence[Window], rhythm: LoadPeriods | None) -> PhaseEnergy:
     gpus = gpu_energies(trace, windows, rhythm)
     flags = {flag for gpu in gpus for flag in gpu.flags}
     if any((end - start) / 1e9 < SAMPLE_PERIOD_S for start, end in windows):
@@ -48,6 +57,7 @@ def _phase(trace: PowerTrace, name: PhaseName, windows: Sequence[Window], rhythm
         energy_low_j=_total([gpu.energy_low_j for gpu in gpus]),
         energy_high_j=_total([gpu.energy_high_j for gpu in gpus]),
         flags=tuple(sorted(flags)),
+        gpus=tuple(gpus),
     )
 
 

@@ -31,7 +31,7 @@ def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     return {"energy_j_per_output_token": total_work([step.work for step in steps]).output_tokens}
 
 
-def of_energy(steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+def of_energy(_point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
     """What joules gave. Prefill and decode are separate where all sequences of a step began together."""
     work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.judge.formulas import evaluate, generate, reported, train
+from pybench.judge.formulas import evaluate, generate, reported, train, turn
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
@@ -26,13 +26,14 @@ class Formulas:
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
     of_attempt: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
-    of_energy: Callable[[Sequence[JointStep], Energy], dict[str, float | None]] = lambda _steps, _energy: {}
+    of_energy: Callable[[Point, Sequence[JointStep], Energy], dict[str, float | None]] = lambda _point, _steps, _energy: {}
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
     "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt),
     "evaluate": Formulas(evaluate.of_step, evaluate.shares),
+    "turn": Formulas(turn.of_step, turn.shares, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
     **dict.fromkeys(NODE_WORKLOADS, Formulas(reported.of_step, reported.shares)),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {
@@ -86,7 +87,7 @@ def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[st
     if record.energy is None or joules is None:
         return {}
     formulas = FORMULAS[point.settings.workload]
-    more = formulas.of_energy(steps, record.energy)
+    more = formulas.of_energy(point, steps, record.energy)
     return {
         "energy_j": joules / len(steps),
         "mean_power_w": joules / ((record.energy.end_ns - record.energy.start_ns) / 1e9),

@@ -16,6 +16,7 @@ from pybench.model.workloads import (
     memory_bandwidth,
     peer_copy,
     train,
+    turn,
 )
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
@@ -24,6 +25,7 @@ from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import Degree, WorkloadName
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import WorkloadTraits
+from pybench.model.workloads.turn import Turn
 
 WORKLOADS: tuple[WorkloadTraits, ...] = (
     generate.WORKLOAD,
@@ -36,10 +38,11 @@ WORKLOADS: tuple[WorkloadTraits, ...] = (
     launch_latency.WORKLOAD,
     burn.WORKLOAD,
     evaluate.WORKLOAD,
+    turn.WORKLOAD,
 )
 
 if TYPE_CHECKING:
-    AnySettings = Generate | Train | Evaluate | NodeSettings
+    AnySettings = Generate | Train | Evaluate | Turn | NodeSettings
 else:
     # Readers of files need every class: a base class would drop the fields of its subclasses.
     AnySettings = Union[tuple(traits.settings for traits in WORKLOADS)]  # noqa: UP007 - as many as there are

@@ -28,7 +28,7 @@ class WorkloadTraits:
     stands for a rank's number. ``slower_fraction`` is how far a healthy GPU's headline may lie below the median of the
     others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU busy all the time, so that
     power, temperature and clock of GPUs can be compared. ``rules`` are what its settings must satisfy together, and
-    ``scaling_rules`` what an expectation of scaling needs of them.
+    ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the parts that a step may have.
     """
 
     settings: type[Settings]
@@ -37,6 +37,7 @@ class WorkloadTraits:
     rank_values: dict[str, str] = field(default_factory=dict)
     slower_fraction: float | None = None
     loads_gpu: bool = False
+    phases: tuple[str, ...] = ()
     rules: Rule = no_rule
     scaling_rules: ScalingRule = no_scaling_rule
 

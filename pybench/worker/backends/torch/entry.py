@@ -15,6 +15,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, UnsupportedError, Workload
 from pybench.worker.backends.common_torch.device import describe, replica_of
 from pybench.worker.backends.common_torch.memory import with_own_memory
@@ -54,4 +55,8 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         with needs_package("backend 'torch'", "torch"):
             from pybench.worker.backends.torch.evaluate import evaluation
         return evaluation(settings, architecture, ranks)
+    if isinstance(settings, Turn) and architecture is not None:
+        with needs_package("backend 'torch'", "torch"):
+            from pybench.worker.backends.torch.turn.turns import turns
+        return turns(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")

@@ -28,17 +28,20 @@ class Shard:
 
     def split(self, model: nn.Module) -> None:
         """Turn the projections' weights into DTensors, each rank holding its part, and add the collectives."""
-        plan: dict[str, ParallelStyle] = {
-            name: _style(name.rsplit(".", 1)[-1])
-            for name, _ in model.named_modules()
-            if name.rsplit(".", 1)[-1] in {*_COLUMNS, *_ROWS, "lm_head"}
-        }
+        plan = {name: style for name, module in model.named_modules() if (style := _style(name, module))}
         parallelize_module(model, self.mesh, plan)
 
 
-def _style(layer: str) -> ParallelStyle:
+def _style(name: str, module: nn.Module) -> ParallelStyle | None:
+    """Of a linear layer. An adapter's halves go with the layer: its second half with columns, its first with rows."""
+    if not isinstance(module, nn.Linear):
+        return None
+    parts = name.split(".")
+    layer = next((part for part in parts if part in {*_COLUMNS, *_ROWS, "lm_head"}), None)
     if layer == "lm_head":
         return ColwiseParallel(output_layouts=Replicate())
+    if layer is None or ("lora_A" in parts and layer in _COLUMNS) or ("lora_B" in parts and layer in _ROWS):
+        return None
     return ColwiseParallel() if layer in _COLUMNS else RowwiseParallel()
 
 

@@ -36,12 +36,14 @@ class Task:
 class Batch:
     """What one pass of this rank sees, each of shape (samples, tokens); ``positions`` is the same for all samples.
 
-    ``labels`` are the tokens that follow, -100 where none does.
+    ``labels`` are the tokens that follow, -100 where none does. ``advantages``, of shape (samples,), are there for a
+    policy's loss.
     """
 
     tokens: torch.Tensor
     labels: torch.Tensor
     positions: torch.Tensor
+    advantages: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

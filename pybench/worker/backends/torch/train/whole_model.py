@@ -13,10 +13,21 @@ from pybench.worker.backends.torch.train.learner import Batch, Portion
 from pybench.worker.backends.torch.train.loss import summed_loss
 
 Quiet = Callable[[], AbstractContextManager[Any]]
+Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
+"""The summed loss of a batch's logits."""
+
+
+def cross_entropy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Of every label."""
+    return summed_loss(logits, batch.labels)
 
 
 class WholeModel:
-    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange."""
+    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange.
+
+    ``objective`` and ``max_grad_norm``, the limit on the norm of all gradients together, may be set before the first
+    step.
+    """
 
     def __init__(
         self,
@@ -33,7 +44,9 @@ class WholeModel:
         self.model = model
         self.portion = portion or Portion()
         self.averaged_over = averaged_over
-        self._optimizer = optimizer
+        self.optimizer = optimizer
+        self.objective: Objective = cross_entropy
+        self.max_grad_norm: float | None = None
         self._masks = masks
         self._same_loss_on = same_loss_on
         self._quiet = quiet
@@ -48,19 +61,25 @@ class WholeModel:
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass."""
-        logits = self.model(
+        return self.objective(self.logits(batch), batch)
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Of a forward pass over whole sequences: samples, tokens, vocabulary."""
+        found: torch.Tensor = self.model(
             input_ids=batch.tokens, attention_mask=self._masks, position_ids=batch.positions, use_cache=False
         ).logits
-        return summed_loss(logits, batch.labels)
+        return found
 
     def differentiate(self, loss: torch.Tensor) -> None:
         """Backward pass."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
-        """Step and clear."""
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        """Clip where asked to, step and clear."""
+        if self.max_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def silence(self) -> AbstractContextManager[None] | None:
         """Stop every exchange, where that can be."""

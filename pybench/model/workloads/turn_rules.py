@@ -1,0 +1,121 @@
+"""Combinations of a turn's settings that can't work, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.train_strategies import StrategyName
+
+LARGEST_RATE = 1.0
+_STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
+    "shared": ("ddp",),
+    "decoupled": ("ddp",),
+    "full": ("fsdp", "tensor_parallel"),
+}
+_DEFAULTS: dict[str, Any] = {
+    "topology": "shared",
+    "tensor_parallel": 1,
+    "train_tensor_parallel": 1,
+    "strategy": "ddp",
+    "sleep_level": 1,
+    "handover": "direct",
+    "processes": None,
+    "lora_rank": None,
+    "lora_alpha": None,
+    "lora_targets": None,
+    "loss": "cross_entropy",
+    "group_size": None,
+    "batch_size": None,
+    "async_weight_syncing": False,
+    "backend": None,
+}
+"""Settings that the rules join, as they are where a benchmark does not give them."""
+
+
+def default_processes(handover: object) -> int:
+    """Only tensors that are handed over as they are need engine and trainer in one process."""
+    return 1 if handover == "direct" else 2
+
+
+def turn_rules(given: GivenSettings) -> Iterator[Breach]:
+    """What is wrong with any point of the benchmark, each reason once."""
+    found = {breach: None for point in _points(given) for breach in _breaches(point)}
+    yield from found
+
+
+def _points(given: GivenSettings) -> Iterator[dict[str, Any]]:
+    values = [given.values(name) or (default,) for name, default in _DEFAULTS.items()]
+    return (dict(zip(_DEFAULTS, point, strict=True)) for point in product(*values))
+
+
+def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
+    yield from _topology(point)
+    yield from _degrees(point)
+    yield from _adapters(point)
+    yield from _handover(point)
+    yield from _policy_loss(point)
+
+
+def _topology(point: Mapping[str, Any]) -> Iterator[Breach]:
+    topology, adapters = point["topology"], point["lora_rank"] is not None
+    if topology == "full" and adapters:
+        yield Breach("topology 'full' trains all weights; remove it, or take 'shared' or 'decoupled'", "lora_rank")
+    if topology == "decoupled" and not adapters:
+        yield Breach("topology 'decoupled' trains adapters on one GPU: set lora_rank", "topology")
+    if point["strategy"] not in _STRATEGIES[topology]:
+        able = " or ".join(_STRATEGIES[topology])
+        yield Breach(f"topology {topology!r} trains with strategy {able}, not {point['strategy']}", "strategy")
+
+
+def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:
+    topology, degree, trained = point["topology"], point["tensor_parallel"], point["train_tensor_parallel"]
+    if not isinstance(degree, int):
+        return  # a word for a number that the machine decides
+    if topology == "shared" and degree > 1:
+        yield Breach(f"topology 'shared' is one GPU, found {degree}; take 'decoupled' or 'full'", "tensor_parallel")
+    if trained > 1 and topology != "full":
+        yield Breach(f"topology {topology!r} trains on one GPU; take 'full'", "train_tensor_parallel")
+    elif degree % trained:
+        yield Breach(f"{degree} GPUs can't be split over train_tensor_parallel {trained}", "train_tensor_parallel")
+    elif point["strategy"] == "tensor_parallel" and trained != degree:
+        yield Breach(f"strategy tensor_parallel splits layers over all {degree} GPUs: set it so", "train_tensor_parallel")
+
+
+def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
+    for name in ("lora_alpha", "lora_targets"):
+        if point[name] is not None and point["lora_rank"] is None:
+            yield Breach("needs lora_rank", name)
+    if point["sleep_level"] == 2 and point["lora_rank"] is not None:  # noqa: PLR2004 - the level
+        why = "level 2 discards the base weights, LoRA hands over the adapter alone, and vLLM 0.20.2 loses adapters, too"
+        yield Breach(f"{why}; take level 0 or 1", "sleep_level")
+
+
+def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:
+    way = point["handover"]
+    processes = point["processes"] or default_processes(way)
+    if way == "direct" and processes > 1:
+        yield Breach("'direct' gives tensors as they are, which two processes can't: take 'ipc' or 'file'", "handover")
+    if way == "ipc" and processes == 1:
+        yield Breach("'ipc' is for two processes: a process can't open its own memory's handle", "handover")
+    several = not isinstance(point["tensor_parallel"], int) or point["tensor_parallel"] > 1
+    if point["topology"] == "decoupled" and way != "file" and several:
+        yield Breach("topology 'decoupled' reaches engines on other GPUs by 'file' only", "handover")
+    if point["backend"] == "torch" and way != "direct" and processes > 1 and several and point["topology"] == "full":
+        yield Breach("backend torch keeps an engine of several GPUs in the trainer's processes: take 1", "processes")
+    if point["async_weight_syncing"] and point["sleep_level"] == 2:  # noqa: PLR2004 - the level
+        yield Breach("level 2 leaves no weights to generate with meanwhile: take level 0 or 1", "async_weight_syncing")
+    if point["async_weight_syncing"] and way != "file":
+        yield Breach("only handover = 'file' leaves the trainer before the engine wakes", "async_weight_syncing")
+
+
+def _policy_loss(point: Mapping[str, Any]) -> Iterator[Breach]:
+    group, batch = point["group_size"], point["batch_size"]
+    if point["loss"] == "grpo" and group is None:
+        yield Breach("loss 'grpo' compares the answers of a group: set group_size", "loss")
+    if point["loss"] != "grpo" and group is not None:
+        yield Breach("needs loss = 'grpo'", "group_size")
+    if group is not None and batch is not None and batch % group:
+        yield Breach(f"{batch} sequences can't be split into groups of {group}", "group_size")

@@ -1,0 +1,177 @@
+"""An engine with the phases of a serving engine: its weights leave the device, come back, and can be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.tensor import DTensor, Shard
+
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.generate import Generation
+from pybench.worker.backends.torch.tensor_parallel import Shard as Split
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.turn.delivery import Named, read
+from pybench.worker.backends.turn.digest import digest
+from pybench.worker.backends.turn.objective import log_probabilities
+from pybench.worker.backends.turn.parked import Parked, local
+from pybench.worker.backends.turn.party import pinned_bytes
+
+
+class TorchEngine:
+    """The torch backend's generation over all ranks, with adapters where the trainer has them.
+
+    Ranks split every layer, and each holds its own shard. Decoding runs without a CUDA graph: a graph would look for
+    weights where they were before they left.
+    """
+
+    def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
+        self._settings = settings
+        self._ranks = ranks
+        self._model = _model(settings, architecture, ranks)
+        self._parameters = dict(self._model.named_parameters())
+        self._parked = Parked(self._parameters.values())
+        self._masks = sequence_masks(self._model.config, settings.longest_sequence_tokens, ranks.device)
+        self._group = distributed.new_group(backend="gloo") if ranks.world_size > 1 else None
+        self._arriving: list[Named] = []
+        self._reader: Thread | None = None
+        self._level = 0
+        self.wake_cache()
+
+    def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
+        """Greedily, all sequences in lockstep."""
+        assert self._generation is not None, "the engine sleeps"
+        with torch.inference_mode():
+            self._generation.prefill(prompts.to(self._ranks.device))
+            for number in range(1, self._settings.output_tokens):
+                if halfway is not None and number == self._settings.output_tokens // 2:
+                    halfway()
+                self._generation.decode()
+        # Outside of inference mode: the trainer's backward is to see these tokens.
+        return torch.cat([prompts, self._generation.output.cpu()], dim=1)
+
+    def first_token(self, prompt: torch.Tensor) -> None:
+        """A forward pass of the prompt."""
+        self._logits(prompt).argmax(dim=-1).cpu()
+
+    def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
+        """By a forward pass."""
+        return log_probabilities(self._logits(tokens), tokens)
+
+    def sleep(self, level: int) -> None:
+        """Let the cache go, and the weights."""
+        self._level = level
+        if level:
+            self._generation = None
+            self._parked.leave(keep=level == 1)
+            self._let_go()
+
+    def wake_weights(self) -> None:
+        """Weights as they were at level 1, memory alone at level 2."""
+        if self._level:
+            self._parked.come_back()
+
+    def wake_cache(self) -> None:
+        """A new cache, which takes its memory with the first prompts."""
+        if self._level or not hasattr(self, "_generation"):
+            config: Any = self._model.config
+            self._generation: Generation | None = Generation(
+                self._settings.generation, self._model, config, self._ranks.device
+            )
+        self._level = 0
+
+    @torch.no_grad()
+    def poison(self) -> None:
+        """NaN in every element that this rank holds."""
+        for parameter in self._parameters.values():
+            local(parameter).fill_(torch.nan)
+
+    @torch.no_grad()
+    def receive(self, tensors: Sequence[Named]) -> None:
+        """Copy this rank's part of each."""
+        for name, whole in tensors:
+            own = local(self._parameters[name])
+            own.copy_(self.part(self._ranks.rank if self._group else 0, name, whole))
+
+    def read(self, file: Path) -> None:
+        """Every rank reads the whole file."""
+        self.receive(read(file, self._ranks.device))
+
+    def prefetch(self, file: Path) -> None:
+        """Read in a thread."""
+        self._reader = Thread(target=self._fetch, args=(file,), daemon=True)
+        self._reader.start()
+
+    def _fetch(self, file: Path) -> None:
+        self._arriving = read(file, self._ranks.device)
+
+    def apply(self) -> None:
+        """Take what the thread read."""
+        assert self._reader is not None
+        self._reader.join()
+        self.receive(self._arriving)
+        self._arriving = []
+
+    @property
+    def num_shards(self) -> int:
+        """One on each rank."""
+        return self._ranks.world_size
+
+    def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """The chunk of a split weight, or all of it."""
+        parameter = self._parameters[name]
+        if isinstance(parameter, DTensor) and isinstance(placement := parameter.placements[0], Shard):
+            return whole.chunk(self.num_shards, dim=placement.dim)[shard]
+        return whole
+
+    def digests(self) -> list[dict[str, int]]:
+        """All ranks give each other theirs."""
+        own = {name: digest(local(parameter)) for name, parameter in self._parameters.items()}
+        if self._group is None:
+            return [own]
+        found: list[dict[str, int]] = [{} for _ in range(self.num_shards)]
+        distributed.all_gather_object(found, own, group=self._group)
+        return found
+
+    def device_pids(self) -> tuple[int, ...]:
+        """It is part of this process."""
+        return ()
+
+    def host_bytes(self) -> int:
+        """On a CPU the weights' copies; pinned ones are the process's own."""
+        return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
+
+    def own_pinned_bytes(self) -> int:
+        """Where the process is the engine's alone."""
+        return pinned_bytes() if self._ranks.device.type == "cuda" else self.host_bytes()
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    @torch.inference_mode()
+    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        masks = self._masks if len(tokens) == self._settings.longest_sequence_tokens else None
+        found: torch.Tensor = self._model(
+            input_ids=tokens[None].to(self._ranks.device), attention_mask=masks, use_cache=False
+        ).logits
+        return found
+
+    def _let_go(self) -> None:
+        if self._ranks.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Any:
+    """The model that the trainer has, with its weights as they are before any training, split over the ranks."""
+    model, weights = trainable_model(Task(settings.training, architecture, ranks))
+    if ranks.world_size > 1:
+        Split.over_all_ranks(ranks.device, ranks.world_size).split(model)
+    weights.fill()
+    return model.eval().requires_grad_(requires_grad=False)

@@ -1,0 +1,70 @@
+"""Whether a turn's weights are right: what the trainer changed, what the engine holds, and what it computes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from pybench.worker.backend import WrongResultError
+
+Digests = list[dict[str, int]]
+"""Of each shard, the digest of its part of every weight, by name."""
+
+_MOST_GAP = {"float32": 1e-3, "bfloat16": 0.05, "float16": 0.05}
+"""Nats. Engines and trainers that hold the same bfloat16 weights are 0.01 to 0.02 apart (NeMo RL, vime)."""
+_TIMES_NEARER = 2.0
+
+
+def check_changed(before: Digests, after: Digests, trainable: Sequence[str]) -> None:
+    """Raise :class:`WrongResultError` for a trained weight that no shard saw change, or for a frozen one that did.
+
+    An update below half a unit in the last place changes nothing: at bfloat16 a learning rate of 1e-6 does not.
+    """
+    trained = set(trainable)
+    for name in _names(after):
+        changed = any(old.get(name) != new.get(name) for old, new in zip(before, after, strict=True))
+        if name in trained and not changed:
+            raise WrongResultError(
+                f"{name}: training did not change it; a larger learning_rate, or dtype float32, changes every weight"
+            )
+        if name not in trained and changed:
+            raise WrongResultError(f"{name}: training changed this frozen weight")
+
+
+def check_received(sent: Digests, held: Digests) -> None:
+    """Raise :class:`WrongResultError` for a weight of which a shard does not hold the bits that were sent."""
+    for shard, (own, found) in enumerate(zip(sent, held, strict=True)):
+        for name, number in own.items():
+            if name not in found:
+                raise WrongResultError(f"{name}: shard {shard} of the engine holds no such weight")
+            if found[name] != number:
+                raise WrongResultError(f"{name}: shard {shard} of the engine holds other bits than the trainer sent")
+
+
+def check_computes(found: torch.Tensor, new: torch.Tensor, old: torch.Tensor, dtype: str) -> dict[str, float]:
+    """Mean distances of the engine's log-probabilities from the trainer's, new and old.
+
+    Raises :class:`WrongResultError` where the engine does not compute with the new weights.
+    """
+    gap = _gap(found, new)
+    if not gap <= _MOST_GAP[dtype]:  # NaN must not pass
+        raise WrongResultError(
+            f"the engine's log-probabilities lie {gap:.3g} nats from the trainer's, allowed are {_MOST_GAP[dtype]:g}: "
+            "it does not compute with the weights that it holds"
+        )
+    gap_to_old = _gap(found, old)
+    if gap_to_old < _TIMES_NEARER * gap:
+        raise WrongResultError(
+            f"the engine's log-probabilities lie {gap_to_old:.3g} nats from the trainer's of the turn before and "
+            f"{gap:.3g} from its new ones: they don't tell new weights from old; train with a larger learning_rate"
+        )
+    return {"logprob_gap": gap, "logprob_gap_to_old": gap_to_old}
+
+
+def _gap(first: torch.Tensor, second: torch.Tensor) -> float:
+    return float((first - second).abs().mean())
+
+
+def _names(digests: Sequence[Mapping[str, int]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for shard in digests for name in shard))

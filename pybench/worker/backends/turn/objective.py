@@ -1,0 +1,48 @@
+"""What training on a turn's sequences minimises: the loss of their answers alone."""
+
+from __future__ import annotations
+
+
+import torch
+from torch.nn import functional
+
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backends.torch.train.learner import Batch
+from pybench.worker.backends.torch.train.loss import IGNORED
+from pybench.worker.backends.torch.train.whole_model import Objective, cross_entropy
+
+
+def objective_of(settings: Turn) -> Objective:
+    """The loss that the settings name, from logits and batch, summed over the answers' tokens."""
+    return policy_loss if settings.loss == "grpo" else cross_entropy
+
+
+def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Policy gradient with advantages relative to the group (GRPO, arXiv:2402.03300), on policy and without a critic.
+
+    One update follows each generation, so the old policy is the present one: the ratio is 1, and its gradient that of
+    the log-probabilities. Rewards are fixed by a sequence's place in its group: what a step costs does not depend on
+    them.
+    """
+    assert batch.advantages is not None
+    shape = batch.labels.shape
+    negative = functional.cross_entropy(
+        logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    log_probability = -negative.view(shape)
+    ratio = torch.exp(log_probability - log_probability.detach())
+    weighted = ratio * batch.advantages[:, None] * (batch.labels != IGNORED)
+    return -weighted.sum()
+
+
+def advantages(num_sequences: int, group_size: int) -> torch.Tensor:
+    """(reward - mean) / standard deviation within each group; an answer's reward is its place in the group."""
+    rewards = torch.arange(group_size, dtype=torch.float32)
+    own = (rewards - rewards.mean()) / rewards.std(correction=0)
+    return own.repeat(num_sequences // group_size)
+
+
+def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Of each token but the first, given those before it; logits of shape (1, tokens, vocabulary), in nats, float32."""
+    every = functional.log_softmax(logits[0, :-1].float(), dim=-1)
+    return every.gather(1, tokens[1:, None].to(every.device))[:, 0].cpu()

@@ -1,0 +1,74 @@
+"""Tensors that leave the device and come back to where every view of them looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch.distributed.tensor import DTensor
+
+
+class Parked:
+    """The storages of ``tensors``, on the device or away from it.
+
+    A storage is shrunk to nothing and later grown again, so that parameters, their views and an optimizer's states stay
+    the objects that they are. Host copies are pinned on GPUs, made once, and kept.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        storages = {id_of(tensor): local(tensor).untyped_storage() for tensor in tensors}
+        self._storages = [storage for storage in storages.values() if storage.nbytes()]
+        self._sizes = [storage.nbytes() for storage in self._storages]
+        self._copies: list[torch.Tensor] = []
+        self._kept = False
+
+    @property
+    def host_bytes(self) -> int:
+        """Size of the copies in host memory."""
+        return sum(copy.nbytes for copy in self._copies)
+
+    @torch.no_grad()
+    def leave(self, *, keep: bool) -> None:
+        """Free the device's memory; with ``keep`` what it holds is copied to the host first."""
+        if keep:
+            self._copies = self._copies or [self._copy_like(storage) for storage in self._storages]
+            for copy, storage in zip(self._copies, self._storages, strict=True):
+                copy.copy_(_bytes_of(storage), non_blocking=True)
+            self._wait()
+        self._kept = keep
+        for storage in self._storages:
+            storage.resize_(0)
+
+    @torch.no_grad()
+    def come_back(self) -> None:
+        """Take memory again, with what was kept, else with whatever it holds."""
+        for storage, size in zip(self._storages, self._sizes, strict=True):
+            storage.resize_(size)
+        if self._kept:
+            for copy, storage in zip(self._copies, self._storages, strict=True):
+                _bytes_of(storage).copy_(copy, non_blocking=True)
+            self._wait()
+
+    def _copy_like(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        return torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=storage.device.type == "cuda")
+
+    def _wait(self) -> None:
+        if any(storage.device.type == "cuda" for storage in self._storages):
+            torch.cuda.synchronize()
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that may be split."""
+    if isinstance(tensor, DTensor):
+        own: torch.Tensor = tensor.to_local()  # type: ignore[no-untyped-call]
+        return own
+    return tensor
+
+
+def id_of(tensor: torch.Tensor) -> int:
+    """The same for all tensors of one storage."""
+    return local(tensor).untyped_storage()._cdata  # noqa: SLF001 - storages have no other identity
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload, no-any-return]

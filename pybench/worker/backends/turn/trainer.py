@@ -1,0 +1,153 @@
+"""The trainer of a turn: a learner whose weights and optimizer states leave the device while the engine works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.learner import Batch, Task
+from pybench.worker.backends.torch.train.loss import IGNORED
+from pybench.worker.backends.torch.train.lora_shape import lora_shape
+from pybench.worker.backends.torch.train.strategies import registry
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.backends.turn.delivery import Named
+from pybench.worker.backends.turn.objective import advantages, log_probabilities, objective_of
+from pybench.worker.backends.turn.parked import Parked
+
+
+class Trainer:
+    """Trains on a turn's sequences by one of the training strategies."""
+
+    def __init__(self, settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> None:
+        self._settings = settings
+        self._task = Task(settings.training, architecture, ranks)
+        learner = registry.learner(self._task)
+        if not isinstance(learner, WholeModel):
+            raise UnsupportedError(f"strategy {settings.strategy} can't take turns with an engine")
+        learner.objective = objective_of(settings)
+        learner.max_grad_norm = settings.max_grad_norm
+        self._learner = learner
+        self._states: Parked | None = None
+        self._weights = Parked(self.model.parameters())
+        self._device = ranks.device
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as the strategy left it."""
+        found: nn.Module = self._learner.model
+        return found
+
+    def train(self, sequences: torch.Tensor) -> None:
+        """One step over all sequences, of which this rank takes its part."""
+        batches = self._batches(sequences)
+        num_labels = len(sequences) * self._settings.output_tokens
+        scale = self._learner.averaged_over / num_labels
+        for number, batch in enumerate(batches, 1):
+            self._learner.backward(batch, scale, last=number == len(batches))
+        self._learner.update()
+
+    def offload_states(self) -> None:
+        """Take the optimizer's states to the host; the weights stay, for the engine to copy them."""
+        if self._states is None:
+            states = self._learner.optimizer.state.values()
+            self._states = Parked(value for state in states for value in state.values() if _is_large(value))
+        self._states.leave(keep=True)
+        _let_go(self._device)
+
+    def offload_weights(self) -> None:
+        """Take the weights to the host."""
+        self._weights.leave(keep=True)
+        _let_go(self._device)
+
+    def load(self) -> None:
+        """Bring weights and states back to the device."""
+        self._weights.come_back()
+        if self._states is not None:
+            self._states.come_back()
+
+    @torch.no_grad()
+    def weights(self, *, trainable: bool | None = None) -> Iterator[Named]:
+        """Each weight whole, by its name in transformers; gathered when its turn comes, by all ranks together.
+
+        Tied weights come once. ``trainable`` chooses those that are trained, or those that are not.
+        """
+        for name, parameter in self.model.named_parameters():
+            if trainable is None or parameter.requires_grad == trainable:
+                yield name, _whole(parameter)
+
+    def trainable_names(self) -> tuple[str, ...]:
+        """Names of what is trained, and so handed over."""
+        return tuple(name for name, parameter in self.model.named_parameters() if parameter.requires_grad)
+
+    def frozen_names(self) -> tuple[str, ...]:
+        """Names of what stays as it is."""
+        return tuple(name for name, parameter in self.model.named_parameters() if not parameter.requires_grad)
+
+    @property
+    def handover_bytes(self) -> int:
+        """Size of all trained weights."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+
+    def adapter_config(self) -> dict[str, object] | None:
+        """The adapters' shape as peft's config has it; ``None`` where all weights are trained."""
+        if self._settings.lora_rank is None:
+            return None
+        shape = lora_shape(self._settings.training)
+        return {
+            "peft_type": "LORA",
+            "r": shape.rank,
+            "lora_alpha": shape.alpha,
+            "target_modules": list(shape.targets),
+            "bias": "none",
+            "lora_dropout": 0.0,
+            "fan_in_fan_out": False,
+        }
+
+    @torch.no_grad()
+    def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Of each of ``tokens`` but the first, given those before it; all ranks take part."""
+        positions = torch.arange(len(tokens), device=self._device)[None]
+        whole = tokens[None].to(self._device)
+        logits = self._learner.logits(Batch(whole, whole, positions))
+        return log_probabilities(logits.full_tensor() if isinstance(logits, DTensor) else logits, tokens)
+
+    def _batches(self, sequences: torch.Tensor) -> list[Batch]:
+        """This rank's passes; only answers have labels."""
+        training = self._task.settings
+        size = training.micro_batch_size
+        first = self._learner.portion.copy * size * training.num_passes
+        return [self._batch(sequences, first + number * size, size) for number in range(training.num_passes)]
+
+    def _batch(self, sequences: torch.Tensor, first: int, size: int) -> Batch:
+        tokens = sequences[first : first + size]
+        labels = nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
+        labels[:, : self._settings.prompt_tokens - 1] = IGNORED
+        positions = torch.arange(tokens.shape[1])[None]
+        group = self._settings.group_size
+        own = advantages(len(sequences), group)[first : first + size].to(self._device) if group else None
+        return Batch(*(part.to(self._device) for part in (tokens, labels, positions)), advantages=own)
+
+
+def _whole(parameter: torch.Tensor) -> torch.Tensor:
+    if isinstance(parameter, DTensor):
+        whole: torch.Tensor = parameter.full_tensor()  # type: ignore[no-untyped-call]
+        return whole
+    return parameter.detach()
+
+
+def _is_large(value: object) -> bool:
+    """Counters of steps stay where they are."""
+    return isinstance(value, torch.Tensor) and value.numel() > 1
+
+
+def _let_go(device: torch.device) -> None:
+    """Give freed memory back: the engine is another allocator."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,312 @@
+"""The workload: an engine and a trainer that take turns, every turn checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from pybench.model.backend import is_out_of_memory
+from pybench.model.wire import Metric, Work
+from pybench.model.workloads.turn import CHECK, Turn
+from pybench.worker.backend import StepOutcome
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.tokens import step_prompts
+from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
+from pybench.worker.backends.turn.delivery import HandoverFolder, parts
+from pybench.worker.backends.turn.digest import digest
+from pybench.worker.backends.turn.engine import Engine
+from pybench.worker.backends.turn.floor import Floor
+from pybench.worker.backends.turn.party import Party
+from pybench.worker.backends.turn.recorder import Recorder
+from pybench.worker.backends.turn.trainer import Trainer
+
+_DISCARDED = 2
+_GIB = 2**30
+
+
+class Turns:
+    """This rank's part of every turn. A rank may have an engine, a trainer, or both; together they have one of each.
+
+    With ``async_weight_syncing`` a turn begins with the engine's sleep and ends with generating, halfway through which
+    the engine gets its new weights.
+    """
+
+    def __init__(
+        self, settings: Turn, vocab_size: int, party: Party, engine: Engine | None, make_trainer: Callable[[], Trainer]
+    ) -> None:
+        self._settings = settings
+        self._vocab_size = vocab_size
+        self._party = party
+        self._engine = engine
+        self._trainer: Trainer | None = None
+        self._floor: Floor | None = None
+        self._sent: Digests = []
+        self._resident_bytes: int | None = None
+        self._folder: HandoverFolder | None = None
+        self._sequences = self._random_sequences()
+        self._first_sleep_s = self._begin(make_trainer)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether weights go from one GPU memory to the other, so that both must be there."""
+        return self._settings.handover != "file" and self._settings.lora_rank is None
+
+    @property
+    def _offloads(self) -> bool:
+        return self._settings.sleep_level > 0
+
+    def step(self, index: int) -> StepOutcome:
+        """Take the turns of step ``index``."""
+        settings = self._settings
+        recorder = self._recorder()
+        values: dict[str, float] = {}
+        for number in range(settings.turns):
+            found = self._turn(index * settings.turns + number, recorder)
+            values = {name: max(value, values.get(name, value)) for name, value in found.items()}
+        samples = settings.turns * settings.batch_size
+        work = Work(
+            prompt_tokens=samples * settings.prompt_tokens,
+            output_tokens=samples * settings.output_tokens,
+            samples=samples,
+        )
+        return StepOutcome(work=work, values=values, spans=tuple(recorder.spans))
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory of this process, and the first time that the engine fell asleep."""
+        first = Metric(name="first_sleep_s", value=self._first_sleep_s, unit="s")
+        return (*memory_metrics(self._party.device), *((first,) if self._engine else ()))
+
+    def close(self) -> None:
+        """Free what a handover left in memory."""
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _begin(self, make_trainer: Callable[[], Trainer]) -> float:
+        """The trainer's first step, with its weights handed over: both sides are as they are before every turn.
+
+        It is no turn: adapters begin as zeros, which leave others without gradient. Returns the seconds that the engine
+        took to fall asleep for the first time.
+        """
+        recorder = self._recorder()
+        self._fall_asleep(recorder)
+        with self._explained_memory():
+            if self._party.trains:
+                self._trainer = make_trainer()
+                self._floor = Floor.measured(self._settings, self._party.device)
+                if self._settings.handover == "file":
+                    self._folder = HandoverFolder(self._trainer.handover_bytes)
+            self._train(recorder)
+        self._sent = self._expected()
+        self._hand_over(recorder)
+        self._compare_held()
+        return recorder.seconds("engine_sleep")
+
+    def _turn(self, number: int, recorder: Recorder) -> dict[str, float]:
+        settings = self._settings
+        if not settings.async_weight_syncing:
+            with recorder.phase("generate"):
+                self._generate(number, None)
+        probe = self._sequences[0]
+        self._fall_asleep(recorder)
+        with self._explained_memory():
+            self._load(recorder)
+            with recorder.phase(CHECK):
+                old = self._trainer_log_probabilities(probe)
+            self._train(recorder)
+        with recorder.phase(CHECK):
+            before, self._sent = self._sent, self._expected()
+            self._compare_changed(before)
+            new = self._trainer_log_probabilities(probe)
+        self._hand_over(recorder, behind=settings.async_weight_syncing)
+        if settings.async_weight_syncing:
+            with recorder.phase("generate"):
+                self._generate(number, self._take_behind)
+        else:
+            with recorder.phase("first_token"):
+                if self._engine is not None:
+                    self._engine.first_token(self._sequences[0, : settings.prompt_tokens])
+        with recorder.phase(CHECK):
+            self._compare_held()
+            gaps = self._compare_computed(probe, new, old)
+        return {**gaps, **self._handover_values(), "staleness_turns": float(settings.async_weight_syncing)}
+
+    def _generate(self, number: int, halfway: Callable[[], None] | None) -> None:
+        prompts = step_prompts(self._settings.generation, 0, number, self._vocab_size)
+        found = self._engine.generate(prompts, halfway) if self._engine is not None else None
+        self._sequences = self._party.shared(found, (len(prompts), self._settings.longest_sequence_tokens))
+
+    def _fall_asleep(self, recorder: Recorder) -> None:
+        with recorder.phase("engine_sleep"):
+            if self._engine is not None:
+                self._engine.sleep(self._settings.sleep_level)
+        self._resident_bytes = recorder.spans[-1].device_bytes
+
+    def _load(self, recorder: Recorder) -> None:
+        if self._offloads:
+            with recorder.phase("trainer_onload"):
+                if self._trainer is not None:
+                    self._trainer.load()
+
+    def _train(self, recorder: Recorder) -> None:
+        with recorder.phase("train"):
+            if self._trainer is not None:
+                self._trainer.train(self._sequences)
+
+    def _hand_over(self, recorder: Recorder, *, behind: bool = False) -> None:
+        """The trainer's weights to the engine, which is awake afterwards, and the trainer away.
+
+        Weights that go from memory to memory leave last; a file is written first and read when the trainer has left.
+        """
+        if self._streams:
+            self._offload(recorder, weights=False)
+            self._wake_weights(recorder)
+            with recorder.phase("handover"):
+                self._send()
+            self._offload(recorder, states=False)
+        else:
+            with recorder.phase("handover"):
+                message = self._leave_behind()
+            self._offload(recorder)
+            self._wake_weights(recorder)
+            if not behind:
+                with recorder.phase("handover"):
+                    self._take(message)
+        with recorder.phase("wake_cache"):
+            if self._engine is not None:
+                self._engine.wake_cache()
+        if behind and self._engine is not None:
+            self._engine.prefetch(_file(message))
+
+    def _offload(self, recorder: Recorder, *, states: bool = True, weights: bool = True) -> None:
+        if not self._offloads:
+            return
+        with recorder.phase("trainer_offload"):
+            if self._trainer is not None and states:
+                self._trainer.offload_states()
+            if self._trainer is not None and weights:
+                self._trainer.offload_weights()
+
+    def _wake_weights(self, recorder: Recorder) -> None:
+        with recorder.phase("wake_weights"):
+            if self._engine is not None:
+                self._engine.wake_weights()
+        if self._settings.sleep_level == _DISCARDED:
+            with recorder.phase(CHECK):
+                if self._engine is not None:
+                    self._engine.poison()
+
+    def _send(self) -> None:
+        """Every trained weight, some at a time; all ranks gather them together."""
+        assert self._trainer is not None, "weights go from memory to memory where each rank trains"
+        for tensors in parts(self._trainer.weights(trainable=True)):
+            if self._engine is not None:
+                self._engine.receive(tensors)
+
+    def _leave_behind(self) -> object:
+        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""
+        if self._settings.handover == "file":
+            file = self._written()
+            return self._party.told(str(file) if file is not None else None)
+        assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
+        return [(name, weight.clone()) for name, weight in self._trainer.weights(trainable=True)]
+
+    def _written(self) -> Path | None:
+        """Gathered by all ranks of the trainer, written by the first."""
+        if self._trainer is None:
+            return None
+        weights = self._trainer.weights(trainable=True)
+        if self._folder is None or not self._party.is_first:
+            for _ in weights:
+                pass
+            return None
+        return self._folder.write(weights, self._trainer.adapter_config())
+
+    def _take(self, message: object) -> None:
+        if self._engine is None:
+            return
+        if isinstance(message, list):
+            self._engine.receive(message)
+        else:
+            self._engine.read(_file(message))
+
+    def _take_behind(self) -> None:
+        assert self._engine is not None
+        self._engine.apply()
+
+    def _expected(self) -> Digests:
+        """Digests of what each shard of this rank's engine must hold. All ranks of the trainer gather together."""
+        engine = self._engine
+        found: Digests = [{} for _ in range(engine.num_shards if engine else 0)]
+        for name, whole in self._trainer.weights() if self._trainer else ():
+            for shard, own in enumerate(found):
+                assert engine is not None
+                own[name] = digest(engine.part(shard, name, whole))
+        return found
+
+    def _compare_changed(self, before: Digests) -> None:
+        if self._trainer is not None:
+            check_changed(before, self._sent, self._trainer.trainable_names())
+
+    def _compare_held(self) -> None:
+        if self._engine is not None:
+            held = self._engine.digests()
+            if self._trainer is not None:
+                check_received(self._sent, held)
+
+    def _trainer_log_probabilities(self, probe: torch.Tensor) -> torch.Tensor | None:
+        """Of a sequence that is trained on. The ranks of a trainer compute them together."""
+        return self._trainer.log_probabilities(probe) if self._trainer is not None else None
+
+    def _compare_computed(
+        self, probe: torch.Tensor, new: torch.Tensor | None, old: torch.Tensor | None
+    ) -> dict[str, float]:
+        """The engine's log-probabilities of the sequence beside the trainer's, after its step and before."""
+        if self._engine is None:
+            return {}
+        found = self._engine.log_probabilities(probe)
+        if new is None or old is None:
+            return {}
+        return check_computes(found, new, old, self._settings.dtype)
+
+    def _handover_values(self) -> dict[str, float]:
+        if self._trainer is None or self._floor is None:
+            return {}
+        sent = float(self._trainer.handover_bytes)
+        return {"handover_bytes": sent, "handover_floor_s": self._floor.seconds(sent)}
+
+    @contextmanager
+    def _explained_memory(self) -> Iterator[None]:
+        """Say what the engine kept where the trainer runs out of memory."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
+                raise
+            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes())
+            raise RuntimeError(
+                f"out of memory: the trainer ran out with {own} of its own beside {held} in use with the engine asleep "
+                f"at level {self._settings.sleep_level}; take a higher sleep_level, a smaller batch_size_per_gpu, or "
+                f"activation_checkpointing = 'full': {str(error).splitlines()[0] if str(error) else error!r}"
+            ) from error
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self._party.barrier, self._party.meters(self._engine))
+
+    def _random_sequences(self) -> torch.Tensor:
+        """What the trainer's first step sees, before anything was generated."""
+        settings = self._settings
+        generator = torch.Generator().manual_seed(settings.seed)
+        shape = (settings.batch_size, settings.longest_sequence_tokens)
+        return torch.randint(self._vocab_size, shape, generator=generator)
+
+
+def _file(message: object) -> Path:
+    assert isinstance(message, str)
+    return Path(message)
+
+
+def _gib(amount: int | None) -> str:
+    return "an unknown amount" if amount is None else f"{amount / _GIB:.1f} GiB"
