@@ -34,8 +34,9 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseResult:
-    """One phase of a step: prefill or decode, or one of the workload's. ``low_j`` and ``high_j`` are the sensor's bound.
+    """One phase of a step: prefill or decode, or one of the workload's.
 
+    ``low_j`` and ``high_j`` are the sensor's bound.
     ``duration_s`` is the location over attempts of their median steps, as of every time of a step; joules are means
     over all steps, ``None`` where no sensor was read. ``device_bytes`` and ``host_bytes`` are the most in use at the
     phase's end: on the fullest GPU by every process, and in host memory; ``None`` where the workload reports none.

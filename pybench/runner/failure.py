@@ -16,7 +16,14 @@ from pybench.runner.root_cause import root_cause
 _EXIT_CODE = re.compile(r"exitcode\s*: (-?\d{1,5})\b")
 
 # The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
-_CAUSE_ORDER: tuple[FailureCause, ...] = ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "exception")
+_CAUSE_ORDER: tuple[FailureCause, ...] = (
+    "out_of_memory",
+    "missing_package",
+    "unsupported",
+    "engine",
+    "wrong_result",
+    "exception",
+)
 
 
 def failure(cause: FailureCause, message: str, log: Path) -> Failure:

@@ -113,6 +113,8 @@ def test_a_healthy_engine_shows_everything(drill: Drill) -> None:
     (record,) = (record for record in run.folder.records() if record.point_id == two.id)
     cuts_ns = [phase_cuts_ns(step.ranks) for step in joint_steps(record)]
     mean_s = fmean(end - cut for _, cut, end in cuts_ns) / 1e9
+    assert decode.low_j is not None
+    assert decode.high_j is not None
     assert decode.low_j <= 2 * 400 * mean_s <= decode.high_j
     assert_nothing_is_left(run)
 

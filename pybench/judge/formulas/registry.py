@@ -26,7 +26,9 @@ class Formulas:
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
     of_attempt: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
-    of_energy: Callable[[Point, Sequence[JointStep], Energy], dict[str, float | None]] = lambda _point, _steps, _energy: {}
+    of_energy: Callable[[Point, Sequence[JointStep], Energy], dict[str, float | None]] = (
+        lambda _point, _steps, _energy: {}
+    )
 
 
 FORMULAS: dict[WorkloadName, Formulas] = {

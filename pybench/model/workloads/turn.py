@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pybench.model.limits import Range
 from pybench.model.workloads.generate import EngineArgument, Generate
 from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.traits import WorkloadTraits
@@ -128,7 +128,7 @@ class Turn(ModelSettings):
             tensor_parallel=self.train_tensor_parallel,
             global_batch_size=self.batch_size,
             batch_size_per_gpu=self.batch_size_per_gpu,
-            grad_accum=AUTO,
+            grad_accum="auto",
             sequence_tokens=self.longest_sequence_tokens,
             learning_rate=self.learning_rate,
             activation_checkpointing=self.activation_checkpointing,

@@ -81,7 +81,9 @@ def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:
     elif degree % trained:
         yield Breach(f"{degree} GPUs can't be split over train_tensor_parallel {trained}", "train_tensor_parallel")
     elif point["strategy"] == "tensor_parallel" and trained != degree:
-        yield Breach(f"strategy tensor_parallel splits layers over all {degree} GPUs: set it so", "train_tensor_parallel")
+        yield Breach(
+            f"strategy tensor_parallel splits layers over all {degree} GPUs: set it so", "train_tensor_parallel"
+        )
 
 
 def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
@@ -89,7 +91,9 @@ def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
         if point[name] is not None and point["lora_rank"] is None:
             yield Breach("needs lora_rank", name)
     if point["sleep_level"] == 2 and point["lora_rank"] is not None:  # noqa: PLR2004 - the level
-        why = "level 2 discards the base weights, LoRA hands over the adapter alone, and vLLM 0.20.2 loses adapters, too"
+        why = (
+            "level 2 discards the base weights, LoRA hands over the adapter alone, and vLLM 0.20.2 loses adapters, too"
+        )
         yield Breach(f"{why}; take level 0 or 1", "sleep_level")
 
 

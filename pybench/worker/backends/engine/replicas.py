@@ -33,7 +33,7 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     uuids = tuple(gpu.uuid for gpu in gpus)
     device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=numbers.rank)
     ranks = _met(numbers)
-    _forget_torchrun()
+    forget_torchrun()
     yield ranks, device
 
 
@@ -63,7 +63,7 @@ def _met(numbers: RankNumbers) -> Ranks:
     return TorchRanks(numbers.rank, numbers.world_size, torch.device("cpu"))
 
 
-def _forget_torchrun() -> None:
+def forget_torchrun() -> None:
     """An engine that finds these variables takes our process group for its own."""
     for name in [name for name in os.environ if name.startswith(_OF_TORCHRUN)]:
         del os.environ[name]

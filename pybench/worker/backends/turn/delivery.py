@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backends.torch.train.lora_shape import lora_shape
 
 Named = tuple[str, torch.Tensor]
 
@@ -19,6 +23,7 @@ BUCKET_BYTES = 2**30
 _ALIGNMENT = 256
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a file that vanishes with the turn, under a name of this process
 _PREFIX = "pybench-handover-"
+_PEFT_PREFIX = "base_model.model."
 ADAPTER_FILE = "adapter_model.safetensors"
 
 
@@ -91,7 +96,8 @@ class HandoverFolder:
 
     def write(self, weights: Iterable[Named], adapter: Mapping[str, object] | None) -> Path:
         """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file."""
-        host = {name: tensor.detach().cpu().contiguous() for name, tensor in weights}
+        rename = peft_name if adapter is not None else str
+        host = {rename(name): tensor.detach().cpu().contiguous() for name, tensor in weights}
         file = self.path / ("model.safetensors" if adapter is None else ADAPTER_FILE)
         save_file(host, file, metadata={"format": "pt"})
         if adapter is not None:
@@ -103,9 +109,38 @@ class HandoverFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def read(file: Path, device: torch.device) -> list[Named]:
-    """All weights of a file, on ``device``."""
-    return list(load_file(file, device=str(device)).items())
+def read(file: Path, device: torch.device) -> Iterator[Named]:
+    """Each weight of a file, on ``device`` when its turn comes; adapters by the trainer's names."""
+    with safe_open(file, framework="pt", device=str(device)) as weights:
+        for name in weights.keys():  # noqa: SIM118 - it is no mapping
+            yield _plain_name(name), weights.get_tensor(name)
+
+
+def peft_name(name: str) -> str:
+    """Name in a file of adapters, of the name that the trainer's model gives to the adapter ``default``."""
+    return f"{_PEFT_PREFIX}{name.replace('.default', '')}"
+
+
+def _plain_name(name: str) -> str:
+    if not name.startswith(_PEFT_PREFIX):
+        return name
+    return name.removeprefix(_PEFT_PREFIX).removesuffix(".weight") + ".default.weight"
+
+
+def adapter_config(settings: Turn) -> dict[str, object] | None:
+    """The adapters' shape as peft's config has it; ``None`` where all weights are trained."""
+    if settings.lora_rank is None:
+        return None
+    shape = lora_shape(settings.training)
+    return {
+        "peft_type": "LORA",
+        "r": shape.rank,
+        "lora_alpha": shape.alpha,
+        "target_modules": list(shape.targets),
+        "bias": "none",
+        "lora_dropout": 0.0,
+        "fan_in_fan_out": False,
+    }
 
 
 def _remove_stale(parent: Path) -> None:

@@ -60,15 +60,15 @@ class Parked:
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's part of a tensor that may be split."""
     if isinstance(tensor, DTensor):
-        own: torch.Tensor = tensor.to_local()  # type: ignore[no-untyped-call]
+        own: torch.Tensor = tensor.to_local()
         return own
     return tensor
 
 
 def id_of(tensor: torch.Tensor) -> int:
     """The same for all tensors of one storage."""
-    return local(tensor).untyped_storage()._cdata  # noqa: SLF001 - storages have no other identity
+    return int(local(tensor).untyped_storage()._cdata)  # noqa: SLF001 - storages have no other identity
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload, no-any-return]
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

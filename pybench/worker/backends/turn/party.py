@@ -61,6 +61,14 @@ class Party:
         distributed.broadcast(found, src=0, group=self._group)
         return found
 
+    def joined(self, own: dict[str, bytes]) -> dict[str, bytes]:
+        """What every rank has, in one."""
+        if self._group is None:
+            return own
+        found: list[dict[str, bytes]] = [{} for _ in range(self.world_size)]
+        distributed.all_gather_object(found, own, group=self._group)
+        return {name: value for each in found for name, value in each.items()}
+
     def meters(self, engine: Engine | None) -> Meters:
         """Memory that this rank can read, its engine's included."""
         return Meters(

@@ -14,7 +14,6 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Batch, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
-from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
@@ -95,21 +94,6 @@ class Trainer:
         """Size of all trained weights."""
         return sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
 
-    def adapter_config(self) -> dict[str, object] | None:
-        """The adapters' shape as peft's config has it; ``None`` where all weights are trained."""
-        if self._settings.lora_rank is None:
-            return None
-        shape = lora_shape(self._settings.training)
-        return {
-            "peft_type": "LORA",
-            "r": shape.rank,
-            "lora_alpha": shape.alpha,
-            "target_modules": list(shape.targets),
-            "bias": "none",
-            "lora_dropout": 0.0,
-            "fan_in_fan_out": False,
-        }
-
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of each of ``tokens`` but the first, given those before it; all ranks take part."""
@@ -132,12 +116,12 @@ class Trainer:
         positions = torch.arange(tokens.shape[1])[None]
         group = self._settings.group_size
         own = advantages(len(sequences), group)[first : first + size].to(self._device) if group else None
-        return Batch(*(part.to(self._device) for part in (tokens, labels, positions)), advantages=own)
+        return Batch(tokens.to(self._device), labels.to(self._device), positions.to(self._device), own)
 
 
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
     if isinstance(parameter, DTensor):
-        whole: torch.Tensor = parameter.full_tensor()  # type: ignore[no-untyped-call]
+        whole: torch.Tensor = parameter.full_tensor()
         return whole
     return parameter.detach()
 

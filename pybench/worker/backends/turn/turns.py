@@ -15,7 +15,7 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
-from pybench.worker.backends.turn.delivery import HandoverFolder, parts
+from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config, parts
 from pybench.worker.backends.turn.digest import digest
 from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.floor import Floor
@@ -30,17 +30,25 @@ _GIB = 2**30
 class Turns:
     """This rank's part of every turn. A rank may have an engine, a trainer, or both; together they have one of each.
 
+    ``assist`` is what a rank without an engine does with weights that go from memory to memory.
     With ``async_weight_syncing`` a turn begins with the engine's sleep and ends with generating, halfway through which
     the engine gets its new weights.
     """
 
     def __init__(
-        self, settings: Turn, vocab_size: int, party: Party, engine: Engine | None, make_trainer: Callable[[], Trainer]
+        self,
+        settings: Turn,
+        vocab_size: int,
+        party: Party,
+        engine: Engine | None,
+        make_trainer: Callable[[], Trainer],
+        assist: Callable[[list[Named]], None] = lambda _tensors: None,
     ) -> None:
         self._settings = settings
         self._vocab_size = vocab_size
         self._party = party
         self._engine = engine
+        self._assist = assist
         self._trainer: Trainer | None = None
         self._floor: Floor | None = None
         self._sent: Digests = []
@@ -202,8 +210,7 @@ class Turns:
         """Every trained weight, some at a time; all ranks gather them together."""
         assert self._trainer is not None, "weights go from memory to memory where each rank trains"
         for tensors in parts(self._trainer.weights(trainable=True)):
-            if self._engine is not None:
-                self._engine.receive(tensors)
+            (self._engine.receive if self._engine is not None else self._assist)(tensors)
 
     def _leave_behind(self) -> object:
         """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""
@@ -222,7 +229,7 @@ class Turns:
             for _ in weights:
                 pass
             return None
-        return self._folder.write(weights, self._trainer.adapter_config())
+        return self._folder.write(weights, adapter_config(self._settings))
 
     def _take(self, message: object) -> None:
         if self._engine is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vllm import SamplingParams
@@ -34,16 +35,35 @@ class BatchEngine:
     def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
         """Send every request, run the engine until all have ended; returns their times."""
         arrival_ns = time.monotonic_ns()
-        for request in requests:
+        kind = RequestOutputKind.FINAL_ONLY
+        work = [(prompt_of(request.prompt), sampling(request, kind)) for request in requests]
+        return [times_of(output, arrival_ns) for output in self.run(work)]
+
+    def run(
+        self,
+        work: Sequence[tuple[Any, Any]],
+        adapter: Any = None,
+        halfway: Callable[[], None] | None = None,
+        after: int = 0,
+    ) -> list[Any]:
+        """Run prompts with their sampling parameters to their end; vLLM's outputs in the prompts' order.
+
+        ``halfway`` is called between two iterations, ``after`` so many of them.
+        """
+        first = self._num_sent
+        for prompt, params in work:
             self._num_sent += 1
-            prompt = prompt_of(request.prompt)
-            self.engine.add_request(str(self._num_sent), prompt, sampling(request, RequestOutputKind.FINAL_ONLY))
-        ended = []
+            self.engine.add_request(str(self._num_sent), prompt, params, lora_request=adapter)
+        ended, num_iterations = [], 0
         while self.engine.has_unfinished_requests():
             ended += [output for output in self.engine.step() if output.finished]
-        if len(ended) != len(requests):
-            raise EngineError(f"vLLM ended {len(ended)} of {len(requests)} requests")
-        return [times_of(output, arrival_ns) for output in ended]
+            num_iterations += 1
+            if halfway is not None and num_iterations >= after:
+                halfway()
+                halfway = None
+        if len(ended) != len(work):
+            raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests")
+        return sorted(ended, key=lambda output: int(output.request_id) - first)
 
     def ask_workers(self, method: str) -> list[Any]:
         """What each of the engine's workers answers to a method of :class:`DeviceReport`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from vllm.engine.arg_utils import EngineArgs
 from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
@@ -25,6 +26,7 @@ from pybench.worker.backends.engine.requests import (
     own_concurrency,
     wanted_at_a_time,
 )
+from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
@@ -32,9 +34,18 @@ from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import outcome_of
 from pybench.worker.backends.vllm.serving import ServingEngine
 from pybench.worker.gpus import visible_gpus
+from pybench.worker.header import Device
 from pybench.worker.ranks import Ranks
 
-join = joined_replica
+
+def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
+    """Take this replica's GPUs, or of several trainers that take turns with an engine this one's."""
+    if isinstance(order.settings, Turn) and order.settings.num_trainers > 1:
+        from pybench.worker.backends.vllm.turn.turns import joined_trainers
+
+        return joined_trainers(order)
+    return joined_replica(order)
+
 
 _ENVIRONMENT = {
     # The front end must be able to start processes after it looked at GPUs.
@@ -90,10 +101,15 @@ class VllmGeneration:
 
 @contextmanager
 def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
-    """Start an engine with random weights for the order's shape."""
-    settings, architecture = generation_of(order)
+    """Start an engine with random weights for the order's shape; each point of turns starts its own."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if isinstance(order.settings, Turn):
+        with needs_package("backend 'vllm'", "torch"):
+            from pybench.worker.backends.vllm.turn.turns import turns
+        yield partial(turns, ranks=ranks)
+        return
+    settings, architecture = generation_of(order)
     iterations = Iterations()
     with config_folder(architecture, settings.dtype) as folder:
         with engine_errors():

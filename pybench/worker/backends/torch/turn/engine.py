@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -42,7 +42,8 @@ class TorchEngine:
         self._group = distributed.new_group(backend="gloo") if ranks.world_size > 1 else None
         self._arriving: list[Named] = []
         self._reader: Thread | None = None
-        self._level = 0
+        self._generation: Generation | None = None
+        self._level = 1  # as if it woke
         self.wake_cache()
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
@@ -80,11 +81,9 @@ class TorchEngine:
 
     def wake_cache(self) -> None:
         """A new cache, which takes its memory with the first prompts."""
-        if self._level or not hasattr(self, "_generation"):
+        if self._level:
             config: Any = self._model.config
-            self._generation: Generation | None = Generation(
-                self._settings.generation, self._model, config, self._ranks.device
-            )
+            self._generation = Generation(self._settings.generation, self._model, config, self._ranks.device)
         self._level = 0
 
     @torch.no_grad()
@@ -94,7 +93,7 @@ class TorchEngine:
             local(parameter).fill_(torch.nan)
 
     @torch.no_grad()
-    def receive(self, tensors: Sequence[Named]) -> None:
+    def receive(self, tensors: Iterable[Named]) -> None:
         """Copy this rank's part of each."""
         for name, whole in tensors:
             own = local(self._parameters[name])
@@ -110,7 +109,7 @@ class TorchEngine:
         self._reader.start()
 
     def _fetch(self, file: Path) -> None:
-        self._arriving = read(file, self._ranks.device)
+        self._arriving = list(read(file, self._ranks.device))
 
     def apply(self) -> None:
         """Take what the thread read."""

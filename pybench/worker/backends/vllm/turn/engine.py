@@ -1,0 +1,185 @@
+"""vLLM as the engine of a turn, in this process or in processes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.sampling_params import RequestOutputKind
+
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.lora_shape import lora_shape
+from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.turn.delivery import Named, adapter_config
+from pybench.worker.backends.vllm.arguments import prompt_of
+from pybench.worker.backends.vllm.batch import BatchEngine
+from pybench.worker.backends.vllm.failure import engine_errors
+from pybench.worker.backends.vllm.turn.handles import Handles
+from pybench.worker.backends.vllm.turn.layout import Layout, cut
+from pybench.worker.backends.vllm.turn.worker import ADAPTER_ID
+
+
+class VllmEngine:
+    """One engine. ``shards`` are those of its GPUs that this process compares.
+
+    Prefix caching is off, so that no cached prompt is the old weights'.
+    """
+
+    def __init__(
+        self, settings: Turn, task: Task, engine: BatchEngine, shards: Sequence[int], handles: Handles
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._layouts = [Layout(task.architecture, shard, settings.tensor_parallel) for shard in shards]
+        self._handles = handles
+        self._adapter = adapter_config(settings)
+        self._adapter_folder = "none"
+        self._level = 0
+        # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
+        self._seeds = len(shards) < settings.tensor_parallel
+        model, _ = trainable_model(task)
+        names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
+        architecture = dict(task.architecture)
+        self._ask("pybench_fill", architecture, settings.dtype, settings.seed, names, settings.tensor_parallel)
+
+    def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
+        """All at once, sampled at temperature 1."""
+        listed: list[list[int]] = prompts.tolist()
+        outputs = self._run(listed, self._settings.output_tokens, halfway=halfway)
+        answers = [list(output.outputs[0].token_ids) for output in outputs]
+        return torch.cat([prompts, torch.tensor(answers, dtype=torch.long)], dim=1)
+
+    def first_token(self, prompt: torch.Tensor) -> None:
+        """One request for one token."""
+        self._run([prompt.tolist()], 1)
+
+    def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Of a prompt's own tokens, as the engine reports them."""
+        [output] = self._run([tokens.tolist()], 1, prompt_logprobs=0)
+        found = [at[token].logprob for at, token in zip(output.prompt_logprobs[1:], tokens.tolist()[1:], strict=True)]
+        return torch.tensor(found, dtype=torch.float32)
+
+    def sleep(self, level: int) -> None:
+        """The library's own sleep."""
+        self._level = level
+        with engine_errors():
+            self._engine.engine.reset_prefix_cache()
+            self._engine.engine.sleep(level)
+
+    def wake_weights(self) -> None:
+        """The library's own wake of the tag; at level 0 nothing slept but the scheduler."""
+        if self._level:
+            with engine_errors():
+                self._engine.engine.wake_up(["weights"])
+
+    def wake_cache(self) -> None:
+        """The remaining tag, named: a wake without tags would map the weights' memory again."""
+        with engine_errors():
+            self._engine.engine.wake_up(["kv_cache"] if self._level else ["scheduling"])
+        self._level = 0
+
+    def poison(self) -> None:
+        """In every worker."""
+        self._ask("pybench_poison")
+
+    def receive(self, tensors: Sequence[Named]) -> None:
+        """Tensors as they are within one process, else handles of copies."""
+        if self._settings.handover == "direct":
+            self._ask("pybench_receive", list(tensors), self._adapter)
+            return
+        with self._handles.of(tensors) as handles:
+            self._ask("pybench_receive", handles, self._adapter)
+
+    def read(self, file: Path) -> None:
+        """An adapter by vLLM's own loader, weights by its model's."""
+        if self._adapter is None:
+            self._ask("pybench_read", str(file))
+            return
+        self._adapter_folder = str(file.parent)
+        with engine_errors():
+            self._engine.engine.add_lora(self._request(load_inplace=True))
+
+    def prefetch(self, file: Path) -> None:
+        """An adapter is read when it is taken: it is small."""
+        if self._adapter is None:
+            self._ask("pybench_prefetch", str(file))
+        else:
+            self._adapter_folder = str(file.parent)
+
+    def apply(self) -> None:
+        """Between two steps of the engine."""
+        if self._adapter is None:
+            self._ask("pybench_apply")
+        else:
+            self.read(Path(self._adapter_folder) / "adapter")
+
+    @property
+    def num_shards(self) -> int:
+        """As many as the engine has GPUs, or this rank's own."""
+        return len(self._layouts)
+
+    def part(self, shard: int, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """Cut as vLLM cuts it; it scales the second half of adapters when it loads them."""
+        layout = self._layouts[shard]
+        own = cut(whole, layout.slice_of(name, tuple(whole.shape)))
+        if ".lora_B." in name:
+            shape = lora_shape(self._settings.training)
+            return own * (shape.alpha / shape.rank)
+        return own
+
+    def digests(self) -> list[dict[str, int]]:
+        """Of every worker of this engine."""
+        found: list[dict[str, int]] = self._ask("pybench_digests")
+        return found
+
+    def device_pids(self) -> tuple[int, ...]:
+        """It runs on GPUs, whose memory the driver counts."""
+        return ()
+
+    def host_bytes(self) -> int:
+        """Of processes other than this one."""
+        if self._settings.num_processes == 1:
+            return 0
+        return sum(self._ask("pybench_pinned_bytes"))
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self._engine.close()
+
+    def _run(
+        self,
+        prompts: list[list[int]],
+        output_tokens: int,
+        *,
+        prompt_logprobs: int | None = None,
+        halfway: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        params = [
+            SamplingParams(
+                temperature=1.0,
+                ignore_eos=True,
+                max_tokens=output_tokens,
+                detokenize=False,
+                prompt_logprobs=prompt_logprobs,
+                seed=number if self._seeds else None,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            for number in range(len(prompts))
+        ]
+        request = self._request() if self._adapter is not None else None
+        work = [(prompt_of(prompt), own) for prompt, own in zip(prompts, params, strict=True)]
+        with engine_errors():
+            return self._engine.run(work, request, halfway, after=output_tokens // 2)
+
+    def _request(self, *, load_inplace: bool = False) -> Any:
+        return LoRARequest("adapter", ADAPTER_ID, self._adapter_folder, load_inplace=load_inplace)
+
+    def _ask(self, method: str, *arguments: object) -> list[Any]:
+        with engine_errors():
+            found: list[Any] = self._engine.engine.collective_rpc(method, args=arguments)
+        return found

@@ -1,0 +1,138 @@
+"""What runs inside vLLM's own worker processes: weights come in, are compared, and can be poisoned."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import torch
+
+from pybench.worker.backends.turn.delivery import Bucket, Named, peft_name, read
+from pybench.worker.backends.turn.digest import digest
+from pybench.worker.backends.turn.party import pinned_bytes
+from pybench.worker.backends.vllm.device_report import DeviceReport
+from pybench.worker.backends.vllm.turn.layout import Layout, Slice, cut
+from pybench.worker.gpus import nvml_uuid
+
+ADAPTER_ID = 1
+
+
+class TurnWorker(DeviceReport):
+    """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
+
+    rank: int
+
+    def pybench_fill(self, architecture: dict[str, Any], dtype: str, seed: int, names: list[Any], shards: int) -> None:
+        """Give the base model the weights that the trainer's has. ``names`` are all weights with their shapes."""
+        from pybench.worker.backends.torch.architecture import Weights, empty_model
+
+        self._layout = Layout(architecture, self.rank % shards, shards)
+        self._names = {name: tuple(shape) for name, shape in names}
+        self._arriving: list[Named] = []
+        self._reader: Thread | None = None
+        # By the names that they have without adapters.
+        every = self.model_runner.model.named_parameters()
+        self._parameters = {name.replace(".base_layer", ""): parameter for name, parameter in every}
+        self._modules = dict(self.model_runner.model.named_modules())
+        model = empty_model(architecture, getattr(torch, dtype))
+        with torch.no_grad():
+            for name, whole in Weights(model, self.device, seed).named():
+                found = self._layout.slice_of(name, tuple(whole.shape))
+                self._held(found).copy_(cut(whole, found))
+        torch.cuda.synchronize(self.device)
+
+    def pybench_receive(self, given: Any, adapter: dict[str, Any] | None) -> None:
+        """Tensors as they are, or for each GPU the handle of a bucket in its memory."""
+        self._take(self._opened(given) if isinstance(given, dict) else given, adapter)
+        torch.cuda.synchronize(self.device)
+
+    def pybench_read(self, file: str) -> None:
+        """The whole file, weight by weight; vLLM keeps this shard's part."""
+        self._take(read(Path(file), self.device), None)
+        torch.cuda.synchronize(self.device)
+
+    def pybench_prefetch(self, file: str) -> None:
+        """Read the file to host memory, in a thread."""
+
+        def fetch() -> None:
+            self._arriving = list(read(Path(file), torch.device("cpu")))
+
+        self._reader = Thread(target=fetch, daemon=True)
+        self._reader.start()
+
+    def pybench_apply(self) -> None:
+        """Take what the thread read."""
+        assert self._reader is not None
+        self._reader.join()
+        self._take(((name, tensor.to(self.device)) for name, tensor in self._arriving), None)
+        self._arriving = []
+        torch.cuda.synchronize(self.device)
+
+    def pybench_poison(self) -> None:
+        """NaN in every weight."""
+        with torch.no_grad():
+            for parameter in self.model_runner.model.parameters():
+                parameter.fill_(torch.nan)
+        torch.cuda.synchronize(self.device)
+
+    def pybench_digests(self) -> dict[str, int]:
+        """Of this shard's part of every weight that it holds."""
+        found = {}
+        for name, shape in self._names.items():
+            place = self._layout.slice_of(name, shape)
+            if not place.half or self._slot() is not None:
+                found[name] = digest(self._held(place, shape))
+        return found
+
+    def pybench_pinned_bytes(self) -> int:
+        """Of this worker's process."""
+        return pinned_bytes()
+
+    def _opened(self, handles: dict[str, bytes]) -> list[Named]:
+        """This GPU's bucket. Its sender is our own trainer, in a process that this one's front end started."""
+        uuid = nvml_uuid(torch.cuda.get_device_properties(self.device).uuid)
+        places, (rebuild, arguments) = pickle.loads(handles[uuid])  # noqa: S301 - see above
+        return list(Bucket(places, rebuild(*arguments)).tensors())
+
+    def _take(self, tensors: Any, adapter: dict[str, Any] | None) -> None:
+        if adapter is not None:
+            self._take_adapter(list(tensors), adapter)
+        else:
+            with torch.no_grad():
+                self.model_runner.model.load_weights(tensors)
+
+    def _take_adapter(self, tensors: list[Named], config: dict[str, Any]) -> None:
+        """Without a file: what vLLM's own loader of adapters does with what it read."""
+        from vllm.lora.lora_model import LoRAModel
+        from vllm.lora.peft_helper import PEFTHelper
+
+        manager = self.model_runner.lora_manager._adapter_manager  # noqa: SLF001 - vLLM loads adapters from files only
+        adapter = LoRAModel.from_lora_tensors(
+            ADAPTER_ID,
+            # Its own copies: it keeps them, and scales them in place.
+            {peft_name(name): tensor.clone() for name, tensor in tensors},
+            PEFTHelper.from_dict(config),
+            device=str(self.device),
+            dtype=manager.lora_config.lora_dtype,
+        )
+        manager.remove_adapter(ADAPTER_ID)
+        manager.add_adapter(adapter)
+        manager.activate_adapter(ADAPTER_ID)
+
+    def _slot(self) -> int | None:
+        """Where the adapter lies in the stacks; ``None`` where there is none."""
+        slots = self.model_runner.lora_manager._adapter_manager.lora_index_to_id  # noqa: SLF001 - nowhere public
+        return slots.index(ADAPTER_ID) if ADAPTER_ID in slots else None
+
+    def _held(self, place: Slice, shape: tuple[int, ...] = ()) -> torch.Tensor:
+        """The part of vLLM's own tensor that holds a weight's slice."""
+        if place.half:
+            layer = self._modules[place.parameter]
+            stack = getattr(layer, f"lora_{place.half}_stacked")[place.place][self._slot(), 0]
+            sizes = [place.length if dim == place.dim else size for dim, size in enumerate(shape)]
+            held: torch.Tensor = stack[: sizes[0], : sizes[1]]
+            return held
+        own: torch.Tensor = self._parameters[place.parameter]
+        return own.narrow(place.dim, place.offset, place.length)
