@@ -50,10 +50,10 @@ class BatchEngine:
 
         ``halfway`` is called between two iterations, ``after`` so many of them.
         """
-        first = self._num_sent
+        with_adapter = {} if adapter is None else {"lora_request": adapter}
         for prompt, params in work:
             self._num_sent += 1
-            self.engine.add_request(str(self._num_sent), prompt, params, lora_request=adapter)
+            self.engine.add_request(str(self._num_sent), prompt, params, **with_adapter)
         ended, num_iterations = [], 0
         while self.engine.has_unfinished_requests():
             ended += [output for output in self.engine.step() if output.finished]
@@ -63,7 +63,7 @@ class BatchEngine:
                 halfway = None
         if len(ended) != len(work):
             raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests")
-        return sorted(ended, key=lambda output: int(output.request_id) - first)
+        return sorted(ended, key=lambda output: int(output.request_id))
 
     def ask_workers(self, method: str) -> list[Any]:
         """What each of the engine's workers answers to a method of :class:`DeviceReport`."""
