@@ -1,0 +1,240 @@
+"""Turns on a CPU, by the worker's own path: every handover, and faults that the checks must catch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+
+from pybench.model.wire import Event, Metric, Step, WorkOrder
+from pybench.model.workloads.turn import PHASES, Turn
+from pybench.worker.backend import EngineError, WrongResultError
+from pybench.worker.backends.torch import entry
+from pybench.worker.backends.torch.turn.apart import EngineApart
+from pybench.worker.backends.torch.turn.engine import TorchEngine
+from pybench.worker.backends.turn import delivery
+from pybench.worker.backends.turn.trainer import Trainer
+from pybench.worker.failure import cause_of
+from pybench.worker.main import run_session
+
+BASE: dict[str, Any] = {
+    "backend": "torch",
+    "model": "tiny",
+    "dtype": "float32",
+    "topology": "shared",
+    "batch_size": 4,
+    "prompt_tokens": 5,
+    "output_tokens": 6,
+    "learning_rate": 0.01,
+}
+LORA: dict[str, Any] = {"lora_rank": 4, "lora_targets": "all_linear"}
+Take = Callable[..., list[Event]]
+PROJECTION = "model.layers.1.mlp.down_proj.weight"
+
+
+class _Heard:
+    """A stream that keeps its events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, event: Event) -> None:
+        self.events.append(event)
+
+
+@pytest.fixture
+def take(architecture: dict[str, Any]) -> Take:
+    """Take a warm-up turn and two more in this process."""
+
+    def run(**given: Any) -> list[Event]:
+        settings = Turn(**{**BASE, **given})
+        order = WorkOrder(
+            point_id="tiny", settings=settings, architecture=architecture, device="cpu", steps=2, max_warmup_steps=1
+        )
+        stream: Any = _Heard()
+        backend: Any = entry  # its ranks are its own kind
+        run_session([order], backend, stream, lambda _place: None)
+        events: list[Event] = stream.events
+        return events
+
+    return run
+
+
+def _steps(events: list[Event]) -> list[Step]:
+    return [event for event in events if isinstance(event, Step)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sleep_level": 0},
+        {"sleep_level": 1},
+        {"sleep_level": 2, "turns": 2},
+        {"sleep_level": 2, "handover": "ipc"},
+        {"sleep_level": 2, "handover": "file"},
+        {"handover": "file", "processes": 1, "async_weight_syncing": True},
+        {"handover": "direct", **LORA},
+        {"handover": "ipc", **LORA},
+        {"handover": "file", "async_weight_syncing": True, **LORA},
+        {"loss": "grpo", "group_size": 2, "max_grad_norm": 0.1},
+    ],
+    ids=str,
+)
+def test_every_turn_passes_its_checks(take: Take, given: dict[str, Any]) -> None:
+    """Phases follow each other, the engine's log-probabilities are the new weights', and bytes are counted."""
+    settings = Turn(**{**BASE, **given})
+    steps = _steps(take(**given))
+    assert len(steps) == 3
+    for step in steps:
+        assert step.work.samples == 4 * settings.turns
+        assert [span.name for span in step.spans if span.name not in PHASES] == []
+        assert sum(span.name == "train" for span in step.spans) == settings.turns
+        assert all(before.end_ns <= after.start_ns for before, after in zip(step.spans, step.spans[1:], strict=False))
+        assert all(span.device_bytes for span in step.spans)
+        assert step.values["logprob_gap_to_old"] > 10 * step.values["logprob_gap"]
+        assert step.values["handover_bytes"] > 0
+        assert step.values["handover_floor_s"] > 0
+        assert step.values["staleness_turns"] == settings.async_weight_syncing
+    offloaded = any(span.name == "trainer_offload" for step in steps for span in step.spans)
+    assert offloaded == (settings.sleep_level > 0)
+
+
+def test_the_first_sleep_is_reported_apart(take: Take) -> None:
+    """It happens before the measured turns."""
+    metrics = {event.name: event.value for event in take() if isinstance(event, Metric)}
+    assert metrics["first_sleep_s"] > 0
+
+
+def test_adapters_alone_are_handed_over(take: Take) -> None:
+    """Two matrices of rank 4 at two projections in each of two layers; all weights are many times as large."""
+    [adapters, whole] = (_steps(take(**given))[0].values["handover_bytes"] for given in ({"lora_rank": 4}, {}))
+    assert adapters < whole / 10
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
+    """Replace a method of the engine."""
+    return lambda name, method: monkeypatch.setattr(TorchEngine, name, method)
+
+
+def test_stale_weights_are_caught(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """An engine that keeps its weights holds other bits than were sent: the first of them is named."""
+    planted("receive", lambda _self, _tensors: None)
+    with pytest.raises(WrongResultError, match=r"model\.embed_tokens\.weight: .* other bits than the trainer sent"):
+        take()
+
+
+def test_one_wrong_tensor_is_caught(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """One element of one weight."""
+    receive = TorchEngine.receive
+
+    def wrong(self: TorchEngine, tensors: Any) -> None:
+        receive(self, tensors)
+        with torch.no_grad():
+            self._parameters[PROJECTION][0, 0] += 1e-6
+
+    planted("receive", wrong)
+    with pytest.raises(WrongResultError, match=PROJECTION):
+        take()
+
+
+def test_two_exchanged_elements_are_caught(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """Their sum is right: places count."""
+    receive = TorchEngine.receive
+
+    def exchanged(self: TorchEngine, tensors: Any) -> None:
+        receive(self, tensors)
+        with torch.no_grad():
+            row = self._parameters[PROJECTION][0]
+            row[:2] = row[:2].flip(0).clone()
+
+    planted("receive", exchanged)
+    with pytest.raises(WrongResultError, match=PROJECTION):
+        take()
+
+
+def test_poisoned_weights_never_pass(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """After level 2 a handover that leaves one weight out leaves NaN there, whatever the memory held before."""
+    receive = TorchEngine.receive
+    planted("receive", lambda self, tensors: receive(self, [one for one in tensors if one[0] != PROJECTION]))
+    with pytest.raises(WrongResultError, match=PROJECTION):
+        take(sleep_level=2)
+
+
+def test_a_wake_without_reload_is_caught(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """Nothing is handed over after level 2."""
+    planted("receive", lambda _self, _tensors: None)
+    with pytest.raises(WrongResultError, match="other bits"):
+        take(sleep_level=2)
+
+
+def test_an_engine_that_computes_with_other_weights_is_caught(take: Take, planted: Callable[[str, Any], None]) -> None:
+    """It holds the right bits, and computes as if each logit were twice as large."""
+    logits = TorchEngine._logits
+    planted("_logits", lambda self, tokens: 2 * logits(self, tokens))
+    with pytest.raises(WrongResultError, match="does not compute with the weights that it holds"):
+        take()
+
+
+def test_a_weight_that_training_leaves_alone_is_caught(take: Take) -> None:
+    """A learning rate of 0 trains nothing."""
+    with pytest.raises(WrongResultError, match="training did not change it"):
+        take(learning_rate=0.0)
+
+
+def test_a_frozen_weight_that_changes_is_caught(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under adapters the base model stays as it is."""
+    train = Trainer.train
+    frozen = "model.layers.0.input_layernorm.weight"
+
+    def touching(self: Trainer, sequences: torch.Tensor) -> None:
+        train(self, sequences)
+        with torch.no_grad():
+            self.model.get_parameter(frozen).add_(0.5)
+
+    monkeypatch.setattr(Trainer, "train", touching)
+    with pytest.raises(WrongResultError, match=rf"{frozen}: .*"):
+        take(**LORA)
+
+
+def test_an_engine_that_dies_asleep_is_an_engines_failure(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is killed after it fell asleep: the next call gives its exit code."""
+    sleep = EngineApart.sleep
+
+    def deadly(self: EngineApart, level: int) -> None:
+        sleep(self, level)
+        os.kill(self.device_pids()[0], signal.SIGKILL)
+
+    monkeypatch.setattr(EngineApart, "sleep", deadly)
+    with pytest.raises(EngineError, match="ended with exit code -9") as caught:
+        take(handover="ipc")
+    assert cause_of(caught.value) == "engine"
+
+
+def test_a_trainer_out_of_memory_says_what_the_engine_kept(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both amounts, and what to change."""
+
+    def hungry(_self: Trainer, _sequences: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(Trainer, "train", hungry)
+    amounts = r"ran out with \d+\.\d GiB of its own beside \d+\.\d GiB in use with the engine asleep at level 1"
+    with pytest.raises(RuntimeError, match=amounts) as caught:
+        take()
+    assert cause_of(caught.value) == "out_of_memory"
+    assert "Tried to allocate 2.00 GiB" in str(caught.value)
+
+
+def test_a_files_folder_is_gone_afterwards(take: Take, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Of this process, and of one that was killed half-way through a handover."""
+    monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
+    (tmp_path / "pybench-handover-4194305-x").mkdir()  # above the kernel's greatest process id
+    take(handover="file", processes=1)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,132 @@
+"""Digests, buckets and places of weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("safetensors")
+
+from pybench.worker.backends.turn.delivery import packed, parts, peft_name
+from pybench.worker.backends.turn.digest import digest
+from pybench.worker.backends.turn.objective import advantages
+from pybench.worker.backends.turn.parked import Parked
+from pybench.worker.backends.vllm.turn.layout import Layout, cut
+
+
+def test_equal_bits_have_equal_digests_wherever_they_lie() -> None:
+    """A view with other strides, and a copy."""
+    whole = torch.arange(24, dtype=torch.bfloat16).view(4, 6)
+    assert digest(whole[:, 2:4]) == digest(whole[:, 2:4].clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_any_other_bit_or_place_has_another_digest(dtype: torch.dtype) -> None:
+    """One unit in the last place, two exchanged elements, a zero's sign, and NaN."""
+    first = torch.tensor([0.0, 1.0, 2.0, 3.0], dtype=dtype)
+    others = [[-0.0, 1.0, 2.0, 3.0], [0.0, 2.0, 1.0, 3.0], [0.0, 1.0, 2.0, 3.015625], [0.0, 1.0, 2.0, float("nan")]]
+    digests = {digest(first), *(digest(torch.tensor(other, dtype=dtype)) for other in others)}
+    assert len(digests) == 5
+
+
+def test_a_bucket_gives_back_what_was_put_into_it() -> None:
+    """Types and shapes may differ."""
+    tensors = [("a", torch.randn(3, 5)), ("b", torch.randn(7).bfloat16()), ("c", torch.randn(1, 1, 2))]
+    found = dict(packed(tensors).tensors())
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors)
+
+
+def test_parts_are_as_large_as_they_may_be() -> None:
+    """Three of 400 bytes in 1000: two and one; one that is too large is alone."""
+    weights = [(name, torch.zeros(100)) for name in "abc"] + [("d", torch.zeros(1000))]
+    assert [[name for name, _ in part] for part in parts(weights, 1000)] == [["a", "b"], ["c"], ["d"]]
+
+
+def test_parked_tensors_come_back_under_all_their_views() -> None:
+    """With what they held where it was kept; a view looks at the same memory again."""
+    tensor = torch.arange(10.0)
+    view, parked = tensor[3:], Parked([tensor])
+    parked.leave(keep=True)
+    assert tensor.untyped_storage().nbytes() == 0
+    parked.come_back()
+    assert torch.equal(view, torch.arange(3.0, 10.0))
+    view.fill_(1.0)
+    assert tensor[4] == 1.0
+
+
+def test_advantages_are_relative_to_the_group() -> None:
+    """Rewards 0 and 1: one standard deviation below and above the mean, in each group."""
+    assert advantages(4, 2).tolist() == [-1.0, 1.0, -1.0, 1.0]
+
+
+def test_an_adapters_name_in_a_file() -> None:
+    """As peft writes it."""
+    found = peft_name("model.layers.0.mlp.up_proj.lora_A.default.weight")
+    assert found == "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"
+
+
+# 4 heads of width 2, of which 2 have keys and values; 12 units inside.
+ARCHITECTURE: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 12,
+}
+LAYER = "model.layers.0"
+
+
+def _fused(names: list[str], rows: list[int], shard: int, num_shards: int) -> dict[str, torch.Tensor]:
+    """What a shard of a fused layer holds, made as vLLM makes it: each layer's share of rows, one below the other."""
+    wholes = {name: torch.randn(size, 8) for name, size in zip(names, rows, strict=True)}
+    shares = [whole.chunk(num_shards)[shard] for whole in wholes.values()]
+    return {**wholes, "held": torch.cat(shares)}
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+@pytest.mark.parametrize(
+    ("fused", "names", "rows"),
+    [
+        ("self_attn.qkv_proj", ["q_proj", "k_proj", "v_proj"], [8, 4, 4]),
+        ("mlp.gate_up_proj", ["gate_proj", "up_proj"], [12, 12]),
+    ],
+)
+def test_fused_layers_hold_each_layers_rows(fused: str, names: list[str], rows: list[int], shard: int) -> None:
+    """On both of two shards every projection is found where it lies."""
+    layout, tensors = Layout(ARCHITECTURE, shard, 2), _fused(names, rows, shard, 2)
+    owner = fused.split(".", maxsplit=1)[0]
+    for name in names:
+        place = layout.slice_of(f"{LAYER}.{owner}.{name}.weight", tuple(tensors[name].shape))
+        assert place.parameter == f"{LAYER}.{fused}.weight"
+        held = tensors["held"].narrow(place.dim, place.offset, place.length)
+        assert torch.equal(held, cut(tensors[name], place))
+
+
+def test_layers_after_a_split_are_split_along_what_they_read() -> None:
+    """The second half of the columns; norms are whole everywhere."""
+    layout, whole = Layout(ARCHITECTURE, 1, 2), torch.randn(8, 12)
+    assert torch.equal(cut(whole, layout.slice_of(f"{LAYER}.mlp.down_proj.weight", (8, 12))), whole[:, 6:])
+    norm = torch.randn(8)
+    assert torch.equal(cut(norm, layout.slice_of(f"{LAYER}.input_layernorm.weight", (8,))), norm)
+
+
+def test_the_vocabulary_is_padded_before_it_is_split() -> None:
+    """100 rows are padded to 128: 64 on the first shard, 36 on the second."""
+    whole = torch.randn(100, 8)
+    lengths = [
+        len(cut(whole, Layout(ARCHITECTURE, shard, 2).slice_of("lm_head.weight", (100, 8)))) for shard in range(2)
+    ]
+    assert lengths == [64, 36]
+
+
+def test_adapters_halves_go_with_their_layer() -> None:
+    """Of a split by columns the second half is split, of one by rows the first."""
+    layout = Layout(ARCHITECTURE, 1, 2)
+    key = layout.slice_of(f"{LAYER}.self_attn.k_proj.lora_B.default.weight", (4, 3))
+    assert (key.parameter, key.half, key.place) == (f"{LAYER}.self_attn.qkv_proj", "b", 1)
+    assert (key.dim, key.start, key.length) == (0, 2, 2)
+    down = layout.slice_of(f"{LAYER}.mlp.down_proj.lora_A.default.weight", (3, 12))
+    assert (down.parameter, down.half, down.dim, down.start, down.length) == (f"{LAYER}.mlp.down_proj", "a", 1, 6, 6)
+    base = layout.slice_of(f"{LAYER}.mlp.down_proj.base_layer.weight", (8, 12))
+    assert (base.parameter, base.half) == (f"{LAYER}.mlp.down_proj.weight", "")
