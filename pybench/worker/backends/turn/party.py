@@ -44,7 +44,7 @@ class Party:
         if self._group is not None:
             distributed.barrier(self._group)
 
-    def told(self, message: str | None) -> str:
+    def broadcast(self, message: str | None) -> str:
         """Rank 0's message, on every rank."""
         if self._group is not None:
             listed = [message]

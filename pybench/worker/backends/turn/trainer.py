@@ -106,7 +106,7 @@ class Trainer:
         """This rank's passes; only answers have labels."""
         training = self._task.settings
         size = training.micro_batch_size
-        first = self._learner.portion.copy * size * training.num_passes
+        first = self._learner.portion.replica * size * training.num_passes
         return [self._batch(sequences, first + number * size, size) for number in range(training.num_passes)]
 
     def _batch(self, sequences: torch.Tensor, first: int, size: int) -> Batch:

@@ -216,7 +216,7 @@ class Turns:
         """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""
         if self._settings.handover == "file":
             file = self._written()
-            return self._party.told(str(file) if file is not None else None)
+            return self._party.broadcast(str(file) if file is not None else None)
         assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
         return [(name, weight.clone()) for name, weight in self._trainer.weights(trainable=True)]
 

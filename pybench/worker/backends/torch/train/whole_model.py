@@ -75,7 +75,7 @@ class WholeModel:
         loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
-        """Clip where asked to, step and clear."""
+        """Clip where there is a limit, step and clear."""
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
         self.optimizer.step()

@@ -123,7 +123,7 @@ class EngineApart:
 
 
 def serve(connection: Connection, settings: Turn, architecture: dict[str, Any], device: str) -> None:
-    """Be the engine until told to end."""
+    """Be the engine until the other process ends it."""
     die_with_parent()
     from pybench.worker.backends.torch.turn.engine import TorchEngine
 

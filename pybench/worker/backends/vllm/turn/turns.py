@@ -20,7 +20,7 @@ from pybench.worker.backends.common_torch.device import describe
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
-from pybench.worker.backends.engine.copies import forget_torchrun
+from pybench.worker.backends.engine.replicas import forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer
