@@ -94,7 +94,7 @@ class LiveProgress(PlainProgress):
         self._console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")))
         spinner = "dots" if encodable("⠋", stream.encoding) == "⠋" else "line"
         self._status: Status = self._console.status("starting", spinner=spinner)
-        self._point_id = ""
+        self._point_id = self._place = self._attempt = ""
         self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
@@ -106,7 +106,7 @@ class LiveProgress(PlainProgress):
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Show the attempt that begins."""
         super().attempt_started(point_id, attempt, position, total)
-        self._point_id = point_id
+        self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"{point_id} attempt {attempt}"
         self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
         # The line is made anew at each refresh, so that the time in a phase without events counts up.
         self._status.update(_Line(self))
@@ -136,12 +136,13 @@ class LiveProgress(PlainProgress):
         self._status.stop()
 
     def line(self) -> Text:
-        """The live line as of now."""
+        """The live line as of now; a narrow terminal cuts the name of the point, not the time left."""
         elapsed_s = time.monotonic() - self._started_s
         left_s = self._earlier.left_s(self._point_id, elapsed_s, self._left)
         left = "" if left_s is None else f", about {duration(left_s)} left"
         doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
-        text = encodable(printable(f"{self._heading}: {doing}{self._watts}{left}"), self._stream.encoding)
+        text = f"{self._place} {doing}{self._watts}{left}: {self._attempt}"
+        text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
 
     def _start_up(self, elapsed_s: float) -> str:

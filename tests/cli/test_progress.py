@@ -109,7 +109,7 @@ def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: Simple
     shown.finished()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     assert f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)" in text
-    assert f"[1/4] {_POINT} attempt 2: measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left" in text
+    assert f"[1/4] measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left: {_POINT} attempt 2" in text
 
 
 def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
@@ -118,7 +118,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.attempt_started(_POINT, 1, 1, 2)
     clock.now_s += 30.0
     shown.phase("prepare")
-    assert str(shown.line()) == f"[1/2] {_POINT} attempt 1: loading the model, starting its engine 30 s"
+    assert str(shown.line()) == f"[1/2] loading the model, starting its engine 30 s: {_POINT} attempt 1"
     clock.now_s += 50.0
     shown.step(1, 10, "warmup", 5.0, "tok/s")
     clock.now_s += 20.0
@@ -127,7 +127,7 @@ def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:
     shown.phase("prepare")
     clock.now_s += 42.0
     expected = "loading the model, starting its engine 42 s of about 80 s, about 58 s left"
-    assert str(shown.line()) == f"[2/2] {_POINT} attempt 2: {expected}"
+    assert str(shown.line()) == f"[2/2] {expected}: {_POINT} attempt 2"
 
 
 def test_the_time_left_weighs_every_point_alike() -> None:
