@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(_RUNNER_DIED, _end_all)
     libc.prctl(_PR_SET_PDEATHSIG, int(_RUNNER_DIED), 0, 0, 0)
     if os.getppid() != int(runner):
-        os._exit(1)  # the runner died before the kernel was asked to report it
+        os._exit(1)  # the runner died before the kernel was set to report it
     status = _outlive(_start(marked, argv))
     kill_descendants()
     _end_as(status)
