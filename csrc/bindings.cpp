@@ -43,10 +43,13 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
         "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none of those there are does.");
 
     py::class_<Recorder>(module, "Recorder", "Native threads that record counter, driver series and fields.")
-        .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t start_limit_ns) {
-                 return std::make_unique<Recorder>(Settings{std::move(uuids), counter_period_ns, start_limit_ns});
+        .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t start_limit_ns,
+                         size_t most_bytes) {
+                 return std::make_unique<Recorder>(
+                     Settings{std::move(uuids), counter_period_ns, start_limit_ns, most_bytes});
              }),
-             py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("start_limit_ns"))
+             py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("start_limit_ns"),
+             py::arg("most_bytes") = kMostBytes)
         .def("start", &Recorder::start, py::call_guard<py::gil_scoped_release>(),
              "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError where no thread "
              "can be started.")
@@ -55,11 +58,11 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
             "End within a second; returns the recording as a dict of NumPy columns.")
         .def(
             "snapshot",
-            [](Recorder& recorder, int64_t since_ns, bool search) {
-                return columns_of([&] { return recorder.snapshot(since_ns, search); });
+            [](Recorder& recorder, int64_t since_ns, bool search, int64_t until_ns) {
+                return columns_of([&] { return recorder.snapshot(since_ns, search, until_ns); });
             },
-            py::arg("since_ns") = 0, py::arg("search") = true,
-            "The recording since a time, within half a second and without ending it; of the counter all of it.")
+            py::arg("since_ns") = 0, py::arg("search") = true, py::arg("until_ns") = INT64_MAX,
+            "The recording between two times, within half a second and without ending it; of the counter all before.")
         .def("anchor", &Recorder::anchor, py::call_guard<py::gil_scoped_release>(),
              "Ask for the next step of every energy counter; returns at once.")
         .def("latest_power_mw", &Recorder::latest_power_mw, py::call_guard<py::gil_scoped_release>(),

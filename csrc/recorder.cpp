@@ -95,10 +95,10 @@ Recording Recorder::stop() {
     return recording;
 }
 
-Recording Recorder::snapshot(int64_t since_ns, bool search) {
+Recording Recorder::snapshot(int64_t since_ns, bool search, int64_t until_ns) {
     const std::shared_ptr<Session> session = running();
     if (!session) throw std::logic_error("the sampler is not running");
-    return session->snapshot(since_ns, search);
+    return session->snapshot(since_ns, search, until_ns);
 }
 
 void Recorder::anchor() {

@@ -25,8 +25,8 @@ class Recorder {
     // Ends and hands over what was recorded, within a second also when a driver call hangs: its GPU is then "stalled".
     // Throws std::logic_error when not running, or in another process than started it.
     Recording stop();
-    // What was recorded since then, with the counter's next step if it is searched. Throws as stop().
-    Recording snapshot(int64_t since_ns = 0, bool search = true);
+    // What was recorded between two times, with the counter's next step if it is searched. Throws as stop().
+    Recording snapshot(int64_t since_ns = 0, bool search = true, int64_t until_ns = INT64_MAX);
     // Asks for the next step of every counter, as an end of a window, without waiting. Throws as stop().
     void anchor();
     // Newest power of each GPU in mW, kMissing where unknown.

@@ -45,29 +45,32 @@ void Recording::add(const Record& record) {
     throw std::runtime_error("record of unknown plane " + std::to_string(static_cast<uint32_t>(record.plane)));
 }
 
-Recording Recording::since(int64_t since_ns) const {
+Recording Recording::between(int64_t since_ns, int64_t until_ns) const {
     // Rows are in the order of their times, but for series of a wall clock that was stepped back: those are few.
-    const auto tail = [](const auto& rows, int64_t from_ns, auto time_of) {
-        const auto first = std::lower_bound(rows.begin(), rows.end(), from_ns,
-                                            [&](const auto& row, int64_t ns) { return time_of(row) < ns; });
-        return std::decay_t<decltype(rows)>(first, rows.end());
+    const auto part = [](const auto& rows, int64_t from_ns, int64_t to_ns, auto time_of) {
+        const auto earlier = [&](const auto& row, int64_t ns) { return time_of(row) < ns; };
+        const auto first = std::lower_bound(rows.begin(), rows.end(), from_ns, earlier);
+        return std::decay_t<decltype(rows)>(first, std::lower_bound(first, rows.end(), to_ns, earlier));
     };
     const auto monotonic = [](const auto& row) { return row.t_ns; };
-    int64_t lowest_offset_ns = 0;
+    int64_t lowest_offset_ns = 0, highest_offset_ns = 0;
     if (!offsets.empty()) {
-        lowest_offset_ns = std::min_element(offsets.begin(), offsets.end(), [](const OffsetRow& a, const OffsetRow& b) {
-                               return a.realtime_offset_ns < b.realtime_offset_ns;
-                           })->realtime_offset_ns;
+        const auto [lowest, highest] = std::minmax_element(
+            offsets.begin(), offsets.end(),
+            [](const OffsetRow& a, const OffsetRow& b) { return a.realtime_offset_ns < b.realtime_offset_ns; });
+        lowest_offset_ns = lowest->realtime_offset_ns;
+        highest_offset_ns = highest->realtime_offset_ns;
     }
+    const int64_t series_until_ns = until_ns == INT64_MAX ? INT64_MAX : until_ns + highest_offset_ns;
     Recording copy(gpus.size());
-    copy.offsets = tail(offsets, since_ns, monotonic);
+    copy.offsets = part(offsets, since_ns, until_ns, monotonic);
     for (size_t i = 0; i < gpus.size(); ++i) {
-        copy.gpus[i].counter = gpus[i].counter;
+        copy.gpus[i].counter = part(gpus[i].counter, 0, until_ns, [](const CounterRow& row) { return row.before_ns; });
         copy.gpus[i].stalls = gpus[i].stalls;
-        copy.gpus[i].polled = tail(gpus[i].polled, since_ns, monotonic);
-        copy.gpus[i].slow = tail(gpus[i].slow, since_ns, monotonic);
-        copy.gpus[i].series =
-            tail(gpus[i].series, since_ns + lowest_offset_ns, [](const SeriesRow& row) { return row.realtime_ns; });
+        copy.gpus[i].polled = part(gpus[i].polled, since_ns, until_ns, monotonic);
+        copy.gpus[i].slow = part(gpus[i].slow, since_ns, until_ns, monotonic);
+        copy.gpus[i].series = part(gpus[i].series, since_ns + lowest_offset_ns, series_until_ns,
+                                   [](const SeriesRow& row) { return row.realtime_ns; });
     }
     return copy;
 }

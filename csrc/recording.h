@@ -29,8 +29,9 @@ struct Recording {
     explicit Recording(size_t num_gpus = 0) : gpus(num_gpus) {}
 
     void add(const Record& record);
-    // A copy with what was read since then; every reading of the counter, which shows resets, and every stall.
-    Recording since(int64_t since_ns) const;
+    // A copy with what was read between two times; every reading of the counter up to then, which shows resets, and
+    // every stall.
+    Recording between(int64_t since_ns, int64_t until_ns) const;
     // Takes over what head and blocks hold beside the rings. Calls under way since hang_ns are stalls up to end_ns.
     void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns, int64_t hang_ns);
 

@@ -37,7 +37,8 @@ Session::Session(const Settings& settings)
       blocks_(settings.uuids.size()),
       search_slots_(settings.uuids.size()),
       contention_(settings.uuids.size()),
-      recording_(settings.uuids.size()) {
+      recording_(settings.uuids.size()),
+      retention_(settings.most_bytes) {
     blocks_.head().boot_id = boot_id();
     blocks_.head().driver = nvml_->driver_version();
     open_gpus(settings);
@@ -149,6 +150,7 @@ void Session::collect() {
     }
     for (size_t i = 0; i < gpus_.size(); ++i) blocks_.gpu(i).ring.release(ends[i]);
     for (const Record& record : records) recording_.add(record);
+    retention_.apply(&recording_);
 }
 
 // Where calls run side by side, not before each GPU's grid was found by a thread of its own.
@@ -209,7 +211,13 @@ void Session::notify_pollers() {
     demand_changed_.notify_all();
 }
 
-void Session::anchor() { raise_demand(); }
+void Session::anchor() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        retention_.mark(now_ns());
+    }
+    raise_demand();
+}
 
 // A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
 void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
@@ -251,13 +259,13 @@ void Session::end_pollers() {
     }
 }
 
-Recording Session::snapshot(int64_t since_ns, bool search) {
+Recording Session::snapshot(int64_t since_ns, bool search, int64_t until_ns) {
     const int64_t give_up_ns = now_ns() + kSnapshotLimit;
     if (search) wait_for(raise_demand(), give_up_ns);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");
-    Recording copy = recording_.since(since_ns);
+    Recording copy = recording_.between(since_ns, until_ns);
     copy.offsets.push_back({now_ns(), realtime_offset_ns()});
     copy.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kSecond);
     return copy;

@@ -15,6 +15,7 @@
 #include "gpu.h"
 #include "nvml_api.h"
 #include "recording.h"
+#include "retention.h"
 
 namespace pybench {
 
@@ -22,6 +23,7 @@ struct Settings {
     std::vector<std::string> uuids;
     int64_t counter_period_ns = kCounterPeriod;
     int64_t start_limit_ns = 10 * kSecond;
+    size_t most_bytes = kMostBytes;  // of what is recorded of one GPU
 };
 
 // Shared with its pollers: one that hangs in the driver keeps all it will touch when it comes back.
@@ -31,9 +33,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
     void start();
     Recording stop();  // within a second
-    // What was read since then, within half a second. Throws std::logic_error once stopped. With search, the counter's
-    // next step is waited for.
-    Recording snapshot(int64_t since_ns, bool search);
+    // What was read between two times, within half a second. Throws std::logic_error once stopped. With search, the
+    // counter's next step is waited for.
+    Recording snapshot(int64_t since_ns, bool search, int64_t until_ns);
     void anchor();  // asks for a step of every counter, and does not wait
     std::vector<int64_t> latest_power_mw();
 
@@ -78,6 +80,7 @@ class Session : public std::enable_shared_from_this<Session> {
     bool collected_ = false;
     bool handed_over_ = false;
     Recording recording_;
+    Retention retention_;
 };
 
 }  // namespace pybench

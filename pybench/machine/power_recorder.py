@@ -26,6 +26,10 @@ COUNTER_PERIOD_S = 60.0
 MIN_COUNTER_PERIOD_S = 0.001
 
 START_LIMIT_S = 10.0
+MOST_BYTES = 32 * 2**20
+"""Of what is recorded of one GPU: some seven hours of all readings."""
+# Beyond any time on CLOCK_MONOTONIC.
+END_OF_TIME_NS = 2**63 - 1
 
 
 def sampler_unavailable_reason() -> str | None:
@@ -44,7 +48,9 @@ class PowerRecorder:
 
     The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
     where it steps, and also every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
-    ``start_limit_s``. Raises ``ValueError`` for a period under 1 ms.
+    ``start_limit_s``. What is recorded of one GPU takes at most about ``most_bytes``: beyond that, of the older half of
+    the readings only those near an anchor are kept, and in the end not those either. Raises ``ValueError`` for a period
+    under 1 ms.
     """
 
     def __init__(
@@ -53,12 +59,14 @@ class PowerRecorder:
         *,
         counter_period_s: float = COUNTER_PERIOD_S,
         start_limit_s: float = START_LIMIT_S,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         if not counter_period_s >= MIN_COUNTER_PERIOD_S:
             raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
         self._uuids = tuple(uuids)
         self._counter_period_ns = round(counter_period_s * 1e9)
         self._start_limit_ns = round(start_limit_s * 1e9)
+        self._most_bytes = most_bytes
         self._native: Any = None
 
     def start(self) -> None:
@@ -70,6 +78,7 @@ class PowerRecorder:
             self._uuids,
             counter_period_ns=self._counter_period_ns,
             start_limit_ns=self._start_limit_ns,
+            most_bytes=self._most_bytes,
         )
         try:
             native.start()
@@ -86,13 +95,13 @@ class PowerRecorder:
         native, self._native = self._native, None
         return with_sensors(trace_from_columns(_answer(native, "stop")))
 
-    def snapshot(self, since_ns: int = 0, *, search: bool = True) -> PowerTrace:
-        """Copy what was recorded since a time on CLOCK_MONOTONIC, within half a second, and go on.
+    def snapshot(self, since_ns: int = 0, *, search: bool = True, until_ns: int = END_OF_TIME_NS) -> PowerTrace:
+        """Copy what was recorded between two times on CLOCK_MONOTONIC, within half a second, and go on.
 
         With ``search`` the counter is first read until it steps and the series drained, so that a window that has ended
-        is covered. The counter's readings are all copied. Raises as :meth:`stop`.
+        is covered. The counter's readings up to the second are all copied. Raises as :meth:`stop`.
         """
-        return with_sensors(trace_from_columns(_answer(self._native, "snapshot", since_ns, search)))
+        return with_sensors(trace_from_columns(_answer(self._native, "snapshot", since_ns, search, until_ns)))
 
     @property
     def is_running(self) -> bool:

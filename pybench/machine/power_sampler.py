@@ -27,7 +27,8 @@ from pybench.model.trace import PowerTrace
 
 # The series' next sample after a window's end shows the shape before it; then the counter is read until it steps.
 SETTLE_S = 0.06
-# Readings this long before a window show when the counter publishes; those of its end have come after a second.
+# Readings this long before a window and after it show when the counter publishes; those of its end have come after a
+# second.
 NEAR_NS = 70_000_000_000
 RECENT_NS = 1_000_000_000
 
@@ -123,7 +124,7 @@ class PowerSampler(PowerRecorder):
         """What lies near a window; its end is waited for only where it is recent."""
         settle(window.end_ns)
         recent = time.monotonic_ns() - window.end_ns < RECENT_NS
-        return self.snapshot(max(0, window.start_ns - NEAR_NS), search=recent)
+        return self.snapshot(max(0, window.start_ns - NEAR_NS), search=recent, until_ns=window.end_ns + NEAR_NS)
 
 
 def settle(end_ns: int) -> None:

@@ -368,3 +368,15 @@ def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sampler_unavailable_reason() == expected
     with pytest.raises(MachineError, match="extension not built"):
         PowerRecorder(UUIDS).start()
+
+
+def test_a_recording_out_of_room_keeps_the_newest(fake_nvml: Tell) -> None:
+    """A sample takes 16 bytes, and the polled fields 32 in the time of five: of 2.4 s and 2 s after, half find room."""
+    fake_nvml(devices=1)
+    with PowerRecorder(UUIDS[:1], most_bytes=3000) as sampler:
+        time.sleep(2.5)
+        (gpu,) = sampler.stop().gpus
+    newest_ns = max(gpu.polled.t_ns)
+    assert 16 * len(gpu.series.power_mw) + 32 * len(gpu.polled.t_ns) + 48 * len(gpu.slow.t_ns) < 6000
+    assert min(gpu.polled.t_ns) > newest_ns - 2_500_000_000
+    assert gpu.dropped_records == 0

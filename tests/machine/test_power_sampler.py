@@ -108,3 +108,15 @@ def test_a_snapshot_holds_what_was_read_since_a_time(fake_nvml: Callable[..., No
     assert 0 < len(late.gpus[0].polled.t_ns) < len(whole.gpus[0].polled.t_ns)
     assert min(late.gpus[0].polled.t_ns) >= since_ns
     assert 0 < len(late.gpus[0].series.power_mw) < len(whole.gpus[0].series.power_mw)
+
+
+def test_a_snapshot_ends_where_it_is_to(fake_nvml: Callable[..., None]) -> None:
+    fake_nvml(devices=1, sensor="h200")
+    with pybench.PowerSampler() as power:
+        time.sleep(0.5)
+        until_ns = time.monotonic_ns()
+        time.sleep(0.5)
+        (gpu,) = power.snapshot(until_ns=until_ns).gpus
+    assert 0 < max(gpu.polled.t_ns) < until_ns
+    assert 0 < max(gpu.counter.before_ns) < until_ns
+    assert len(gpu.series.power_mw) > 0

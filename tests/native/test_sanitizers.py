@@ -11,7 +11,7 @@ import pytest
 
 SOURCES = (
     *("capability", "clock", "gpu", "nvml_api", "publication_grid", "recorder"),
-    *("recording", "session", "step_search"),
+    *("recording", "retention", "session", "step_search"),
 )
 
 

@@ -1,0 +1,32 @@
+// What a recording of days keeps: everything new, of older readings those near a mark, and in the end not those either.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "recording.h"
+
+namespace pybench {
+
+// Of one GPU; some seven hours of all readings.
+constexpr size_t kMostBytes = size_t{32} << 20;
+
+class Retention {
+  public:
+    explicit Retention(size_t most_bytes) : most_bytes_(most_bytes) {}
+
+    // An end of a window: readings near it are kept the longest.
+    void mark(int64_t t_ns) { marks_ns_.push_back(t_ns); }
+    // Removes readings of every GPU that holds more than its share.
+    void apply(Recording* recording);
+
+  private:
+    void thin(GpuRecording* gpu, const std::vector<OffsetRow>& offsets) const;
+    bool near_mark(int64_t t_ns) const;
+
+    const size_t most_bytes_;
+    std::vector<int64_t> marks_ns_;  // rising
+};
+
+}  // namespace pybench
