@@ -35,7 +35,7 @@ def recorded(native: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
     program = native(tmp_path_factory.mktemp("retention") / "retention", *sources, *options)
 
     def run(mark_s: float) -> Kept:
-        command = [program, str(mark_s), str(HOURS), str(MOST_BYTES)]
+        command = [str(program), str(mark_s), str(HOURS), str(MOST_BYTES)]
         words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         return Kept(*map(int, words[:6]), *map(float, words[6:]))
 
