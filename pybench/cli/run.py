@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pybench.cli.duration import Duration
+from pybench.cli.finish import finish
 from pybench.engines.registry import ENGINES
 
 _SUITE = click.Path(path_type=Path)
@@ -59,6 +60,8 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
 @click.argument("suite", type=_SUITE, required=False)
 @_plan_options
 @click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
+@click.option("--ab", type=(str, str), metavar="A B", help="Two Pythons or images, measured in turn and compared.")
+@click.option("--aa", type=click.IntRange(2, 100), metavar="N", help="Repeat the suite N times, as runs of their own.")
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
 @_engine_options
 @click.pass_context
@@ -69,44 +72,35 @@ def run(
     detail: bool,
     suite: Path | None,
     resume: Path | None,
+    ab: tuple[str, str] | None,
+    aa: int | None,
     root: Path,
     **options: Any,  # noqa: ANN401 - those of _plan_options and the fields of EngineOptions
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
-    from pybench.cli.output import echo
     from pybench.cli.progress import make_progress
-    from pybench.cli.report import print_terminal_report, write_report_files
+    from pybench.cli.run_several import Several, run_ab, run_again
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import EngineOptions
-    from pybench.machine.disk import disk_error
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
-    from pybench.report.run_view import RunView
-    from pybench.runner.machine_trouble import resume_remedy
     from pybench.runner.prepare import prepare_run, resume_run
 
     progress = make_progress(sys.stderr)
     chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
-    choose = partial(choose_launcher, EngineOptions(**options), notify=progress.note)
-    if (suite is None) == (resume is None):
-        raise UsageError("run takes either a SUITE or --resume RUN")
+    engine = EngineOptions(**options)
+    if sum(given is not None for given in (resume, ab, aa)) > 1 or (suite is None) == (resume is None):
+        raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
+    if suite is not None and (ab or aa):
+        several = Several(suite, root, chosen, engine, progress)
+        ctx.exit(run_ab(several, ab) if ab else run_again(several, aa or 0))
+    choose = partial(choose_launcher, engine, notify=progress.note)
     if suite is not None:
         job = prepare_run(suite, root, choose, chosen)
     elif resume is not None:
         job = resume_run(resume, choose, chosen)
-    for fault in job.manifest.machine.gpu_faults:
-        progress.note(f"{fault}; left out")
-    interrupted = False
-    try:
-        results = job.finish(progress)
-    except KeyboardInterrupt:
-        interrupted, results = True, job.results()
-    view = RunView.of_folder(job.folder, results)
-    with disk_error(job.folder.path, *resume_remedy(job.folder.path)):
-        write_report_files(job.folder, view)
-    print_terminal_report(view, detail=detail)
-    echo(f"run folder: {job.folder.path}")
+    results, interrupted = finish(job, progress, detail=detail)
     if interrupted:
         click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
     ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])

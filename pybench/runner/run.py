@@ -52,40 +52,41 @@ class Run:
         Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a faulty disk or an engine that
         went down: workers are ended by then and everything measured is kept.
         """
-        path = self.folder.path
-        with (
-            disk_error(path, *resume_remedy(path)),
-            self.folder.lock(),
-            _signals_interrupt(),
-            self._devices(progress),
-        ):
-            # A runner that was killed may have left workers that still hold GPUs.
-            self.launcher.remove_leftovers(self.folder.mark)
+        with signals_interrupt(), self.devices(progress), self.held() as records:
             self._name_others(progress)
-            records = list(self.folder.records())
-            _check_digests(path, self.manifest.plan.points, records)
             opened = self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s))
             try:
                 owed = pending(self.manifest.plan.points, records)
                 takes_s = expected_s(self.folder, self.manifest, owed, records)
-                progress.run_started(self.folder.run_id, str(path), len(owed), takes_s)
+                progress.run_started(self.folder.run_id, str(self.folder.path), len(owed), takes_s)
                 opened.measure_owed()
                 opened.decide()
             finally:
                 progress.finished()
+        return self._judge(records)
+
+    @contextmanager
+    def held(self) -> Iterator[list[Record]]:
+        """Hold the run's folder, free of what a killed runner left; gives its records, complete on disk at the end."""
+        path = self.folder.path
+        with disk_error(path, *resume_remedy(path)), self.folder.lock():
+            # A runner that was killed may have left workers that still hold GPUs.
+            self.launcher.remove_leftovers(self.folder.mark)
+            records = list(self.folder.records())
+            _check_digests(path, self.manifest.plan.points, records)
+            yield records
             if records:
                 self.folder.require_complete()
-            return self._judge(records)
 
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> OpenRun:
         """To make attempts beside those in ``records``; the folder must be locked."""
         return OpenRun(self.folder, self.manifest, self.launcher, records, progress, budget)
 
-    def _devices(self, progress: Progress) -> AbstractContextManager[None]:
+    def devices(self, progress: Progress) -> AbstractContextManager[None]:
         """Hold every device that a point may run on, once no other run does."""
-        return locked_devices(self._uuids(), f"process {os.getpid()}, {self.folder.path}", progress.note)
+        return locked_devices(self.uuids(), f"process {os.getpid()}, {self.folder.path}", progress.note)
 
-    def _uuids(self) -> tuple[str, ...]:
+    def uuids(self) -> tuple[str, ...]:
         """Every GPU that a point may run on."""
         most = max((point.num_gpus for point in self.manifest.plan.points), default=0)
         return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
@@ -93,7 +94,7 @@ class Run:
     def _name_others(self, progress: Progress) -> None:
         """Name processes that are on this run's GPUs already."""
         indices = {gpu.uuid: gpu.index for gpu in self.manifest.machine.gpus}
-        for process, facts in look_once(self._uuids()):
+        for process, facts in look_once(self.uuids()):
             if is_foreign(facts, self.folder.mark, None):
                 progress.note(
                     f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
@@ -110,7 +111,7 @@ def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def signals_interrupt() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does: a CI's cancel or a closed terminal leaves no worker behind."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

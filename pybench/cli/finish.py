@@ -1,0 +1,44 @@
+"""What every run ends with: its reports in its folder, its table on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybench.model.progress import Progress
+    from pybench.model.results import Results
+    from pybench.runner.run import Run
+
+
+def finish(job: Run, progress: Progress, *, detail: bool) -> tuple[Results, bool]:
+    """Measure what the run owes, then write and print its reports; also whether it was interrupted."""
+    name_faults(job, progress)
+    interrupted = False
+    try:
+        results = job.finish(progress)
+    except KeyboardInterrupt:
+        interrupted, results = True, job.results()
+    write_reports(job, results, shown=True, detail=detail)
+    return results, interrupted
+
+
+def name_faults(job: Run, progress: Progress) -> None:
+    """Name the GPUs that do not answer."""
+    for fault in job.manifest.machine.gpu_faults:
+        progress.note(f"{fault}; left out")
+
+
+def write_reports(job: Run, results: Results, *, shown: bool, detail: bool = False) -> None:
+    """Write the reports that the run's folder keeps; print the terminal's where it is ``shown``."""
+    from pybench.cli.output import echo
+    from pybench.cli.report import print_terminal_report, write_report_files
+    from pybench.machine.disk import disk_error
+    from pybench.report.run_view import RunView
+    from pybench.runner.machine_trouble import resume_remedy
+
+    view = RunView.of_folder(job.folder, results)
+    with disk_error(job.folder.path, *resume_remedy(job.folder.path)):
+        write_report_files(job.folder, view)
+    if shown:
+        print_terminal_report(view, detail=detail)
+        echo(f"run folder: {job.folder.path}")

@@ -1,0 +1,122 @@
+"""``pybench run --ab`` and ``--aa``: a suite with two software stacks in turn, or several times with the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pybench.engines.requirements import EngineOptions
+    from pybench.model.plan_options import PlanOptions
+    from pybench.model.progress import Progress
+    from pybench.runner.run import Run
+
+
+@dataclass(frozen=True)
+class Several:
+    """What the runs have in common: the suite, their folder, and the command line's options."""
+
+    suite: Path
+    root: Path
+    options: PlanOptions
+    engine: EngineOptions
+    progress: Progress
+
+    def prepared(self, engine: EngineOptions) -> Run:
+        """A run of its own, ready to measure."""
+        from pybench.engines.choice import choose_launcher
+        from pybench.runner.prepare import prepare_run
+
+        choose = partial(choose_launcher, engine, notify=self.progress.note)
+        return prepare_run(self.suite, self.root, choose, self.options)
+
+
+def run_ab(several: Several, stacks: tuple[str, str]) -> int:
+    """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
+    from pybench.cli.compare import print_comparison
+    from pybench.cli.exit_codes import BY_CHANGE, INTERRUPTED
+    from pybench.cli.finish import name_faults, write_reports
+    from pybench.cli.output import echo
+    from pybench.judge.regression.comparison import compare
+    from pybench.judge.regression.figures import run_figures
+    from pybench.runner.side_by_side import SideBySide
+
+    jobs = _both(several, stacks)
+    name_faults(jobs[0], several.progress)
+    try:
+        results = SideBySide(*jobs).finish(several.progress)
+    except KeyboardInterrupt:
+        for job in jobs:
+            click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
+        return INTERRUPTED
+    for job, own in zip(jobs, results, strict=True):
+        write_reports(job, own, shown=False)
+    before, now = map(run_figures, results)
+    found = compare(now, [before], across=("software",))
+    # A row that is unchanged is an answer, too.
+    print_comparison(found, now, [before], detail=True)
+    for name, stack, job in zip("AB", stacks, jobs, strict=True):
+        echo(f"{name}: {stack}: {job.folder.path}")
+    echo(f"again: pybench compare {jobs[1].folder.path} {jobs[0].folder.path} --across software -v")
+    return BY_CHANGE[found.verdict]
+
+
+def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
+    """Runs of both stacks, or none."""
+    from shutil import rmtree
+
+    engines = [_with_stack(several, stack) for stack in stacks]
+    first = several.prepared(engines[0])
+    try:
+        return first, several.prepared(engines[1])
+    except BaseException:
+        rmtree(first.folder.path, ignore_errors=True)
+        raise
+
+
+def _with_stack(several: Several, stack: str) -> EngineOptions:
+    """The options for a Python of this machine or, where there is no such program, for an image."""
+    from shutil import which
+
+    from pybench.engines.registry import LOCAL
+    from pybench.model.errors import UsageError
+
+    engine = several.engine
+    if engine.python or engine.image:
+        raise UsageError("--ab names both stacks: leave out --python and --image")
+    if which(stack) is None:
+        several.progress.note(f"--ab {stack}: no program here has this name, so it is taken for an image")
+        return replace(engine, image=stack)
+    if engine.engine not in {"auto", LOCAL}:
+        raise UsageError(f"--ab {stack}: a Python of this machine; it goes with --engine {LOCAL}, not {engine.engine}")
+    return replace(engine, engine=LOCAL, python=stack)
+
+
+def run_again(several: Several, times: int) -> int:
+    """Measure the suite ``times`` times, one run after another, and give the worst exit code of all."""
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+    from pybench.cli.finish import name_faults, write_reports
+    from pybench.cli.output import echo
+
+    codes: list[int] = []
+    for number in range(1, times + 1):
+        job = several.prepared(several.engine)
+        name_faults(job, several.progress)
+        try:
+            results = job.finish(several.progress)
+        except KeyboardInterrupt:
+            click.echo(f"pybench: interrupted in run {number} of {times}; the others are whole", err=True)
+            click.echo(f"pybench: go on with: pybench run --resume {job.folder.path}", err=True)
+            return INTERRUPTED
+        write_reports(job, results, shown=False)
+        echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
+        codes.append(BY_VERDICT[results.verdict])
+    echo(f"every row over these runs: pybench history {several.root}")
+    return next((code for code in _WORST_FIRST if code in codes), 0)
+
+
+_WORST_FIRST = (3, 1, 4)

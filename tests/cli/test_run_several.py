@@ -1,0 +1,101 @@
+"""Two software stacks in turn, and the same one several times."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pybench.cli.main import main
+from tests.cli.conftest import Drill
+
+
+def _worker(here: Path, drill: Drill, name: str, slower: float = 1.0) -> str:
+    """A Python whose workers are fakes, ``slower`` times the usual step."""
+    python = Path(drill()[-1]).rename(here / name)
+    fakes = f"export FAKE_STRETCH={slower} FAKE_NOISE={len(name)}:0.001 "
+    python.write_text(python.read_text().replace("export ", fakes, 1))
+    return str(python)
+
+
+def _journals(here: Path) -> list[list[tuple[str, int, str]]]:
+    """Point, attempt and start of each record of each run, by the run's name."""
+    found = []
+    for folder in sorted((here / "runs").iterdir()):
+        lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+        records = [line.get("record", line) for line in lines]
+        found.append([(one["point_id"], one["attempt"], one["started_utc"]) for one in records if "point_id" in one])
+    return found
+
+
+def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
+    """Each keeps its own records; every row is shown with its interval, and the verdict is that of compare."""
+    drill()
+    a, b = _worker(here, drill, "stack-a"), _worker(here, drill, "stack-b")
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", a, b))
+    assert done.exit_code == 0, done.output
+    assert "drill: unchanged" in done.output
+    assert f"A: {a}: " in done.output
+    assert f"B: {b}: " in done.output
+    assert [len(records) for records in _journals(here)] == [4, 4]
+    headings = re.findall(r"\[\d/4\] ([AB]) decode\[tensor_parallel=(\d)\] attempt (\d)", done.output)
+    assert ["".join(one) for one in headings] == ["A11", "B11", "A21", "B21", "B22", "A22", "B12", "A12"]
+    again = re.search(r"again: pybench (.*)", done.output)
+    assert again
+    assert CliRunner().invoke(main, again[1].split()).exit_code == 0
+
+
+def test_a_slower_stack_regresses(here: Path, drill: Drill) -> None:
+    """5 % more time in each step is found, and the exit code is 1; the other way round it improves."""
+    drill()
+    a, b = _worker(here, drill, "stack-a"), _worker(here, drill, "stack-b", slower=1.05)
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", a, b))
+    assert done.exit_code == 1, done.output
+    assert "drill: regressed" in done.output
+    assert "-4.76" in done.output or "-4.8" in done.output
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", b, a, "--runs", "turned"))
+    assert done.exit_code == 0, done.output
+    assert "improved" in done.output
+
+
+def test_a_stack_that_fails_is_not_measured(here: Path, drill: Drill) -> None:
+    """The other stack's figures stand; the row that B lacks fails."""
+    drill()
+    a = _worker(here, drill, "stack-a")
+    b = str(Path(drill("crash")[-1]).rename(here / "stack-b"))
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", a, b))
+    assert done.exit_code == 1, done.output
+    assert "not measured" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--ab", "no-such-python", "other"), "no-such-python"),
+        (("--ab", "python", "python", "--python", "python"), "leave out --python and --image"),
+        (("--ab", "python", "python", "--engine", "docker"), "it goes with --engine none, not docker"),
+        (("--ab", "a", "b", "--aa", "3"), "one of --ab and --aa"),
+        (("--aa", "1"), "2<=x<=100"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(here: Path, drill: Drill, options: tuple[str, ...], message: str) -> None:
+    """And no run's folder is left behind."""
+    drill()
+    done = CliRunner().invoke(main, ("run", "drill.toml", *options))
+    assert done.exit_code in {2, 3}, done.output
+    assert message in " ".join(done.output.split())
+    assert not (here / "runs").exists() or not list((here / "runs").iterdir())
+
+
+def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> None:
+    """Three runs, each whole; the history reads all of them."""
+    done = CliRunner().invoke(main, (*drill(), "--aa", "3"))
+    assert done.exit_code == 0, done.output
+    folders = sorted((here / "runs").iterdir())
+    assert len([folder for folder in folders if (folder / "results.json").is_file()]) == 3
+    assert "run 3 of 3: pass" in done.output
+    shown = CliRunner().invoke(main, ("history", "runs"))
+    assert shown.exit_code == 0, shown.output
