@@ -93,15 +93,14 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
         yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")
         return
     plan = manifest.plan
-    digests = {point.id: point.digest for point in expanded.points}
-    efforts = {point.id: point.effort for point in expanded.points}
+    points = {point.id: point for point in expanded.points}
     known, present = _ids(expanded), _ids(plan)
     for name in sorted(known - present):
         yield Discrepancy(place=name, text="the suite has this point, the plan does not")
     for name in sorted(present - known):
         yield Discrepancy(place=name, text="the plan has this point, the suite does not")
     for point in plan.points:
-        if point.id in digests and (digests[point.id], efforts[point.id]) != (point.digest, point.effort):
+        if points.get(point.id, point) != point:
             yield Discrepancy(place=point.id, text="planned with other settings than the suite has for it")
 
 

@@ -38,6 +38,8 @@ def check_presence(manifest: Manifest, record: Record) -> Iterator[Discrepancy]:
         yield Discrepancy(place=place, text="joules without a power trace: nothing shows where they come from")
     if record.trace is None and record.ok and manifest.device == "cuda" and manifest.power_reason is None:
         yield Discrepancy(place=place, text="no power trace, though the run sampled power")
+    if record.ok and record.health is None and manifest.device == "cuda" and manifest.power_reason is None:
+        yield Discrepancy(place=place, text="no counts of the driver, though the run read them")
     if record.trace is not None and manifest.power_reason is not None:
         yield Discrepancy(place=place, text=f"a power trace, though the run sampled none: {manifest.power_reason}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.verification import Discrepancy
-from pybench.model.wire import Event, FailureCause
+from pybench.model.wire import ORDERS_FILE, Event, FailureCause
 from pybench.runner.contract import Contract
+from pybench.runner.event_file import MAX_FILE_BYTES
 from pybench.runner.events import Check, EventReader, RankLog
 from pybench.runner.work_order import work_order
+from pybench.store.safe_folder import read_below
 
 # Steps of attempts lie in the past by now, on whichever boot.
 _LATEST_NS = 2**63 - 1
@@ -53,6 +56,7 @@ def _of_process(
     num_ranks = BACKENDS[first.backend].num_processes(first)
     reader = EventReader(folder, num_ranks, len(records))
     contracts = [_contract(manifest, points[r.point_id], r, b, num_ranks) for r, b in zip(records, before, strict=True)]
+    yield from _orders(folder, records, contracts)
     for place, contract in enumerate(contracts):
         reader.begin(place, _check(contract))
     try:
@@ -73,6 +77,22 @@ def _of_process(
             yield Discrepancy(place=attempt_label(record), text=text)
             return
         yield from _compared(record, logs)
+
+
+def _orders(folder: Path, records: Sequence[Record], contracts: Sequence[Contract]) -> Iterator[Discrepancy]:
+    """The process was ordered what the plan has for each of its attempts, and perhaps more that it never reached."""
+    try:
+        lines = read_below(folder, ORDERS_FILE, MAX_FILE_BYTES).decode("utf-8").splitlines()
+        orders = [json.loads(line) for line in lines]
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        text = f"its worker's orders cannot be read: {reason}"
+        yield Discrepancy(place=attempt_label(records[0]), text=text)
+        return
+    for number, contract in enumerate(contracts):
+        if orders[number : number + 1] != [json.loads(contract.order.to_json())]:
+            text = "its worker was ordered something else than the plan has"
+            yield Discrepancy(place=attempt_label(records[number]), text=text)
 
 
 def _contract(manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int) -> Contract:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from pybench.model.verification import Discrepancy
 
-MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+MALFORMED = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    *(RecursionError, MemoryError),
+)
 
 
 def guarded(place: str, found: Iterator[Discrepancy]) -> Iterator[Discrepancy]:

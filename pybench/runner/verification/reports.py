@@ -29,6 +29,9 @@ _PACKED = re.compile(r"H4sI[A-Za-z0-9+/]+=*")
 def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> Iterator[Discrepancy]:
     """The reports in the folder are those that follow from its journal."""
     same_version = view.manifest is not None and view.manifest.pybench_version == version("pybench")
+    if not same_version and view.manifest is not None:
+        text = f"written by pybench {view.manifest.pybench_version}, whose formulas may differ; verify with that one"
+        yield Discrepancy(place="manifest.json", text=text, state="not checked")
     for name, file in REPORT_FILES.items():
         if file != _RESULTS and not (folder.path / file).exists():
             continue

@@ -284,6 +284,16 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         FIRST,
         "rank 0: metrics differ at 0 from its worker's events",
     ),
+    "workers' orders": (
+        lambda f: f.text("attempts/decode_tensor_parallel=1.1/exchange/orders.jsonl", '"steps": 3', '"steps": 30'),
+        FIRST,
+        "was ordered something else than the plan has",
+    ),
+    "no counts of the driver, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, health=None)),
+        FIRST,
+        "no counts of the driver",
+    ),
     "workers' events out": (_no_events, FIRST, "its worker's events are not there"),
     "no trace": (
         lambda f: (f.path / str(f.records[0].trace)).unlink(),
