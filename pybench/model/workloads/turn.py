@@ -164,6 +164,7 @@ _METRICS = {
     "switch_energy_fraction": less("", "share of that energy that goes to switching"),
     "idle_energy_j_per_turn": less("J", "energy of GPUs that wait for the trainer"),
     "staleness_turns": less("", "turns that the engine's weights lie behind the trainer's as it generates", "max"),
+    "rounded_updates": less("", "trained weights that kept every bit: their type can't hold so small an update", "max"),
     "logprob_gap": less("nats", "mean distance of the engine's log-probabilities from the trainer's new ones", "max"),
     "logprob_gap_to_old": more("nats", "the same from the trainer's of the turn before", "min"),
 }

@@ -13,6 +13,7 @@ from pybench.worker.backends.turn.delivery import packed, parts, peft_name
 from pybench.worker.backends.turn.digest import digest
 from pybench.worker.backends.turn.objective import advantages
 from pybench.worker.backends.turn.parked import Parked
+from pybench.worker.backends.turn.rounding import is_rounded_away
 from pybench.worker.backends.vllm.turn.layout import Layout, cut
 
 
@@ -130,3 +131,38 @@ def test_adapters_halves_go_with_their_layer() -> None:
     assert (down.parameter, down.half, down.dim, down.start, down.length) == (f"{LAYER}.mlp.down_proj", "a", 1, 6, 6)
     base = layout.slice_of(f"{LAYER}.mlp.down_proj.base_layer.weight", (8, 12))
     assert (base.parameter, base.half) == (f"{LAYER}.mlp.down_proj.weight", "")
+
+
+def _after(update: float, value: float, dtype: torch.dtype = torch.bfloat16) -> bool:
+    """AdamW's first update of one weight: its moments give the learning rate times the gradient's sign."""
+    weight = torch.tensor([value], dtype=dtype)
+    options = {"lr": abs(update), "betas": (0.9, 0.999), "eps": 0.0, "weight_decay": 0.0}
+    sign = 1.0 if update > 0 else -1.0
+    return is_rounded_away(
+        weight, torch.tensor([0.1 * sign]), torch.tensor([0.001]), {"step": torch.tensor(1.0)}, options
+    )
+
+
+@pytest.mark.parametrize(
+    ("update", "value", "rounded"),
+    [
+        (0.001, 1.0, True),  # steps of 1 / 256 below 1: half of one is 0.00195
+        (0.0025, 1.0, False),
+        (-0.0025, 1.0, True),  # steps of 1 / 128 above it
+        (-0.005, 1.0, False),
+        (0.003, 1.5, True),
+        (0.001, 0.02, False),
+    ],
+)
+def test_an_update_is_rounded_away_below_half_a_step(update: float, value: float, rounded: bool) -> None:
+    """As bfloat16 itself rounds."""
+    weight = torch.tensor(value, dtype=torch.bfloat16)
+    assert bool((weight.float() - update).bfloat16() == weight) == rounded
+    assert _after(update, value) == rounded
+
+
+def test_no_update_is_no_rounded_one() -> None:
+    """A weight without gradient was not trained."""
+    weight, none = torch.ones(2, dtype=torch.bfloat16), torch.zeros(2)
+    options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+    assert not is_rounded_away(weight, none, none, {"step": 3}, options)

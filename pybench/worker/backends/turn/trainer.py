@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from pybench.model.workloads.turn import Turn
@@ -18,7 +19,8 @@ from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.objective import advantages, log_probabilities, objective_of
-from pybench.worker.backends.turn.parked import Parked
+from pybench.worker.backends.turn.parked import Parked, local
+from pybench.worker.backends.turn.rounding import is_rounded_away
 
 
 class Trainer:
@@ -85,9 +87,14 @@ class Trainer:
         """Names of what is trained, and so handed over."""
         return tuple(name for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
-    def frozen_names(self) -> tuple[str, ...]:
-        """Names of what stays as it is."""
-        return tuple(name for name, parameter in self.model.named_parameters() if not parameter.requires_grad)
+    def was_rounded_away(self, name: str) -> bool:
+        """Whether the last update of a weight was one, and too small for its type in every element of this rank's."""
+        parameter = self.model.get_parameter(name)
+        state = self._learner.optimizer.state.get(parameter)
+        if not state:
+            return False  # it never had a gradient
+        group = next(group for group in self._learner.optimizer.param_groups if _holds(group, parameter))
+        return is_rounded_away(local(parameter), local(state["exp_avg"]), local(state["exp_avg_sq"]), state, group)
 
     @property
     def handover_bytes(self) -> int:
@@ -100,6 +107,8 @@ class Trainer:
         positions = torch.arange(len(tokens), device=self._device)[None]
         whole = tokens[None].to(self._device)
         logits = self._learner.logits(Batch(whole, whole, positions))
+        if isinstance(self.model, FSDPModule):
+            self.model.reshard()  # which only a backward pass would do with the outermost weights
         return log_probabilities(logits.full_tensor() if isinstance(logits, DTensor) else logits, tokens)
 
     def _batches(self, sequences: torch.Tensor) -> list[Batch]:
@@ -117,6 +126,10 @@ class Trainer:
         group = self._settings.group_size
         own = advantages(len(sequences), group)[first : first + size].to(self._device) if group else None
         return Batch(tokens.to(self._device), labels.to(self._device), positions.to(self._device), own)
+
+
+def _holds(group: dict[str, Any], parameter: torch.Tensor) -> bool:
+    return any(own is parameter for own in group["params"])
 
 
 def _whole(parameter: torch.Tensor) -> torch.Tensor:

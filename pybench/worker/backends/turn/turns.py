@@ -126,7 +126,7 @@ class Turns:
             self._train(recorder)
         with recorder.phase(CHECK):
             before, self._sent = self._sent, self._expected()
-            self._compare_changed(before)
+            num_rounded = self._compare_changed(before)
             new = self._trainer_log_probabilities(probe)
         self._hand_over(recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
@@ -139,7 +139,12 @@ class Turns:
         with recorder.phase(CHECK):
             self._compare_held()
             gaps = self._compare_computed(probe, new, old)
-        return {**gaps, **self._handover_values(), "staleness_turns": float(settings.async_weight_syncing)}
+        return {
+            **gaps,
+            **self._handover_values(),
+            "staleness_turns": float(settings.async_weight_syncing),
+            "rounded_updates": float(num_rounded),
+        }
 
     def _generate(self, number: int, halfway: Callable[[], None] | None) -> None:
         prompts = step_prompts(self._settings.generation, 0, number, self._vocab_size)
@@ -253,9 +258,10 @@ class Turns:
                 own[name] = digest(engine.part(shard, name, whole))
         return found
 
-    def _compare_changed(self, before: Digests) -> None:
-        if self._trainer is not None:
-            check_changed(before, self._sent, self._trainer.trainable_names())
+    def _compare_changed(self, before: Digests) -> int:
+        if self._trainer is None:
+            return 0
+        return check_changed(before, self._sent, self._trainer.trainable_names(), self._trainer.was_rounded_away)
 
     def _compare_held(self) -> None:
         if self._engine is not None:
