@@ -28,6 +28,7 @@ VALUES = {
     "lora_rank": "8",
     "lora_alpha": "16",
     "zero_stage": "3",
+    "weights": '"nf4"',
 }
 # What an option needs beside it, so that only the strategy can be wrong.
 BESIDE = {
@@ -36,6 +37,8 @@ BESIDE = {
     "mixed_precision": 'dtype = "float32"\n',
     "async_tensor_parallel": "sequence_parallel = true\ncompile = true\n",
     "offload_parameters": "zero_stage = 3\n",
+    "weights": "lora_rank = 8\n",
+    "double_quantization": 'lora_rank = 8\nweights = "nf4"\n',
 }
 
 WEAK_ALONG_TENSOR = """
