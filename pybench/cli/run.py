@@ -114,9 +114,12 @@ def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the 
     from pybench.machine.environment import snapshot
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
-    from pybench.runner.prepare import plan_suite
+    from pybench.runner.prepare import earlier_times_s, plan_suite
 
     machine = snapshot()
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    click.echo(render(*plan_suite(suite, machine, PlanOptions(**chosen), root)), nl=False)
+    options = PlanOptions(**chosen)
+    found, points = plan_suite(suite, machine, options, root)
+    takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
+    click.echo(render(found, points, takes), nl=False)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pybench.compute.plan import left_out_list
 from pybench.compute.session import sessions
+from pybench.compute.time_budget import unknown
+from pybench.model.plan_options import duration_text
 from pybench.model.suite import Plan, Suite
 
 
-def render(suite: Suite, plan: Plan) -> str:
-    """Points in the order they run, then those that can't run here or were left out, then the totals."""
+def render(suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = None) -> str:
+    """Points in the order they run, then those that can't run here or were left out, then the totals.
+
+    With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take.
+    """
     profile = f", profile {suite.profile}" if suite.profile else ""
     attempts = sum(point.effort.attempts for point in plan.points)
     processes = tuple(sessions(plan.points))
@@ -25,8 +32,17 @@ def render(suite: Suite, plan: Plan) -> str:
         *(f"  {skip.id}: {skip.reason}" for skip in plan.left_out),
         *([f"left out: {'; '.join(lacks)}"] if (lacks := left_out_list(plan)) else []),
         f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
+        *([] if attempt_s is None else [_takes(plan, attempt_s)]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _takes(plan: Plan, attempt_s: Mapping[str, float]) -> str:
+    total_s = sum(attempt_s.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
+    names = unknown(plan, attempt_s)
+    known = f"about {duration_text(total_s)} by earlier runs" if len(names) < len(plan.points) else ""
+    rest = f"no earlier run shows how long {len(names)} of {len(plan.points)} points take" if names else ""
+    return "; ".join(text for text in (known, rest) if text) or "nothing to measure"
 
 
 def _shared_by(num_points: int) -> str:

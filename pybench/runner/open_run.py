@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pybench.compute.schedule import Attempt, Row, pending, undecided
 from pybench.compute.session import next_session
+from pybench.compute.time_budget import unknown
 from pybench.engines.base import Job, Launcher
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
@@ -29,6 +30,8 @@ from pybench.runner.session import Session
 from pybench.runner.time_budget import OutOfTimeError, TimeBudget
 from pybench.runner.work_order import work_order
 from pybench.store.journal import RunFolder
+
+_MOST_NAMED = 4
 
 
 @dataclass
@@ -57,9 +60,17 @@ class OpenRun:
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed."""
+        self._name_unknown()
         while owed := self.owed():
             self.measure_next(owed)
         self.note_left_out(self.pending(), "")
+
+    def _name_unknown(self) -> None:
+        """Name the points of which no earlier attempt shows whether they fit the time."""
+        if self.budget.is_limited and (names := unknown(self.manifest.plan, self._attempts_s())):
+            some = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+            plural = "point takes" if len(names) == 1 else "points take"
+            self.progress.note(f"{self.budget.limit}: no earlier run here shows how long {len(names)} {plural}: {some}")
 
     def decide(self) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
@@ -82,8 +93,12 @@ class OpenRun:
         """Make the first of ``owed`` and those that its process can make, too."""
         self._measure(next_session(owed, self.records), len(owed))
 
+    def _attempts_s(self) -> dict[str, float]:
+        """Seconds of an attempt by the digest of its point, where one was made here."""
+        return {**self._earlier_s, **attempts_s(self.records)}
+
     def _in_time(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-        known = {**self._earlier_s, **attempts_s(self.records)} if self.budget.is_limited else {}
+        known = self._attempts_s() if self.budget.is_limited else {}
         return tuple(attempt for attempt in attempts if self.budget.fits(attempt, known))
 
     def _undecided(self) -> tuple[Attempt, ...]:

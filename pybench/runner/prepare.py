@@ -44,6 +44,11 @@ from pybench.store.suite.file import read_suite
 _NO_OPTIONS = PlanOptions()
 
 
+def earlier_times_s(suite: Suite, plan: Plan, machine: Machine, root: Path) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on this machine."""
+    return earlier_attempts_s(root, suite.name, fingerprint(machine_fields(machine)), _digests(plan))
+
+
 def plan_suite(
     path: Path, machine: Machine, options: PlanOptions = _NO_OPTIONS, root: Path | None = None
 ) -> tuple[Suite, Plan]:
@@ -67,8 +72,7 @@ def plan_suite(
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
     if options.time_limit_s is not None and root is not None:
-        known = earlier_attempts_s(root, suite.name, fingerprint(machine_fields(machine)), _digests(plan))
-        plan = within(plan, known, options.time_limit_s)
+        plan = within(plan, earlier_times_s(suite, plan, machine, root), options.time_limit_s)
     return suite, plan
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,23 @@ def test_settings_are_recorded_and_shown(here: Path, drill: Drill) -> None:
     assert " ".join(options) in (folder / "report.html").read_text()
 
 
+def test_plan_shows_how_long_a_limited_run_takes(drill: Drill) -> None:
+    """By what its points took in an earlier run; what does not fit is named beforehand."""
+    CliRunner().invoke(main, drill())
+    done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1h"))
+    assert re.search(r"\nabout \d+s by earlier runs\n$", done.output), done.output
+    done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1s"))
+    assert "do not fit: --time-limit 1s has" in done.output
+    assert "left out: points beyond --time-limit 1s" in done.output
+
+
 def test_plan_takes_the_same_options(drill: Drill) -> None:
     """It shows what run would do."""
     drill()
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--set", "attempts=1", "--time-limit", "1h"))
     assert done.exit_code == 0, done.output
     assert "1 attempts of 3 steps" in done.output
+    assert done.output.endswith("no earlier run shows how long 2 of 2 points take\n")
 
 
 @pytest.mark.parametrize(
