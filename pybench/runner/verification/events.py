@@ -57,6 +57,7 @@ def _of_process(
     reader = EventReader(folder, num_ranks, len(records))
     contracts = [_contract(manifest, points[r.point_id], r, b, num_ranks) for r, b in zip(records, before, strict=True)]
     yield from _orders(folder, records, contracts)
+    yield from _warmth(records)
     for place, contract in enumerate(contracts):
         reader.begin(place, _check(contract))
     try:
@@ -93,6 +94,14 @@ def _orders(folder: Path, records: Sequence[Record], contracts: Sequence[Contrac
         if orders[number : number + 1] != [json.loads(contract.order.to_json())]:
             text = "its worker was ordered something else than the plan has"
             yield Discrepancy(place=attempt_label(records[number]), text=text)
+
+
+def _warmth(records: Sequence[Record]) -> Iterator[Discrepancy]:
+    """Each attempt names what its process had measured before."""
+    for number, record in enumerate(records):
+        if record.warm_after != tuple(before.point_id for before in records[:number]):
+            text = "does not name what its worker had measured before"
+            yield Discrepancy(place=attempt_label(record), text=text)
 
 
 def _contract(manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int) -> Contract:

@@ -294,6 +294,11 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         FIRST,
         "no counts of the driver",
     ),
+    "a warm process, sealed": (
+        lambda f: f.record(0, lambda r: replace(r, warm_after=("decode[tensor_parallel=2]",))),
+        FIRST,
+        "does not name what its worker had measured before",
+    ),
     "workers' events out": (_no_events, FIRST, "its worker's events are not there"),
     "no trace": (
         lambda f: (f.path / str(f.records[0].trace)).unlink(),
