@@ -27,6 +27,7 @@ MEASURED = {
     "deepspeed_scaling": "h200x2",
 }
 BF16 = 2
+NF4 = 0.516  # with double quantisation: 4 bits, 8 for the scale of 64 weights, 32 for that of 256 scales
 # For each logit, when its gradient is made: itself and its gradient in bfloat16, both again in float32.
 LOSS = 12
 
@@ -38,13 +39,14 @@ def needed_bytes(point: Point) -> float:
     assert shape is not None
     samples = 1 if settings.finds_batch_size else settings.micro_batch_size
     tokens = samples * settings.sequence_tokens // settings.context_parallel
-    logits: float = tokens * shape.vocabulary
+    logits: float = min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary
     checkpoints: float = BF16 * tokens * shape.hidden * shape.layers / settings.pipeline_parallel
     weights = held_parameters(settings, shape)
     if settings.strategy == "deepspeed":
         return zero_bytes(settings, weights) + LOSS * logits + checkpoints
     if settings.lora_rank:
-        return BF16 * weights + checkpoints + LOSS * logits
+        frozen = packed_bytes(shape) if settings.weights == "nf4" else BF16 * weights
+        return frozen + checkpoints + LOSS * logits
     lasting, gradients = 3 * BF16 * weights, BF16 * weights
     if settings.strategy in {"ddp", "accelerate"} and settings.data_parallel > 1:
         buckets = gradients * (1 if settings.gradient_as_bucket_view else 2)
@@ -56,6 +58,12 @@ def needed_bytes(point: Point) -> float:
     if settings.strategy == "layer_split":
         return lasting + checkpoints + max(gradients + 2 * BF16 * logits, (BF16 + LOSS) * logits)
     return lasting + max(gradients, checkpoints + LOSS * logits)
+
+
+def packed_bytes(shape: DecoderShape) -> float:
+    """Four bits and the scales of their blocks for each weight of a layer; embedding and head in bfloat16."""
+    whole = shape.embedding_weights * (1 if shape.tied_embeddings else 2)
+    return BF16 * whole + NF4 * (num_parameters(shape) - whole)
 
 
 def control_bytes(point: Point) -> float:

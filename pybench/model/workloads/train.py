@@ -41,12 +41,16 @@ class Train(ModelSettings):
         Literal["none", "selective", "full"] | None,
         "recompute in backward: nothing, all but matrix products and attention, or every layer",
     ] = None
+    loss_chunk_tokens: Annotated[
+        int | None, Range(64, 1_048_576), "tokens whose logits are in memory at once; the head runs again in backward"
+    ] = None
     compile: Annotated[bool | None, "torch.compile each layer"] = None
     control_steps: Annotated[
         int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
     ] = None
     bucket_cap_mb: Annotated[int | None, Range(1, 4096), "ddp: size of a gradient bucket, in MiB"] = None
     find_unused_parameters: Annotated[bool | None, "ddp: look for parameters without gradient"] = None
+    broadcast_buffers: Annotated[bool | None, "ddp: rank 0's buffers before each forward pass"] = None
     static_graph: Annotated[bool | None, "ddp: the graph never changes"] = None
     gradient_as_bucket_view: Annotated[bool | None, "ddp: gradients live in the buckets"] = None
     reshard_after_forward: Annotated[bool | None, "fsdp: gather weights again for backward"] = None

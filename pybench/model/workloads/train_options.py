@@ -105,6 +105,7 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="selective activation_checkpointing",
         is_unpredicted=_equals("selective"),
     ),
+    "loss_chunk_tokens": OptionTraits(work="loss_chunk_tokens", is_unpredicted=is_given),
     "mixed_precision": OptionTraits(
         needs=(Need(other="dtype", wanted=("float32",), why="computes over float32 weights: set dtype = 'float32'"),),
         work="mixed_precision",

@@ -22,9 +22,9 @@ StrategyName = Literal[
 Sharing = Literal["ddp", "fsdp"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets")
-_QLORA = ("weights", "double_quantization")
+_OWN_MODEL = ("weights", "double_quantization", "loss_chunk_tokens")
 _MODEL = ("activation_checkpointing", "compile")
-_DDP = ("bucket_cap_mb", "find_unused_parameters", "static_graph", "gradient_as_bucket_view")
+_DDP = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view")
 _STAGES = ("activation_checkpointing",)
 _WHOLE_LAYERS = Need(
     other="activation_checkpointing", wanted=(None, "none", "full"), why="recomputes whole layers only"
@@ -63,7 +63,7 @@ class StrategyTraits:
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=(*_DDP, *_LORA, *_QLORA, *_MODEL, "control_steps"),
+        options=(*_DDP, *_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
         sharing="ddp",
         exchanges_once=True,
     ),
@@ -71,7 +71,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("data_parallel", "tensor_parallel"),
         options=(
             *("reshard_after_forward", "mixed_precision", "cpu_offload", "sequence_parallel", "async_tensor_parallel"),
-            *(*_LORA, *_QLORA, *_MODEL, "control_steps"),
+            *(*_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
         ),
         sharing="fsdp",
     ),
@@ -91,7 +91,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
     "accelerate": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=("mixed_precision", *_LORA, *_QLORA, *_MODEL, "control_steps"),
+        options=("mixed_precision", *_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),

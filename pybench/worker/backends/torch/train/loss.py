@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 IGNORED = -100
 
@@ -13,3 +16,21 @@ def summed_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="sum"
     )
+
+
+def lose_by_chunks(model: Any, num_tokens: int) -> None:
+    """Have ``model``, called with labels, return its summed loss; logits exist for ``num_tokens`` tokens at a time.
+
+    Logits of a long batch need more memory than all activations: 12 bytes for each, once their gradient is made. The
+    head runs a second time in backward, as every recomputed layer does.
+    """
+
+    def chunk(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return summed_loss(model.lm_head(hidden)[None], labels[None])
+
+    def forward(*, labels: torch.Tensor, **inputs: Any) -> torch.Tensor:
+        hidden = model.model(**inputs).last_hidden_state.flatten(0, 1)
+        parts = zip(torch.split(hidden, num_tokens), torch.split(labels.flatten(), num_tokens), strict=True)
+        return torch.stack([checkpoint(chunk, *part, use_reentrant=False) for part in parts]).sum()
+
+    model.forward = forward

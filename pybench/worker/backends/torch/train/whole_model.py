@@ -27,6 +27,7 @@ class WholeModel:
 
     ``objective`` and ``max_grad_norm``, the limit on the norm of all gradients together, may be set before the first
     step.
+    A ``chunked`` model takes labels and returns its summed loss.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class WholeModel:
         portion: Portion | None = None,
         averaged_over: int = 1,
         same_loss_on: int = 1,
+        chunked: bool = False,
         quiet: Quiet = nullcontext,
         silent: Quiet | None = None,
     ) -> None:
@@ -49,6 +51,7 @@ class WholeModel:
         self.max_grad_norm: float | None = None
         self._masks = masks
         self._same_loss_on = same_loss_on
+        self._chunked = chunked
         self._quiet = quiet
         self._silent = silent
 
@@ -61,14 +64,19 @@ class WholeModel:
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass."""
+        if self._chunked:
+            loss: torch.Tensor = self.model(**self._inputs(batch), labels=batch.labels)
+            return loss
         return self.objective(self.logits(batch), batch)
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Of a forward pass over whole sequences: samples, tokens, vocabulary."""
-        found: torch.Tensor = self.model(
-            input_ids=batch.tokens, attention_mask=self._masks, position_ids=batch.positions, use_cache=False
-        ).logits
+        found: torch.Tensor = self.model(**self._inputs(batch)).logits
         return found
+
+    def _inputs(self, batch: Batch) -> dict[str, Any]:
+        masks = {"attention_mask": self._masks, "position_ids": batch.positions}
+        return {"input_ids": batch.tokens, **masks, "use_cache": False}
 
     def differentiate(self, loss: torch.Tensor) -> None:
         """Backward pass."""

@@ -35,6 +35,7 @@ def learner(task: Task) -> Learner:
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
+        chunked=bool(settings.loss_chunk_tokens),
         quiet=lambda: accelerator.no_sync(prepared),
         silent=(lambda: accelerator.no_sync(prepared)) if task.ranks.world_size > 1 else None,
     )

@@ -14,7 +14,7 @@ from pybench.worker.backends.torch.train.model import compile_layers, trainable_
 from pybench.worker.backends.torch.train.optimizer import adamw
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
-_OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "static_graph", "gradient_as_bucket_view")
+_OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view")
 
 
 def learner(task: Task) -> Learner:
@@ -30,6 +30,7 @@ def learner(task: Task) -> Learner:
         sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device),
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
+        chunked=bool(task.settings.loss_chunk_tokens),
         quiet=nullcontext if alone else replica.no_sync,
         silent=None if alone else replica.no_sync,
     )

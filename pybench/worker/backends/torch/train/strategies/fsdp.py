@@ -40,6 +40,7 @@ def learner(task: Task) -> Learner:
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
+        chunked=bool(settings.loss_chunk_tokens),
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
         silent=(lambda: everything_gathered(model)) if _exchanges_weights_alone(settings) else None,
