@@ -57,14 +57,11 @@ class ErrorBoundary(click.Group):
             ctx.exit(MACHINE)
 
 
-_JUDGING = frozenset({"run", "power", "compare"})
+_JUDGING = frozenset({"run", "power", "compare", "gate"})
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:
-    from pybench.report.printable import printable
-
-    # A file's own text may be in it.
-    click.echo("\n".join(map(printable, f"pybench: {message}".splitlines())), err=True)
+    click.echo(f"pybench: {message}", err=True)
     ctx.exit(code)
 
 

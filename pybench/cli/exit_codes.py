@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
+from pybench.model.gate import GateState
 from pybench.model.results import Verdict
 
 USAGE = 2
@@ -30,6 +31,17 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
 BY_VERIFICATION = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
 """By whether nothing was found that does not hold, and whether everything could be checked."""
 
+BY_GATE: dict[GateState, int] = {
+    "pass": 0,
+    "improved": 0,
+    "regressed": 1,
+    "not measured": 1,
+    "host off": 4,
+    "clock": 4,
+    "incomparable": 4,
+    "undecided": 4,
+    "learning": 4,
+}
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),
     (UsageError, USAGE),

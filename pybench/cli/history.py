@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pybench.cli.compare import across_option
+
+if TYPE_CHECKING:
+    from pybench.judge.regression.series import Series
 
 
 @click.command()
@@ -20,8 +24,11 @@ from pybench.cli.compare import across_option
     metavar="FILE",
     help="Write a page with every trend there, too.",
 )
+@click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
-def history(folder: Path, suite: str | None, across: tuple[str, ...], html_file: Path | None, as_csv: bool) -> None:
+def history(
+    folder: Path, suite: str | None, across: tuple[str, ...], html_file: Path | None, self_test: bool, as_csv: bool
+) -> None:
     """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
@@ -50,5 +57,15 @@ def history(folder: Path, suite: str | None, across: tuple[str, ...], html_file:
         write_text(html_file, render_page(found, series))
     if as_csv:
         echo(csv_text(runs), nl=False)
+    elif self_test:
+        _print_self_test(series)
     else:
         echo(render(found, series, **terminal_options()), nl=False)
+
+
+def _print_self_test(series: Series) -> None:
+    from pybench.cli.output import echo, terminal_options
+    from pybench.judge.regression.self_test import self_test
+    from pybench.report.self_test import render
+
+    echo(render(self_test(series), series.last.suite, **terminal_options()), nl=False)

@@ -61,7 +61,7 @@ def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
     if not positive:
         return None
     least = _LEAST_VARIANCE * median(positive)
-    variance, freedom = _prior([max(value, least) for value in variances], freedoms)
+    variance, freedom = prior([max(value, least) for value in variances], freedoms)
     return Spread(variance=variance, freedom=freedom, robust_sd=robust, num_points=len(several))
 
 
@@ -85,7 +85,7 @@ def robust_sd(values: Sequence[float]) -> float:
     return _SD_OF_MAD * deviation * _FEW.get(len(values), 1.15)
 
 
-def _prior(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[float, float]:
+def prior(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[float, float]:
     """Variance and degrees of freedom of the scaled inverse chi-squared that the variances come from, by moments."""
     logs = [
         math.log(variance) - digamma(freedom / 2) + math.log(freedom / 2)

@@ -34,11 +34,15 @@ class Local:
     name: str = "none"
     container: None = None
 
+    @property
+    def interpreter(self) -> str:
+        """As it stands on command lines."""
+        # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
+        return str(Path(self.python).absolute()) if os.sep in self.python else self.python
+
     def argv(self, job: Job) -> Argv:
         """``-I`` keeps the user's site and PYTHONPATH out, ``-B`` keeps the stage free of byte code."""
-        # A worker starts in its attempt's folder, where a relative path means another file; a bare name is on PATH.
-        python = str(Path(self.python).absolute()) if os.sep in self.python else self.python
-        return (python, "-I", "-B", str(job.script), str(job.exchange), *job.rank_options)
+        return (self.interpreter, "-I", "-B", str(job.script), str(job.exchange), *job.rank_options)
 
     def environment(self, job: Job) -> dict[str, str]:
         """Allow-listed host variables, the job's GPUs by UUID, and one thread per CPU rank."""

@@ -71,8 +71,7 @@ def left_out(history: History, series: Series) -> Iterator[str]:
     """Runs and entries that are not in a series, with the reason."""
     others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
     for text, count in (series.apart or {}).items():
-        if not text.startswith("suite: "):
-            yield f"left out: {count} that differ in {text}"
+        yield f"left out: {count} that differ in {text}"
     if series.broken:
         yield f"left out: {len(series.broken)} whose verdict was bad"
     if others:

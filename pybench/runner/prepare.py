@@ -29,7 +29,6 @@ from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
-from pybench.model.path_text import path_text
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import DeviceKind, Plan, Suite, table_of
 from pybench.runner.backend_packages import with_packages
@@ -95,7 +94,7 @@ def prepare_run(
     suite, plan = plan_suite(path, machine, options, root)
     names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
-    launcher = choose(_requirements(suite, plan, machine))
+    launcher = choose(launch_requirements(suite, plan, machine))
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     plan = with_packages(plan, launcher, parse_required(options.require), must)
     with _new_folder(root, suite.name) as folder:
@@ -104,7 +103,7 @@ def prepare_run(
             run_id=folder.run_id,
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             pybench_version=version("pybench"),
-            suite=replace(suite, path=path_text(suite.path)),
+            suite=suite,
             plan=plan,
             device=_devices(machine)[0],
             machine=machine,
@@ -135,7 +134,7 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], giv
     machine = snapshot()
     check_machine(path, manifest, machine)
     _check_worker(folder, manifest)
-    needs = _requirements(manifest.suite, manifest.plan, manifest.machine)
+    needs = launch_requirements(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
     began, found = _images(manifest.container), _images(launcher.container)
     if began != found:
@@ -179,7 +178,8 @@ def _new_folder(root: Path, suite_name: str) -> Iterator[RunFolder]:
         raise
 
 
-def _requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
+def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
+    """What running a plan takes."""
     return LaunchRequirements(
         backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
         device=_devices(machine)[0],

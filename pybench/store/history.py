@@ -8,8 +8,8 @@ figures or the reason why there are none. It may be deleted at any time. Links a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,13 +28,22 @@ _DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, Attrib
 class History:
     """Runs by time, the oldest first. ``skipped`` has the entries that are no run, each with its reason.
 
-    ``note`` is why the index could not be written.
+    <<<<<<< HEAD
+        ``note`` is why the index could not be written.
+    =======
+        ``note`` is why the index could not be written, ``entries`` where in the folder each run is.
+    >>>>>>> 18147bd (wip gate)
     """
 
     folder: Path
     runs: tuple[RunFigures, ...]
     skipped: tuple[tuple[str, str], ...] = ()
     note: str | None = None
+    entries: Mapping[str, str] = field(default_factory=dict)
+
+    def path(self, run_id: str) -> Path:
+        """Where a run of the history is."""
+        return self.folder / self.entries[run_id]
 
 
 def read_history(folder: Path) -> History:
@@ -124,6 +133,7 @@ def _time(path: Path, text: str) -> str:
 
 def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> History:
     runs: dict[str, RunFigures] = {}
+    places: dict[str, str] = {}
     skipped: list[tuple[str, str]] = []
     for entry in entries:
         if entry.run is None:
@@ -132,5 +142,6 @@ def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> Histor
             skipped.append((entry.name, f"the same run as another entry, {entry.run.run_id}"))
         else:
             runs[entry.run.run_id] = entry.run
+            places[entry.run.run_id] = entry.name
     ordered = sorted(runs.values(), key=lambda run: (run.created_utc, run.run_id))
-    return History(folder=folder, runs=tuple(ordered), skipped=tuple(skipped), note=note)
+    return History(folder=folder, runs=tuple(ordered), skipped=tuple(skipped), note=note, entries=places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
@@ -33,6 +33,10 @@ class Series:
         """The run that is looked at."""
         return self.runs[-1]
 
+    def newest(self, num: int) -> Series:
+        """The last ``num`` runs."""
+        return replace(self, runs=self.runs[-num:])
+
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Rows that any run has, those of the last run first."""
@@ -52,6 +56,10 @@ class Series:
         """The median of each run's attempts; ``None`` where the row was not measured."""
         return tuple(_value(point, row.metric) for point in self.points(row.point_id))
 
+    def has_otherwise(self, row: Row) -> bool:
+        """Whether an earlier run has the row, measured otherwise than in the last."""
+        return any(row.metric in own[row.point_id].medians for own in self._points[:-1] if row.point_id in own)
+
     def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
         # A point that skipped has no settings, and a row that vanished has no last point to agree with.
         return last is None or last.digest is None or point_difference(point, last, self.across) is None
@@ -59,7 +67,7 @@ class Series:
 
 def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str] = ()) -> Series:
     """The runs before ``last`` that agree with it, and itself. A run whose verdict was bad is no example."""
-    before = [run for run in runs if run.run_id != last.run_id and _order(run) < _order(last)]
+    before = [run for run in runs if run.suite == last.suite and _order(run) < _order(last)]
     apart: Counter[str] = Counter()
     same: list[RunFigures] = []
     broken: list[str] = []

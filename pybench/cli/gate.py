@@ -1,0 +1,120 @@
+"""``pybench gate``: a night judged by the nights before it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.compare import across_option, effects_of, smallest_option
+
+if TYPE_CHECKING:
+    from pybench.judge.regression.series import Series
+    from pybench.model.gate import Accepted, GateResult
+    from pybench.model.manifest import Manifest
+    from pybench.store.history import History
+
+_ACCEPTED = Path("accepted.toml")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("run_path", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--history", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), required=True,
+    help="Folder of earlier runs; RUN may be in it.",
+)  # fmt: skip
+@click.option("--accepted", metavar="FILE", type=_FILE, help="Accepted changes; default: accepted.toml, if there.")
+@across_option
+@smallest_option
+@click.option("--no-rerun", is_flag=True, help="Confirm no flagged row by measuring its point again.")
+@click.option("--python", metavar="PATH", help="Python for reruns without a container; default: this.")
+@click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that pass, too.")
+@click.pass_context
+def gate(
+    ctx: click.Context,
+    /,
+    *,
+    run_path: Path,
+    folder: Path,
+    accepted: Path | None,
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    no_rerun: bool,
+    python: str | None,
+    detail: bool,
+) -> None:
+    """Judge RUN by the nights in DIR: what is slower, or costlier in joules."""
+    from pybench.cli.exit_codes import BY_GATE
+    from pybench.cli.output import echo, terminal_options
+    from pybench.judge.regression.confirm import unconfirmed
+    from pybench.judge.regression.figures import run_figures
+    from pybench.judge.regression.gate import judge_night
+    from pybench.judge.regression.keys import check_across
+    from pybench.judge.regression.series import series_of
+    from pybench.report.gate import render
+    from pybench.store.history import read_history
+    from pybench.store.results_file import results_of
+
+    run = run_figures(results_of(run_path))
+    history = read_history(folder)
+    check_across(across, {name for one in (run, *history.runs) for name in one.keys})
+    series = series_of(history.runs, run, across)
+    result = judge_night(series, _accepted(accepted), effects_of(smallest))
+    result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
+    points = [point for one in series.runs for point in one.points]
+    echo(render(result, points, detail=detail, **terminal_options()), nl=False)
+    ctx.exit(BY_GATE[result.state])
+
+
+def _confirmed(result: GateResult, run_path: Path, history: History, series: Series, python: str | None) -> GateResult:
+    """The result after a rerun of its flagged rows; as it is where none is flagged, or with the reason for no rerun."""
+    from functools import partial
+
+    from pybench.cli.progress import make_progress
+    from pybench.engines.choice import choose_launcher
+    from pybench.engines.requirements import EngineOptions
+    from pybench.judge.regression.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
+    from pybench.judge.regression.figures import run_figures
+    from pybench.model.errors import PybenchError
+    from pybench.runner.rerun import rerun
+    from pybench.store.journal import RunFolder
+
+    rows = flagged(result)
+    if not rows:
+        return result
+    progress = make_progress(sys.stderr)
+    choose = partial(choose_launcher, EngineOptions(python=python), notify=progress.note)
+    points = {row.row.point_id for row in rows}
+    progress.note(f"{len(rows)} rows are flagged; {len(points)} points are measured again")
+    try:
+        manifest = _manifest(history, reference_of(series, rows))
+        again, beside = rerun(RunFolder.open(run_path), points, choose, progress, manifest)
+    except PybenchError as error:
+        return unconfirmed(result, str(error))
+    metrics = {row.row.metric for row in rows}
+    found = Rerun(run_figures(again, metrics), run_figures(beside, metrics) if beside else None)
+    return confirm(result, found)
+
+
+def _manifest(history: History, run_id: str | None) -> Manifest | None:
+    """Manifest of a reference, where the history keeps its folder."""
+    from pybench.model.errors import RunFolderError
+    from pybench.store.journal import RunFolder
+
+    if run_id is None:
+        return None
+    try:
+        return RunFolder.open(history.path(run_id)).read_manifest()
+    except RunFolderError:
+        return None
+
+
+def _accepted(path: Path | None) -> tuple[Accepted, ...]:
+    from pybench.store.accepted import read_accepted
+
+    if path is None and not _ACCEPTED.exists():
+        return ()
+    return read_accepted(path or _ACCEPTED)

@@ -1,0 +1,173 @@
+"""The nights that a row is judged by: which are admitted, their centre, and how far nights scatter.
+
+Values are logarithms, turned so that higher is better. A night enters a row's baseline unless it, or the mean of the
+last four, lies beyond four robust standard deviations and the smallest effect: what has changed never becomes normal by
+itself, it is accepted by hand. After an acceptance the centre begins anew, and the spread is kept. The spread is that
+of the admitted nights, values far off pulled in, its variance shrunk towards those of the metric's other rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import fmean, median
+
+from pybench.compute.spread import MIN_POINTS, prior, robust_sd, variance_of
+from pybench.compute.student_t import upper_tail
+from pybench.model.figures import Row
+
+MIN_NIGHTS = 8
+"""With fewer nights the spread between them is not known."""
+WINDOW = 60
+"""Nights that a baseline has at most."""
+RECENT = 4
+"""Nights whose mean is looked at together: a change that one night does not show."""
+LEAST_SD = 0.001
+"""A row that is steadier, such as memory, is judged as if it scattered by 0.1 %."""
+_OUT_SDS = 4.0
+_ROBUST_SDS = 3.0
+_SD_OF_STEP = 1.4826 / math.sqrt(2)
+"""A step is the difference of two nights."""
+
+
+@dataclass(frozen=True)
+class Nights:
+    """One row's values by night, the last one being looked at; ``None`` where it was not measured.
+
+    ``start`` is the first night of the present level. ``apart`` are nights that are no example for any row.
+    """
+
+    values: tuple[float | None, ...]
+    start: int = 0
+    apart: frozenset[int] = frozenset()
+
+    def recent(self, num: int) -> dict[int, float]:
+        """The last values of the present level by night, tonight's last; fewer where there are not so many."""
+        known = [(night, value) for night, value in enumerate(self.values) if value is not None and night >= self.start]
+        return dict(known[-num:])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Centre of the present level over ``num_nights``, and the spread of all levels: ``sd`` with ``freedom``.
+
+    ``level`` are the admitted values of the present level by night.
+    """
+
+    sd: float
+    freedom: float
+    level: Mapping[int, float]
+
+    @property
+    def num_nights(self) -> int:
+        """Nights of the present level."""
+        return len(self.level)
+
+    @cached_property
+    def centre(self) -> float:
+        """Mean of the level, values far off pulled in."""
+        return fmean(_pulled_in([*self.level.values()]))
+
+    def before(self, night: int) -> Baseline | None:
+        """The same without that night and later ones; ``None`` where nothing is left."""
+        level = {one: value for one, value in self.level.items() if one < night}
+        return Baseline(self.sd, self.freedom, level) if level else None
+
+    def p_lower(self, values: Sequence[float]) -> float:
+        """Probability of a mean this low, or lower, of so many nights that did not change."""
+        return upper_tail((self.centre - fmean(values)) / self.error(len(values)), self.freedom)
+
+    def error(self, num: int) -> float:
+        """Standard error of the mean of so many nights about the centre."""
+        return self.sd * math.sqrt(1 / num + 1 / self.num_nights)
+
+
+def admitted(nights: Nights, smallest: float) -> dict[int, float]:
+    """Values of the nights before the last that are examples of their level, by night."""
+    found: dict[int, float] = {}
+    level: list[float] = []
+    recent: list[float] = []
+    least_sd = max(_sd_of_steps(nights), LEAST_SD)
+    for night, value in enumerate(nights.values[:-1]):
+        if night == nights.start:
+            level, recent = [], []
+        if value is None or night in nights.apart:
+            continue
+        recent = [*recent, value][-RECENT:]
+        if _is_example(value, recent, level[-WINDOW:], smallest, least_sd):
+            level.append(value)
+            found[night] = value
+    return found
+
+
+def _sd_of_steps(nights: Nights) -> float:
+    """Spread from one night to the next: a change of level does not widen it, and it is known from all nights."""
+    known = [v for night, v in enumerate(nights.values[:-1]) if v is not None and night not in nights.apart]
+    steps = [abs(later - earlier) for earlier, later in pairwise(known)]
+    return _SD_OF_STEP * median(steps) if steps else 0.0
+
+
+def _is_example(
+    value: float, recent: Sequence[float], level: Sequence[float], smallest: float, least_sd: float
+) -> bool:
+    if len(level) < MIN_NIGHTS:
+        return True
+    centre, sd = median(level), max(robust_sd(level), least_sd)
+    if abs(value - centre) > max(smallest, _OUT_SDS * sd):
+        return False
+    return len(recent) < RECENT or abs(fmean(recent) - centre) <= max(smallest, _OUT_SDS * sd / math.sqrt(RECENT))
+
+
+def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline | None]:
+    """Baseline of each row of one metric; ``None`` where too few nights are known."""
+    examples = {row: admitted(nights, smallest) for row, nights in rows.items()}
+    own = {row: _own_spread(rows[row], found) for row, found in examples.items()}
+    shrunk = _shrunk({row: spread for row, spread in own.items() if spread is not None})
+    return {row: _baseline(rows[row], examples[row], shrunk.get(row)) for row in rows}
+
+
+def _own_spread(nights: Nights, examples: Mapping[int, float]) -> tuple[float, int] | None:
+    """Variance about each level's own mean, with its degrees of freedom; ``None`` with too few nights."""
+    levels = _levels(nights, examples)
+    if sum(map(len, levels)) < MIN_NIGHTS:
+        return None
+    squares = sum(variance_of(_pulled_in(level)) * (len(level) - 1) for level in levels if len(level) > 1)
+    freedom = sum(len(level) - 1 for level in levels)
+    return (squares / freedom, freedom) if freedom >= MIN_NIGHTS - 2 else None
+
+
+def _levels(nights: Nights, examples: Mapping[int, float]) -> list[list[float]]:
+    """Values before and since the last acceptance."""
+    before = [value for night, value in examples.items() if night < nights.start]
+    since = [value for night, value in examples.items() if night >= nights.start]
+    return [level[-WINDOW:] for level in (before, since) if level]
+
+
+def _pulled_in(level: Sequence[float]) -> list[float]:
+    centre, reach = median(level), _ROBUST_SDS * max(robust_sd(level), LEAST_SD)
+    return [min(max(value, centre - reach), centre + reach) for value in level]
+
+
+def _shrunk(own: Mapping[Row, tuple[float, int]]) -> dict[Row, tuple[float, float]]:
+    """Variances moderated by the other rows', where there are enough of them."""
+    least = LEAST_SD**2
+    variances = {row: max(variance, least) for row, (variance, _) in own.items()}
+    if len(own) < MIN_POINTS:
+        return {row: (variances[row], float(freedom)) for row, (_, freedom) in own.items()}
+    common, weight = prior([*variances.values()], [freedom for _, freedom in own.values()])
+    return {
+        row: ((weight * common + freedom * variances[row]) / (weight + freedom), weight + freedom)
+        for row, (_, freedom) in own.items()
+    }
+
+
+def _baseline(nights: Nights, examples: Mapping[int, float], spread: tuple[float, float] | None) -> Baseline | None:
+    level = {night: value for night, value in examples.items() if night >= nights.start}
+    level = dict([*level.items()][-WINDOW:])
+    if spread is None or not level:
+        return None
+    variance, freedom = spread
+    return Baseline(math.sqrt(variance), freedom, level)

@@ -1,0 +1,248 @@
+"""The decision of a night: every row against the nights before it, over all rows together.
+
+A row is flagged when a look at the newest nights stands among all rows and is large enough (:mod:`night_look`), or when
+its level has changed (:mod:`level_change`). What all points share is taken out first and is one finding
+(:mod:`host_shift`). A flagged speed whose change vanishes in clock cycles is *clock*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
+from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
+from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
+from pybench.judge.regression.level_change import Split, best_split, last_change
+from pybench.judge.regression.night_look import Look, detectable, discoveries, look
+from pybench.judge.regression.series import Series
+from pybench.model.change import SmallestEffects
+from pybench.model.figures import Row
+from pybench.model.gate import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
+from pybench.model.workloads.registry import METRICS
+
+BY_IMPORTANCE: tuple[GateState, ...] = (
+    "regressed",
+    "not measured",
+    "host off",
+    "clock",
+    "incomparable",
+    "undecided",
+    "improved",
+    "pass",
+    "learning",
+)
+MAX_NIGHTS = 120
+"""Nights before the one that is judged that are looked at."""
+_NOUNS = ("speed", "energy")
+
+
+def judge_night(
+    series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None
+) -> GateResult:
+    """Judge the last run of a series by those before it. Reruns may confirm or clear what it flags."""
+    night = _Night.of(series.newest(MAX_NIGHTS + 1), accepted, effects or SmallestEffects())
+    rows = tuple(sorted((*night.judged(), *night.absent()), key=_importance))
+    host = tuple(night.host_shifts())
+    return GateResult(
+        run_id=series.last.run_id,
+        suite=series.last.suite,
+        state="incomparable" if series.apart and not night.has_nights else overall(rows, host),
+        rows=rows,
+        num_nights=len(series.runs) - 1,
+        host=host,
+        differences=tuple(f"{text} ({count})" for text, count in (series.apart or {}).items()),
+        broken=series.broken,
+        effects=night.effects,
+    )
+
+
+def overall(rows: Sequence[GateRow], host: Sequence[HostShift] = ()) -> GateState:
+    """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
+    found = {row.state for row in rows} | ({"host off"} if host else set())
+    worst: GateState = next((state for state in BY_IMPORTANCE if state in found), "learning")
+    return "pass" if worst == "improved" and "pass" in found else worst
+
+
+@dataclass(frozen=True)
+class _Night:
+    """Everything that the rows of one night are judged with. ``learnt`` are the rows whose baseline is known."""
+
+    series: Series
+    effects: SmallestEffects
+    expected: Mapping[Row, Nights]
+    rows: Mapping[Row, Nights]
+    learnt: Mapping[Row, Baseline]
+    shifts: Mapping[str, Shift]
+
+    @classmethod
+    def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
+        expected = {row: _nights(series, row, accepted) for row in series.rows}
+        rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
+        first = _baselines(rows, effects)
+        apart = [nights_apart(shifts_by_night(rows, first, noun), effects.default) for noun in _NOUNS]
+        if nights_off := frozenset().union(*apart):
+            rows = {row: replace(nights, apart=nights_off) for row, nights in rows.items()}
+        learnt = _baselines(rows, effects) if nights_off else first
+        shifts = {noun: shift_tonight(rows, learnt, noun, effects.default) for noun in _NOUNS}
+        return cls(series, effects, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one})
+
+    @property
+    def has_nights(self) -> bool:
+        """Whether any earlier night agrees with this one in every key."""
+        return len(self.series.runs) > 1
+
+    def judged(self) -> Iterator[GateRow]:
+        """Rows that were measured tonight."""
+        smallest = {metric: self.smallest(metric) for metric in {row.metric for row in self.learnt}}
+        sides = [
+            {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in self.learnt.items()}
+            for worse in (True, False)
+        ]
+        worse, better = (discoveries(looks, smallest) for looks in sides)
+        for row in self.rows:
+            if row not in self.learnt:
+                yield self._learning(row)
+            elif row in worse or row not in better:
+                yield self._decided(
+                    row, sides[0][row] if row in worse else min((s[row] for s in sides), key=_p), row in worse
+                )
+            else:
+                yield self._improved(row, sides[1][row])
+
+    def smallest(self, metric: str) -> float:
+        """The smallest effect of a metric, a logarithm."""
+        return math.log1p(self.effects.of(metric))
+
+    def shift(self, row: Row) -> float:
+        """What all points share of a row's deviation tonight."""
+        shift = self.shifts.get(noun_of(row.metric) or "")
+        return shift.value if shift else 0.0
+
+    def host_shifts(self) -> Iterator[HostShift]:
+        """Findings about the host, each once."""
+        for shift in self.shifts.values():
+            sign = -1 if shift.noun == "energy" else 1
+            yield HostShift(
+                noun=shift.noun,
+                fraction=math.expm1(sign * shift.value),
+                num_shifted=shift.num_shifted,
+                num_points=shift.num_points,
+                evidence=tuple(host_evidence(self.series)),
+            )
+
+    def absent(self) -> Iterator[GateRow]:
+        """Rows of earlier nights of the present level that were not measured tonight."""
+        points = {point.id: point for point in self.series.last.points}
+        for row, nights in self.expected.items():
+            if row in self.rows or not any(value is not None for value in nights.values[nights.start :]):
+                continue
+            point = points.get(row.point_id)
+            reason = (
+                "the suite has no such point now" if point is None else point.absence or "this metric was not measured"
+            )
+            yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
+
+    def _figures(self, row: Row, found: Look | None) -> GateRow:
+        """The figures of a row, before any decision."""
+        base = self.learnt[row]
+        return GateRow(
+            row=row,
+            unit=METRICS[row.metric].unit,
+            state="pass",
+            before=math.exp(_sign(row) * base.centre),
+            now=self.series.values(row)[-1],
+            fraction=math.expm1(_sign(row) * found.deviation) if found else None,
+            num_recent=found.num_nights if found else 1,
+            num_nights=base.num_nights,
+            spread_fraction=base.sd,
+            detectable_fraction=detectable(base, len(self.learnt)),
+            p=found.p if found else None,
+        )
+
+    def _decided(self, row: Row, found: Look, is_flagged: bool) -> GateRow:
+        """A row that is flagged, drifts, moved with the host, or passes."""
+        figures = self._figures(row, found)
+        drift = self._drift(row)
+        if is_flagged:
+            points = self.series.points(row.point_id)
+            clock = clock_change(points, found.num_nights, self.learnt[row].level)
+            dated = replace(figures, level_change=self._dated(row), is_look=True)
+            if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
+                return replace(dated, state="clock", reason=clock_words(points, self.learnt[row].level))
+            return replace(
+                dated, state="regressed", reason=clock_words(points, self.learnt[row].level) if clock else ""
+            )
+        if drift is not None and drift.after < drift.before:
+            change = self._level_change(row, drift)
+            return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
+        tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
+        if self.shift(row) and abs(tonight) >= self.smallest(row.metric):
+            return replace(figures, state="host off", fraction=math.expm1(_sign(row) * tonight), num_recent=1)
+        return figures
+
+    def _improved(self, row: Row, found: Look) -> GateRow:
+        return replace(self._figures(row, found), state="improved", level_change=self._dated(row))
+
+    def _learning(self, row: Row) -> GateRow:
+        """A row with too few nights, or whose nights were all measured otherwise."""
+        nights = self.rows[row]
+        known = len(admitted(nights, self.smallest(row.metric)))
+        ours = GateRow(row=row, unit=METRICS[row.metric].unit, state="learning", now=self.series.values(row)[-1])
+        if not known and nights.start == 0 and self.series.has_otherwise(row):
+            return replace(ours, state="incomparable", reason="its settings are not those of earlier nights")
+        return replace(ours, num_nights=known, reason=f"{known} of {MIN_NIGHTS} nights")
+
+    def _drift(self, row: Row) -> Split | None:
+        """The newest change of level beyond chance, where it is large enough."""
+        places, values = self._level(row)
+        found = last_change(values) if places else None
+        return found if found is not None and abs(found.after - found.before) >= self.smallest(row.metric) else None
+
+    def _dated(self, row: Row) -> LevelChange | None:
+        """The most likely night of a change that is known already."""
+        _, values = self._level(row)
+        found = last_change(values) or best_split(values)
+        return self._level_change(row, found) if found else None
+
+    def _level(self, row: Row) -> tuple[list[int], list[float]]:
+        nights = self.rows[row]
+        known = [(n, v) for n, v in nights.recent(len(nights.values)).items() if n not in nights.apart]
+        return [night for night, _ in known], [value for _, value in known]
+
+    def _level_change(self, row: Row, split: Split) -> LevelChange:
+        places, _ = self._level(row)
+        since, earliest, latest = (
+            self.series.runs[places[n]].created_utc[:10] for n in (split.place, split.first, split.last)
+        )
+        fraction = math.expm1(_sign(row) * (split.after - split.before))
+        return LevelChange(since=since, earliest=earliest, latest=latest, fraction=fraction)
+
+
+def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
+    """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
+    values = tuple(_sign(row) * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
+    since = max((one.since for one in accepted if one.is_of(row)), default="")
+    start = next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(values) - 1)
+    return Nights(values, start)
+
+
+def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row, Baseline]:
+    found: dict[Row, Baseline | None] = {}
+    for metric in {row.metric: None for row in rows}:
+        own = {row: nights for row, nights in rows.items() if row.metric == metric}
+        found.update(baselines(own, math.log1p(effects.of(metric))))
+    return {row: baseline for row, baseline in found.items() if baseline is not None}
+
+
+def _p(found: Look) -> float:
+    return found.p
+
+
+def _sign(row: Row) -> float:
+    return 1.0 if METRICS[row.metric].higher_is_better else -1.0
+
+
+def _importance(row: GateRow) -> tuple[int, float]:
+    return BY_IMPORTANCE.index(row.state), -abs(row.fraction or 0.0)

@@ -1,0 +1,114 @@
+"""A night judged by the nights before it: what ``pybench gate`` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pybench.model.change import SmallestEffects
+from pybench.model.figures import Row
+
+GateState = Literal[
+    "pass",
+    "regressed",
+    "improved",
+    "learning",
+    "undecided",
+    "host off",
+    "clock",
+    "incomparable",
+    "not measured",
+]
+"""Of a row: within or beyond what nights scatter; too few nights; a rerun that neither confirms nor clears; shifted
+with all other rows; a change that the clock explains; measured otherwise before; absent. Of a night: its worst row."""
+
+Confirmation = Literal["confirmed", "not confirmed", "cleared"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """A change that somebody accepts: from ``since`` (a date) on, the rows of ``point`` have a new level.
+
+    ``metric`` is ``None`` for all metrics of the point.
+    """
+
+    point: str
+    since: str
+    reason: str
+    metric: str | None = None
+
+    def is_of(self, row: Row) -> bool:
+        """Whether it is about a row."""
+        return self.point == row.point_id and self.metric in {None, row.metric}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelChange:
+    """When a row's level changed, by the change-point test: the first night of the new level, and its 95 % limits.
+
+    ``fraction`` is the new level over the one before, less 1.
+    """
+
+    since: str
+    earliest: str
+    latest: str
+    fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRow:
+    """One row of a night.
+
+    ``before`` is the centre of the nights it is judged by and ``now`` the night's value, in ``unit``. ``fraction`` is
+    the change of the last ``num_recent`` nights together. ``spread_fraction`` is the standard deviation between nights,
+    ``detectable_fraction`` the change for the worse that one night finds with 95 % power. ``p`` is the probability of a
+    change this far from nights that did not change. ``is_look``: the newest nights show it, so that a rerun can, too.
+    ``reason`` is what else is known.
+    """
+
+    row: Row
+    unit: str
+    state: GateState
+    reason: str = ""
+    before: float | None = None
+    now: float | None = None
+    fraction: float | None = None
+    num_recent: int = 1
+    num_nights: int = 0
+    spread_fraction: float | None = None
+    detectable_fraction: float | None = None
+    p: float | None = None
+    level_change: LevelChange | None = None
+    is_look: bool = False
+    confirmation: Confirmation | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostShift:
+    """All points of a night moved together: by how much, at how many of them, and what was seen of the GPUs."""
+
+    noun: str
+    fraction: float
+    num_shifted: int
+    num_points: int
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """A night. ``rows`` stand with the most important first.
+
+    ``num_nights`` are the nights that agree with this one in every key. ``differences`` name the keys that keep earlier
+    nights apart, with the number of nights; ``broken`` are nights whose verdict was bad.
+    """
+
+    run_id: str
+    suite: str
+    state: GateState
+    rows: tuple[GateRow, ...]
+    num_nights: int
+    host: tuple[HostShift, ...] = ()
+    differences: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    effects: SmallestEffects = field(default_factory=SmallestEffects)
+    note: str | None = None

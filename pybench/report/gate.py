@@ -1,0 +1,149 @@
+"""A night's decision for the terminal: the state, what all points share, rows by importance, the next step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from rich.console import Console
+from rich.text import Text
+
+from pybench.judge.regression.baseline import MIN_NIGHTS
+from pybench.judge.regression.gate import BY_IMPORTANCE
+from pybench.model.figures import PointFigures
+from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
+from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.labels import short_labels
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
+from pybench.report.rows import Table
+from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
+
+_HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
+_COLOUR: dict[GateState, str] = {
+    "pass": COLOURS["pass"],
+    "improved": COLOURS["pass"],
+    "regressed": COLOURS["fail"],
+    "not measured": COLOURS["missing"],
+}
+_NEXT: dict[GateState, str] = {
+    "regressed": "compare the software of both sides of the date; a change that is meant goes into accepted.toml",
+    "not measured": "see the run's own report; a point that is gone for good goes into accepted.toml",
+    "host off": "pybench doctor, and pybench run node_check; without a cause there, what all points share has changed",
+    "clock": "look at the power limit and the cooling; the software takes as many cycles as before",
+    "incomparable": "go on with --across KEY, or let the history learn the new state",
+    "undecided": "run the suite again; one more night decides",
+    "improved": "a change that is meant goes into accepted.toml: nights are then held to the new level",
+    "learning": f"run the suite on more nights; a row is judged from {MIN_NIGHTS} on",
+}
+
+
+def render(
+    result: GateResult,
+    points: Sequence[PointFigures],
+    *,
+    width: int = 80,
+    color: bool = False,
+    detail: bool = False,
+) -> str:
+    """Draw it. ``points`` are those of the night and the nights before; rows that pass are only counted by default."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    own = {point.id: point for point in points}
+    several = len({point.benchmark for point in own.values()}) > 1
+    names = short_labels([*own.values()], with_benchmark=several)
+    _head(out, result)
+    for state in BY_IMPORTANCE:
+        rows = [row for row in result.rows if row.state == state]
+        if rows and (detail or state != "pass"):
+            _rows(out, state, rows, names, width)
+    out.print()
+    if result.state in _NEXT:
+        hanging(out, f"next: {_NEXT[result.state]}")
+    last = Text.assemble("verdict: ", _word(result.state), printable(f" - {_reason(result)}"))
+    out.print(last, soft_wrap=True)
+    return without_trailing_spaces(stream.getvalue())
+
+
+def _head(out: Console, result: GateResult) -> None:
+    out.print(Text.assemble((printable(f"{result.suite}: "), "bold"), _word(result.state)))
+    nights = f"{result.num_nights} night{'' if result.num_nights == 1 else 's'}"
+    hanging(out, f"run {result.run_id} against {nights} before it", style="dim")
+    for shift in result.host:
+        evidence = "; ".join(shift.evidence)
+        where = f"at {shift.num_shifted} of {shift.num_points} points"
+        hanging(out, f"host off: {shift.noun} {signed_percent(shift.fraction)} {where}: {evidence}")
+    for text in result.differences:
+        hanging(out, f"left out: nights that differ in {text}")
+    if result.broken:
+        hanging(out, f"left out: {len(result.broken)} broken nights, the last {result.broken[-1]}")
+    if result.note:
+        hanging(out, result.note)
+
+
+def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mapping[str, str], width: int) -> None:
+    title = f"{state}: {len(rows)} row{'' if len(rows) == 1 else 's'}"
+    out.print()
+    if any(row.before is not None for row in rows):
+        heads = _HEADS if any(row.level_change for row in rows) else _HEADS[:-1]
+        table = Table(title, heads, tuple(_cells(row, names)[: len(heads)] for row in rows))
+        out.print(draw(table, width))
+        for row in rows:
+            if text := _notes(row):
+                hanging(out, f"  {names[row.row.point_id]} {metric_words(row.row.metric)}: {text}")
+        return
+    out.print(Text(title, style="bold"))
+    for reason in dict.fromkeys(row.reason for row in rows):
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            if row.reason == reason:
+                found.setdefault(row.row.point_id, []).append(metric_words(row.row.metric))
+        subjects = "; ".join(f"{names.get(point, point)} ({', '.join(words)})" for point, words in found.items())
+        hanging(out, f"  {subjects}: {reason}")
+
+
+def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:
+    change = "-" if row.fraction is None else signed_percent(row.fraction)
+    return (
+        names.get(row.row.point_id, row.row.point_id),
+        metric_words(row.row.metric),
+        value_text(row.before, row.unit),
+        value_text(row.now, row.unit),
+        change,
+        "-" if row.spread_fraction is None else f"{plain(100 * row.spread_fraction, 2)} %",
+        "-" if row.level_change is None else row.level_change.since,
+    )
+
+
+def _notes(row: GateRow) -> str:
+    parts = [row.reason]
+    if row.num_recent > 1 and row.state in {"regressed", "improved", "clock"}:
+        parts.append(f"the mean of the last {row.num_recent} nights")
+    if row.level_change is not None and row.level_change.earliest != row.level_change.latest:
+        parts.append(_dated(row.level_change))
+    if row.confirmation == "not confirmed" and row.state == "regressed":
+        parts.append("not confirmed by a rerun")
+    return "; ".join(filter(None, parts))
+
+
+def _dated(change: LevelChange) -> str:
+    return f"the level changed between {change.earliest} and {change.latest}"
+
+
+def _word(state: GateState) -> tuple[str, str]:
+    return state, _COLOUR.get(state, COLOURS["inconclusive"])
+
+
+def _reason(result: GateResult) -> str:
+    if not result.rows:
+        return "no row was measured"
+    counts = [(state, sum(row.state == state for row in result.rows)) for state in BY_IMPORTANCE]
+    text = ", ".join(f"{count} {state}" for state, count in counts if count)
+    found = [row.detectable_fraction for row in result.rows if row.detectable_fraction is not None]
+    seen = f"; one night finds {_percent(median(found))} (median row) to {_percent(max(found))}" if found else ""
+    return f"of {len(result.rows)} rows: {text}; smallest effect {plain(100 * result.effects.default)} %{seen}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{plain(100 * fraction, 2)} %"

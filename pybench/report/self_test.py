@@ -1,0 +1,57 @@
+"""What the gate can do on this machine, for the terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.text import Text
+
+from pybench.judge.regression.baseline import MIN_NIGHTS
+from pybench.judge.regression.self_test import SelfTest
+from pybench.report.change_words import metric_words
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
+from pybench.report.rows import Table
+from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
+
+_HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
+
+
+def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool = False) -> str:
+    """Draw it; of ``None``, what is missing."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    if found is None:
+        out.print(Text(printable(f"{suite}: too few quiet nights; {MIN_NIGHTS + 1} or more are needed")))
+        hanging(out, "next: pybench run SUITE --aa 10, or wait for more nights")
+        return without_trailing_spaces(stream.getvalue())
+    out.print(
+        Text(printable(f"{suite}: {found.num_false} of {found.num_judged} judgements are false alarms"), style="bold")
+    )
+    hanging(
+        out,
+        f"{found.num_quiet} quiet nights, each judged by the others in {found.num_judged // found.num_quiet} orders",
+    )
+    hanging(
+        out, f"as they came: {len(found.alarms)} of {found.num_as_came} nights had an alarm, a change or a false one"
+    )
+    for run_id in found.alarms:
+        hanging(out, f"  {run_id}")
+    hanging(out, f"a rate below 1 in {found.num_quiet} can't be seen from so few nights; reruns clear some alarms")
+    cells = tuple(
+        (
+            metric_words(one.metric),
+            str(one.num_rows),
+            _percent(one.spread_fraction),
+            f"-{_percent(one.found_fraction)}",
+            f"-{_percent(one.worst_fraction)}",
+        )
+        for one in found.metrics
+    )
+    out.print()
+    out.print(draw(Table("Changes for the worse that are found with 95 % power", _HEADS, cells), width))
+    return without_trailing_spaces(stream.getvalue())
+
+
+def _percent(fraction: float) -> str:
+    return f"{plain(100 * fraction, 2)} %"

@@ -1,0 +1,116 @@
+"""Whether the gate keeps its goals: simulated nights with known truth, every goal beside what is found.
+
+40 rows of 20 points, 30 nights of history, three attempts a night. A flagged row is rerun, as the command does: its
+attempts are new, what the night did to the row is the same. Run by ``make bench``; the fast tier holds single nights
+(``tests/judge/regression/test_gate.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pybench.judge.regression.confirm import Rerun, confirm
+from pybench.judge.regression.gate import judge_night
+from tests.nights import Fleet
+
+NUM_NIGHTS = 30
+TRIALS, QUIET_TRIALS = 200, 1000
+QUIET = {
+    "spread 0.3 to 2 %, one host night in 30 off, 2 % bad attempts": Fleet(),
+    "spread 0.5 %, the same": Fleet(night_sds=(0.005, 0.005)),
+    "spread 0.5 %, nothing bad": Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0),
+    "spread 2 %, nothing bad": Fleet(night_sds=(0.02, 0.02), bad_attempts=0.0, bad_nights=0.0),
+}
+
+
+class Outcome:
+    """Of many simulated nights: states before and after reruns, and how often point 0 was found."""
+
+    def __init__(self, fleet: Fleet, trials: int, seed: int, num_nights: int = NUM_NIGHTS) -> None:
+        random = np.random.default_rng(seed)
+        self.trials = trials
+        self.alone: Counter[str] = Counter()
+        self.states: Counter[str] = Counter()
+        self.found = self.others = self.single = 0
+        for _ in range(trials):
+            series, rerun = fleet.series_with_rerun(random, num_nights)
+            first = judge_night(series)
+            result = confirm(first, Rerun(rerun))
+            regressed = {row.row.point_id for row in result.rows if row.state == "regressed"}
+            self.alone[first.state] += 1
+            self.states[result.state] += 1
+            self.found += "p0" in regressed
+            self.others += bool(regressed - {"p0"})
+            self.single += result.state == "host off" and not regressed
+
+    def percent(self, count: int) -> float:
+        return 100 * count / self.trials
+
+
+def _report(benchmark: Any, capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, float]]) -> None:
+    benchmark.extra_info["found"] = {name: value for name, _, value in rows}
+    with capsys.disabled():
+        print()
+        for name, goal, value in rows:
+            print(f"  {name:<70} goal {goal:>6}   found {value:6.2f}")
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_quiet_nights(benchmark: Any, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Nothing has changed: nights with any false alarm."""
+
+    def simulate() -> list[tuple[str, str, float]]:
+        found = Outcome(QUIET[name], QUIET_TRIALS, 1)
+        return [
+            (f"{name}: false alarms, %", "<= 1", found.percent(found.states["regressed"])),
+            ("  before the rerun, %", "-", found.percent(found.alone["regressed"])),
+            ("  undecided after it, %", "-", found.percent(found.states["undecided"])),
+            ("  host off, %", "-", found.percent(found.states["host off"])),
+        ]
+
+    _report(benchmark, capsys, benchmark.pedantic(simulate, rounds=1))
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.005, 0.01, 0.02])
+def test_one_slow_point(benchmark: Any, capsys: pytest.CaptureFixture[str], spread: float) -> None:
+    """3 % on its first night; 1.5 % on its first to fourth; both its rows count as found."""
+
+    def simulate() -> list[tuple[str, str, float]]:
+        rows = []
+        for change, nights in ((0.03, 4), (0.015, 4)):
+            for num in range(1, nights + 1):
+                begins = NUM_NIGHTS + 1 - num
+                fleet = Fleet(
+                    night_sds=(spread, spread),
+                    slower=lambda point, night, change=change, begins=begins: change * (point == 0 and night >= begins),  # type: ignore[misc]
+                )
+                found = Outcome(fleet, TRIALS, num)
+                goal = ">= 95" if spread <= 0.005 and (num == nights or change > 0.02) else "-"
+                rows.append(
+                    (f"spread {spread:.1%}: -{change:.1%} found on night {num}, %", goal, found.percent(found.found))
+                )
+        return rows
+
+    _report(benchmark, capsys, benchmark.pedantic(simulate, rounds=1))
+
+
+def test_the_host_and_drifts(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """All points 2 % slower tonight: one finding. One point that loses 0.05 % a night for 60 nights: found."""
+
+    def simulate() -> list[tuple[str, str, float]]:
+        half = {"night_sds": (0.005, 0.005)}
+        host = Outcome(Fleet(slower=lambda _point, night: 0.02 * (night == NUM_NIGHTS)), TRIALS, 1)
+        both = Outcome(Fleet(**half, slower=lambda p, n: (0.02 + 0.05 * (p == 0)) * (n == NUM_NIGHTS)), TRIALS, 2)  # type: ignore[arg-type]
+        drift = Outcome(Fleet(**half, slower=lambda point, night: 0.0005 * night * (point == 0)), TRIALS, 3, 60)  # type: ignore[arg-type]
+        return [
+            ("host 2 % slower, spread 0.3 to 2 %: one finding and no other, %", ">= 95", host.percent(host.single)),
+            ("host 2 % and one point 5 % more, spread 0.5 %: that point found, %", ">= 95", both.percent(both.found)),
+            ("  with any other point, %", "<= 5", both.percent(both.others)),
+            ("one point loses 0.05 % a night for 60 nights: found, %", ">= 95", drift.percent(drift.found)),
+        ]
+
+    _report(benchmark, capsys, benchmark.pedantic(simulate, rounds=1))

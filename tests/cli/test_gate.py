@@ -1,0 +1,152 @@
+"""``pybench gate`` on nights of a worker whose steps have the length that a test wants."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pybench.cli.main import main
+
+Drill = Callable[..., tuple[str, ...]]
+Night = Callable[..., str]
+NUM_NIGHTS = 10
+
+
+def gate(run: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["gate", run, "--history", "nights", *arguments])
+
+
+@pytest.fixture
+def night(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> Night:
+    """Make a real run; steps are longer by ``stretch`` at the points of ``where``."""
+
+    def run(seed: int, root: str = "tonight", stretch: float = 1.0, where: str = "", *more: str, **changed: str) -> str:
+        for variable, value in changed.items():
+            monkeypatch.setenv(variable, value)
+        arguments = drill(FAKE_STRETCH=str(stretch), FAKE_POINT=where, FAKE_NOISE=f"{seed}:0.003")
+        done = CliRunner().invoke(main, [*arguments, "--runs", root, *more])
+        assert done.exit_code in {0, 1, 4}, done.output
+        return str(max((here / root).iterdir(), key=lambda path: path.stat().st_mtime_ns))
+
+    return run
+
+
+@pytest.fixture
+def nights(here: Path, night: Night) -> Path:
+    """Nights of one real run: its folder again and again, with the date and 0.3 % of noise of each night."""
+    first = json.loads((Path(night(0)) / "results.json").read_text())
+    folder = here / "nights"
+    folder.mkdir()
+    for day in range(1, NUM_NIGHTS + 1):
+        found = json.loads(json.dumps(first))
+        found["run_id"] = f"night {day}"
+        found["provenance"]["created_utc"] = f"2026-10-{day:02}T03:00:00+00:00"
+        for number, point in enumerate(found["points"]):
+            factor = 1 + 0.003 * ((7 * day + 3 * number) % 5 - 2)
+            for metric in point["metrics"].values():
+                metric["medians"] = [value * factor for value in metric["medians"]]
+        (folder / f"{day}.json").write_text(json.dumps(found))
+    shutil.rmtree(here / "tonight")
+    return folder
+
+
+def test_a_night_like_the_others_passes(nights: Path, night: Night) -> None:
+    """No row is flagged, and nothing is rerun."""
+    done = gate(night(1))
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("drill: pass\n")
+    assert "reruns" not in done.output
+
+
+def test_a_planted_slowdown_is_found_and_confirmed_by_a_rerun(here: Path, nights: Path, night: Night) -> None:
+    """3 % in the steps of one point. The rerun is in the run's own folder, and in no history."""
+    run = night(1, "tonight", 1.03, "tensor_parallel=2")
+    done = gate(run, "--python", str(here / "python"))
+    assert done.exit_code == 1, done.output
+    assert "TP 2   speed" in done.stdout
+    assert "a rerun shows -" in done.stdout
+    assert "TP 1" not in done.stdout
+    assert len([*(Path(run) / "reruns").iterdir()]) == 1
+    shutil.copytree(run, nights / "copied")
+    listed = CliRunner().invoke(main, ["history", "nights"])
+    assert f"{NUM_NIGHTS + 1} runs" in listed.stdout
+
+
+def test_what_a_rerun_does_not_show_is_cleared(here: Path, nights: Path, night: Night, drill: Drill) -> None:
+    """The worker is as fast as ever when its point is measured again."""
+    run = night(1, "tonight", 1.03, "tensor_parallel=2")
+    drill(FAKE_NOISE="2:0.003")
+    done = gate(run, "--python", str(here / "python"), "-v")
+    assert done.exit_code == 0, done.output
+    assert "a rerun shows" in done.stdout
+
+
+def test_a_rerun_with_another_python_is_none(nights: Path, night: Night) -> None:
+    """The run's workers had a Python of their own: this one proves nothing, and the row stays flagged."""
+    done = gate(night(1, "tonight", 1.03, "tensor_parallel=2"))
+    assert done.exit_code == 1, done.output
+    assert "not confirmed:" in done.stdout
+    assert "give it with --python" in " ".join(done.stdout.split())
+
+
+def test_a_vanished_point_is_not_measured(nights: Path, night: Night) -> None:
+    """Whether its worker broke or the plan has it no more."""
+    gone = gate(night(1, "tonight", 1.0, "", "-k", "tensor_parallel=1"))
+    assert gone.exit_code == 1
+    assert "not measured: " in gone.stdout
+
+
+def test_a_driver_a_variable_or_an_image_that_differs_is_named(here: Path, nights: Path, night: Night) -> None:
+    """Until it is allowed; then the same night passes."""
+    run = night(1, "tonight", 1.0, "", NCCL_ALGO="Ring")
+    done = gate(run)
+    assert done.exit_code == 4
+    assert done.stdout.startswith("drill: incomparable\n")
+    assert "$NCCL_ALGO: none -> Ring (10)" in done.stdout
+    assert gate(run, "--across", "environment").exit_code == 0
+    results = json.loads((Path(run) / "results.json").read_text())
+    for fields, name in (("machine_fields", "driver"), ("software_fields", "images"), ("machine_fields", "gpus")):
+        changed = {**results, fields: {**results[fields], name: '["other"]'}}
+        (here / "changed.json").write_text(json.dumps(changed))
+        found = gate("changed.json", "--across", "environment")
+        assert found.exit_code == 4, name
+        assert f"left out: nights that differ in {name.removesuffix('s')}: " in found.stdout
+
+
+def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: Night) -> None:
+    """Of the row that is named; without nights of its own it learns."""
+    run = night(1, "tonight", 1.03, "tensor_parallel=2")
+    (here / "accepted.toml").write_text(
+        'schema = 1\n[[accepted]]\npoint = "decode[tensor_parallel=2]"\ndate = 2026-11-01\nreason = "a wider layer"\n'
+    )
+    done = gate(run)
+    assert done.exit_code == 0, done.output
+    assert "learning: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schema = 1\n[[accepted]]\npoint = 'p'\ndate = 2026-11-01\n", "accepted[0].reason: missing"),
+        ("schema = 1\n[[accepted]]\npoint = 'p'\nreason = 'r'\n", "accepted[0].date: missing"),
+        ("schema = 1\n[[accepted]]\npoint = 'p'\nreason = ''\ndate = 2026-11-01\n", "accepted[0].reason: "),
+        ("schema = 1\n[[accepted]]\npoint = 'p'\nreason = 'r'\ndate = 'soon'\n", "accepted[0].date: "),
+        ("schema = 1\n[[accepted]]\npoint='p'\nreason='r'\ndate=2026-11-01\nmetric='tfs'\n", "'tfs' is no metric"),
+        ("schema = 2\n", "schema: found 2, must be at most 1"),
+        ("accepted = 1\n", "accepted: found 1, expected an array"),
+        ("[[[", "not valid TOML"),
+    ],
+)
+def test_a_bad_file_of_accepted_changes_is_refused(
+    here: Path, nights: Path, night: Night, text: str, message: str
+) -> None:
+    """Where, and what is valid; nothing is judged."""
+    (here / "accepted.toml").write_text(text)
+    done = gate(str(nights / "1.json"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr

@@ -1,0 +1,269 @@
+"""The decision of a night, on simulated nights whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from pybench.judge.regression.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
+from pybench.judge.regression.gate import judge_night
+from pybench.judge.regression.series import Series, series_of
+from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.gate import Accepted, GateResult
+from tests.nights import Fleet, Slower
+
+QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
+
+
+def judged(slower: Slower | None = None, num_nights: int = 30, **changed: object) -> GateResult:
+    return judge_night(nights(slower, num_nights, **changed))
+
+
+def nights(slower: Slower | None = None, num_nights: int = 30, **changed: object) -> Series:
+    fleet = replace(QUIET, **({"slower": slower} if slower else {}), **changed)  # type: ignore[arg-type]
+    return fleet.series(np.random.default_rng(5), num_nights)
+
+
+def with_points(series: Series, change: object) -> Series:
+    """Every point of every night, changed by a function of it and the night's number."""
+    runs = tuple(
+        replace(run, points=tuple(change(point, night) for point in run.points))  # type: ignore[operator]
+        for night, run in enumerate(series.runs)
+    )
+    return Series(runs)
+
+
+def found(result: GateResult, state: str) -> set[str]:
+    return {row.row.point_id for row in result.rows if row.state == state}
+
+
+def test_a_quiet_night_passes() -> None:
+    """40 rows, and what one night can find stands beside each."""
+    result = judged()
+    assert (result.state, len(result.rows)) == ("pass", 40)
+    assert all(0.015 < (row.detectable_fraction or 0) < 0.035 for row in result.rows)
+    assert all(0.004 < (row.spread_fraction or 0) < 0.007 for row in result.rows)
+
+
+def test_fewer_than_eight_nights_learn() -> None:
+    """Also when tonight is far off: nobody knows yet how far nights scatter."""
+    result = judged(lambda point, night: 0.2 * (point == 0 and night == 7), 7)
+    assert result.state == "learning"
+    assert {row.reason for row in result.rows} == {"7 of 8 nights"}
+
+
+def test_a_slow_point_is_found_and_dated() -> None:
+    """3 % since the last night but one; both its rows."""
+    result = judged(lambda point, night: 0.03 * (point == 3 and night >= 29))
+    assert (result.state, found(result, "regressed")) == ("regressed", {"p3"})
+    assert len(flagged(result)) == 2
+    for row in flagged(result):
+        assert abs(row.fraction or 0) == pytest.approx(0.03, abs=0.01)
+        assert row.before is not None
+
+
+def test_a_small_change_is_found_by_several_nights_together() -> None:
+    """1.5 % at a spread of 0.5 %, the fourth night."""
+    result = judged(lambda point, night: 0.015 * (point == 3 and night >= 27))
+    assert found(result, "regressed") == {"p3"}
+    assert max(row.num_recent for row in flagged(result)) > 1
+
+
+def test_what_is_over_tonight_is_no_change() -> None:
+    """Two bad nights before a good one."""
+    result = judged(lambda point, night: 0.04 * (point == 3 and night in {28, 29}))
+    assert found(result, "regressed") == set()
+
+
+def test_a_change_below_the_smallest_effect_counts_as_none() -> None:
+    """0.8 % at a spread of 0.1 % is beyond chance, and nothing that anybody acts on."""
+    result = judged(lambda point, night: 0.008 * (point == 3 and night == 30), night_sds=(0.001, 0.001), attempt_sd=0.0)
+    assert result.state == "pass"
+
+
+def test_an_improvement_is_listed_and_passes() -> None:
+    """With others unchanged the night passes."""
+    result = judged(lambda point, night: -0.05 * (point == 3 and night == 30))
+    assert (result.state, found(result, "improved")) == ("pass", {"p3"})
+
+
+def test_a_host_that_is_off_is_one_finding_with_its_evidence() -> None:
+    """All points 3 % slower, with lower clocks, more heat and a thermal slowdown that was not there before."""
+
+    def hot(point: PointFigures, night: int) -> PointFigures:
+        if night == 30:
+            return replace(point, sm_clock_hz=1.92e9, temperature_c=88.0, held_by=("hardware thermal slowdown",))
+        return replace(point, sm_clock_hz=1.98e9, temperature_c=70.0)
+
+    result = judge_night(with_points(nights(lambda _point, night: 0.03 * (night == 30)), hot))
+    assert result.state == "host off"
+    assert found(result, "regressed") == set()
+    (speed, energy) = result.host
+    assert (speed.noun, energy.noun) == ("speed", "energy")
+    assert speed.fraction == pytest.approx(-0.03, abs=0.005)
+    assert energy.fraction == pytest.approx(0.03, abs=0.005)
+    assert speed.evidence == (
+        "SM clock -3.0 %",
+        "temperature +18 °C",
+        "clocks newly held by hardware thermal slowdown",
+    )
+
+
+def test_a_point_that_is_slower_than_its_slow_host_is_found_beside_it() -> None:
+    """The host 2 %, one point 5 % more."""
+    result = judged(lambda point, night: (0.02 + 0.05 * (point == 3)) * (night == 30))
+    assert (result.state, found(result, "regressed"), len(result.host)) == ("regressed", {"p3"}, 2)
+
+
+def test_a_host_that_was_off_is_no_example() -> None:
+    """A night on which all points were 3 % slower widens no spread."""
+    quiet, off = judged(), judged(lambda _point, night: 0.03 * (night == 20))
+    spreads = [[row.spread_fraction for row in sorted(result.rows, key=lambda row: row.row)] for result in (quiet, off)]
+    assert spreads[1] == pytest.approx(spreads[0], rel=0.15)
+
+
+def test_a_change_that_vanishes_in_cycles_is_the_clocks() -> None:
+    """5 % slower with a clock 5 % lower, held by the power limit; its energy is the row's own."""
+
+    def capped(point: PointFigures, night: int) -> PointFigures:
+        is_low = night == 30 and point.id == "p3"
+        held = ("power limit",) if is_low else ()
+        return replace(point, sm_clock_hz=1.88e9 if is_low else 1.98e9, held_by=held)
+
+    series = nights(lambda point, night: 0.052 * (point == 3 and night == 30))
+    result = judge_night(with_points(series, capped))
+    (row,) = [row for row in result.rows if row.state == "clock"]
+    assert row.row == Row("p3", "output_tokens_per_s")
+    assert row.reason == "SM clock 1980 -> 1880 MHz, held by power limit"
+    assert [row.row.metric for row in flagged(result)] == ["energy_j_per_output_token"]
+
+
+def test_a_slow_drift_is_dated_with_an_interval() -> None:
+    """A level that is 1.2 % lower from night 20 on; no single night is beyond what nights scatter."""
+    series = nights(lambda point, night: 0.012 * (point == 3 and night >= 20), 50)
+    result = judge_night(series)
+    rows = [row for row in result.rows if row.row.point_id == "p3" and row.state == "regressed"]
+    assert rows
+    for row in rows:
+        change = row.level_change
+        assert change is not None
+        assert change.earliest <= change.since <= change.latest
+        assert abs((date.fromisoformat(change.since) - date(2026, 1, 21)).days) <= 4
+        assert abs(change.fraction) == pytest.approx(0.012, abs=0.004)
+    assert found(result, "regressed") == {"p3"}
+
+
+def test_an_accepted_change_is_the_new_level() -> None:
+    """After one night of it, the row is judged with the spread of the nights before; another change is found."""
+    accepted = (Accepted(point="p3", since="2026-01-29", reason="a wider layer"),)
+    step = nights(lambda point, night: 0.1 * (point == 3 and night >= 28))
+    assert found(judge_night(step), "regressed") == {"p3"}
+    assert judge_night(step, accepted).state == "pass"
+    worse = nights(lambda point, night: (0.1 + 0.05 * (night == 30)) * (point == 3 and night >= 28))
+    assert found(judge_night(worse, accepted), "regressed") == {"p3"}
+    only = (Accepted(point="p3", metric="output_tokens_per_s", since="2026-01-29", reason="r"),)
+    assert {row.row.metric for row in flagged(judge_night(step, only))} == {"energy_j_per_output_token"}
+
+
+def test_a_change_that_is_not_accepted_never_becomes_normal() -> None:
+    """The twentieth night at the new level is flagged as the first was."""
+    result = judged(lambda point, night: 0.05 * (point == 3 and night >= 11))
+    assert found(result, "regressed") == {"p3"}
+
+
+def test_a_vanished_point_is_not_measured_until_it_is_accepted() -> None:
+    """However long it is gone."""
+    series = nights()
+    gone = Series((*(r if n < 10 else _without(r, "p3") for n, r in enumerate(series.runs)),))
+    result = judge_night(gone)
+    assert (result.state, found(result, "not measured")) == ("not measured", {"p3"})
+    accepted = (Accepted(point="p3", since="2026-01-12", reason="the suite is shorter"),)
+    assert judge_night(gone, accepted).state == "pass"
+
+
+def test_a_new_point_learns_and_the_night_passes() -> None:
+    """It has no nights yet."""
+    series = nights()
+    new = Series((*(_without(run, "p3") for run in series.runs[:-1]), series.last))
+    result = judge_night(new)
+    assert (result.state, found(result, "learning")) == ("pass", {"p3"})
+
+
+def test_a_point_with_other_settings_is_incomparable() -> None:
+    """Its nights were measured otherwise."""
+    series = with_points(nights(), lambda p, night: replace(p, digest="new") if (p.id, night) == ("p3", 30) else p)
+    result = judge_night(series)
+    assert (result.state, found(result, "incomparable")) == ("incomparable", {"p3"})
+
+
+def test_nights_that_all_differ_are_incomparable() -> None:
+    """By the key's name, with their number."""
+    series = nights(num_nights=9)
+    last = replace(series.last, keys={"driver": '"2"'})
+    earlier = [replace(run, keys={"driver": '"1"'}) for run in series.runs[:-1]]
+    result = judge_night(series_of(earlier, last))
+    assert (result.state, result.differences) == ("incomparable", ("driver: 1 -> 2 (9)",))
+
+
+def _without(run: RunFigures, point_id: str) -> RunFigures:
+    return replace(run, points=tuple(point for point in run.points if point.id != point_id))
+
+
+def _rerun(result: GateResult, factor: float, num: int = 3) -> RunFigures:
+    """A rerun whose figures are so many times those of before, 0.1 % apart."""
+    points: dict[str, dict[str, tuple[float, ...]]] = {}
+    for row in flagged(result):
+        values = tuple((row.before or 0) * factor * (1 + 0.001 * n) for n in range(num))
+        points.setdefault(row.row.point_id, {})[row.row.metric] = values
+    made = (
+        PointFigures(id=name, benchmark="p", axes={}, num_gpus=1, digest="d", medians=medians)
+        for name, medians in points.items()
+    )
+    return RunFigures(run_id="rerun", created_utc="", suite="s", verdict="pass", keys={}, points=tuple(made))
+
+
+def slow_speed() -> GateResult:
+    """A night with one flagged speed: 5 % lower."""
+    result = judged(lambda point, night: 0.05 * (point == 3 and night == 30))
+    rows = tuple(row for row in result.rows if not (row.state == "regressed" and row.unit == "J/token"))
+    return replace(result, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("factor", "state", "word"),
+    [(0.95, "regressed", "confirmed"), (1.0, "pass", "cleared"), (0.985, "undecided", "not confirmed")],
+)
+def test_a_rerun_confirms_clears_or_leaves_open(factor: float, state: str, word: str) -> None:
+    """The change is there again, is gone, or is half there."""
+    result = slow_speed()
+    (flag,) = flagged(result)
+    again = confirm(result, Rerun(_rerun(result, factor)))
+    (row,) = [row for row in again.rows if row.row == flag.row]
+    assert (again.state, row.state, row.confirmation) == (state, state, word)
+    assert "a rerun shows" in row.reason
+
+
+def test_a_reference_beside_it_takes_the_host_out() -> None:
+    """Both are 5 % slow tonight: it is not the software. Only the run is: it is."""
+    result = slow_speed()
+    assert confirm(result, Rerun(_rerun(result, 0.95), _rerun(result, 0.95))).state == "pass"
+    assert confirm(result, Rerun(_rerun(result, 0.95), _rerun(result, 1.0))).state == "regressed"
+
+
+def test_without_a_rerun_the_row_stays_with_the_reason() -> None:
+    """Another machine can't measure it again."""
+    result = unconfirmed(slow_speed(), "another machine")
+    assert (result.state, result.note) == ("regressed", "not confirmed: another machine")
+    assert [row.confirmation for row in result.rows if row.state == "regressed"] == ["not confirmed"]
+
+
+def test_the_reference_is_the_newest_night_before_the_change() -> None:
+    """Not the night before, which has the change already."""
+    series = nights(lambda point, night: 0.05 * (point == 3 and night >= 25))
+    result = judge_night(series)
+    reference = reference_of(series, flagged(result))
+    assert reference is not None
+    assert "2026-01-22" <= reference <= "2026-01-26"

@@ -1,0 +1,87 @@
+"""A seeded simulator of nights with known truth: what a gate must find, and what it must not.
+
+A value is exp(level + night + attempt): ``night_sd`` is the spread between nights that the attempts of a night share,
+``attempt_sd`` that between attempts. On top of it nights may have one bad attempt at a point, a host that is off, a
+drift, a step, and points that vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pybench.judge.regression.series import Series
+from pybench.model.figures import PointFigures, RunFigures
+from pybench.model.suite import AxisValue
+
+METRICS = ("output_tokens_per_s", "energy_j_per_output_token")
+_WORSE = np.array([-1.0, 1.0])
+_FIRST = date(2026, 1, 1)
+
+Slower = Callable[[int, int], float]
+"""Of a point and a night: how much worse its rows are, a logarithm; positive is worse."""
+
+
+def nothing(_point: int, _night: int) -> float:
+    """No change."""
+    return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """One machine's nights: 20 points with a speed and an energy each are 40 rows.
+
+    ``night_sds`` are the least and greatest spread between nights, drawn for each row evenly on a log scale. A share
+    ``bad_attempts`` of attempts is slower by 5 % on average, a share ``bad_nights`` of nights has the host off by 2 %.
+    """
+
+    night_sds: tuple[float, float] = (0.003, 0.02)
+    attempt_sd: float = 0.003
+    bad_attempts: float = 0.02
+    bad_nights: float = 0.03
+    num_points: int = 20
+    num_attempts: int = 3
+    slower: Slower = field(default=nothing)
+
+    def series(self, random: np.random.Generator, num_nights: int, *, vanished: Sequence[int] = ()) -> Series:
+        """So many nights, and one more that is judged, on which ``vanished`` points are absent; it has no bad host."""
+        return self.series_with_rerun(random, num_nights, vanished=vanished)[0]
+
+    def series_with_rerun(
+        self, random: np.random.Generator, num_nights: int, *, vanished: Sequence[int] = ()
+    ) -> tuple[Series, RunFigures]:
+        """The same, and a rerun of the last night: its attempts are new, what the night did to a row is the same."""
+        low, high = np.log(self.night_sds)
+        sds = np.exp(random.uniform(low, high, (self.num_points, len(METRICS))))
+        levels = random.uniform(0, 5, (self.num_points, len(METRICS)))
+        runs = []
+        for night in range(num_nights + 1):
+            is_bad = night < num_nights and random.random() < self.bad_nights
+            host = 0.02 * random.standard_normal() if is_bad else 0.0
+            gone = set(vanished) if night == num_nights else set()
+            values = levels + sds * random.standard_normal(sds.shape) + host * _WORSE
+            runs.append(self._run(random, night, values, gone))
+        return Series(tuple(runs)), self._run(random, num_nights, values, gone)
+
+    def _run(self, random: np.random.Generator, night: int, values: NDArray[np.float64], gone: set[int]) -> RunFigures:
+        when = (_FIRST + timedelta(days=night)).isoformat()
+        points = (
+            self._point(random, point, night, values[point]) for point in range(self.num_points) if point not in gone
+        )
+        return RunFigures(
+            run_id=when, created_utc=f"{when}T03:00:00+00:00", suite="s", verdict="pass", keys={}, points=tuple(points)
+        )
+
+    def _point(self, random: np.random.Generator, point: int, night: int, values: NDArray[np.float64]) -> PointFigures:
+        num = self.num_attempts
+        bad = (random.random(num) < self.bad_attempts) * random.exponential(0.05, num) + self.slower(point, night)
+        attempts = (
+            values[:, None] + self.attempt_sd * random.standard_normal((len(METRICS), num)) + bad * _WORSE[:, None]
+        )
+        medians = {name: tuple(np.exp(own).tolist()) for name, own in zip(METRICS, attempts, strict=True)}
+        axes: dict[str, AxisValue] = {"point": point}
+        return PointFigures(id=f"p{point}", benchmark="p", axes=axes, num_gpus=1, digest="d", medians=medians)

@@ -1,0 +1,59 @@
+"""What ``pybench gate`` prints at 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pybench.judge.regression.confirm import unconfirmed
+from pybench.judge.regression.gate import judge_night
+from pybench.judge.regression.series import Series
+from pybench.report.gate import render
+from tests.nights import Fleet, Slower
+
+QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
+
+
+def shown(slower: Slower, *, detail: bool = False, vanished: tuple[int, ...] = ()) -> str:
+    series = replace(QUIET, slower=slower).series(np.random.default_rng(5), 30, vanished=vanished)
+    result = unconfirmed(judge_night(series), "another machine")
+    return render(result, _points(series), detail=detail)
+
+
+def _points(series: Series) -> list:  # type: ignore[type-arg]
+    return [point for run in series.runs for point in run.points]
+
+
+def test_a_flagged_row_has_its_date_its_spread_and_the_way_on() -> None:
+    """And the verdict stands first and last."""
+    text = shown(lambda point, night: 0.04 * (point == 3 and night >= 26))
+    lines = text.splitlines()
+    assert lines[:3] == ["s: regressed", "run 2026-01-31 against 30 nights before it", "not confirmed: another machine"]
+    assert max(map(len, lines[:-1])) <= 80
+    (row,) = [line for line in lines if line.startswith("point 3  speed")]
+    assert row.split()[-2:] == ["%", "2026-01-27"]
+    assert "next: compare the software of both sides of the date" in text
+    assert lines[-1].startswith(
+        "verdict: regressed - of 40 rows: 2 regressed, 38 pass; smallest effect 1 %; one night "
+    )
+
+
+def test_a_host_shift_is_one_line() -> None:
+    """And its rows one table."""
+    text = shown(lambda _point, night: 0.03 * (night == 30))
+    assert text.startswith("s: host off\n")
+    assert text.count("host off: speed") == 1
+    assert "at 20 of 20 points: no clock and no temperature was read" in " ".join(text.split())
+
+
+def test_vanished_points_stand_in_one_paragraph() -> None:
+    """With their reason."""
+    text = shown(lambda _point, _night: 0.0, vanished=(1, 2))
+    assert "point 1 (speed, energy); point 2 (speed, energy): the suite has no such point" in " ".join(text.split())
+
+
+def test_rows_that_pass_are_shown_with_detail() -> None:
+    """Else they are counted."""
+    assert "pass: 40 rows" in shown(lambda _point, _night: 0.0, detail=True)
+    assert "pass: 40 rows" not in shown(lambda _point, _night: 0.0)
