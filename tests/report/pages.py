@@ -63,15 +63,16 @@ def comparison_page(reason: str = "8 GPUs wanted, 4 here", **keys: str) -> str:
     return comparison.render(compare(now, [then]), now, [then])
 
 
-def history_page(num: int = 30, skipped: str = "cut short") -> str:
-    """Of so many nights; the last one lacks a row, and one in the middle another."""
+def history_page(num: int = 30, skipped: str = "cut short", driver: str = '"580.1"') -> str:
+    """Of so many nights; the last one lacks a row, and one in the middle another. The last one has the ``driver``."""
     runs = list(nights(num))
     for night, place in ((num // 2, 0), (num - 1, 1)):
         points = list(runs[night].points)
         points[place] = replace(points[place], medians=scaled(points[place].num_gpus))
         runs[night] = replace(runs[night], points=tuple(points))
     found = History(folder=Path("runs"), runs=tuple(runs), skipped=(("x.json", skipped),))
-    return history.render(found, series_of(runs, runs[-1]))
+    runs[-1] = replace(runs[-1], keys={**runs[-1].keys, "driver": driver})
+    return history.render(found, series_of(runs, runs[-1], ("driver",)))
 
 
 def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str, ...] = ("train", "--fast")) -> str:

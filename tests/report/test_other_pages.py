@@ -62,6 +62,14 @@ def test_a_history_has_a_trend_for_every_row() -> None:
         assert words in shown
 
 
+def test_an_epoch_begins_where_something_changed() -> None:
+    """A line in each chart, and what changed on which night."""
+    assert "Epochs" not in history_page()
+    shown = unescape(history_page(driver='"581"'))
+    assert shown.count('class="linear"') == 4
+    assert "2026-10-30: driver: 580.1 -> 581" in shown
+
+
 @pytest.mark.parametrize("num", [1, 2, 3])
 def test_a_short_history_is_drawn(num: int) -> None:
     """Without a band where the spread is not known."""

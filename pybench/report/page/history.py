@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from markupsafe import Markup
 
+from pybench.judge.regression.keys import differing
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
 from pybench.model.workloads.registry import METRICS
@@ -19,6 +21,7 @@ from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
 from pybench.report.page.points import Cell, PointRow, PointTable
+from pybench.report.printable import printable
 from pybench.report.sparkline import LEAST_RANGE_FRACTION
 from pybench.store.history import History
 
@@ -36,13 +39,15 @@ def render(history: History, series: Series) -> str:
     names = short_labels(list(points.values()), with_benchmark=several)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
+    begun = epochs(series)
     return document(
         "history.html.j2",
         series=series,
         first=nights[0],
         last=nights[-1],
         left_out=list(left_out(history, series)),
-        charts=[chart for trend in found[:_MOST_CHARTS] if (chart := trend_chart(trend, names, series))],
+        charts=[chart for trend in found[:_MOST_CHARTS] if (chart := trend_chart(trend, names, series, begun))],
+        epochs=[(nights[place], "\n".join(texts)) for place, texts in begun.items()],
         num_left=max(0, len(found) - _MOST_CHARTS),
         table=PointTable(_HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
         runs=[(run.run_id, run.created_utc, run.verdict.replace("_", " ")) for run in reversed(series.runs)],
@@ -50,8 +55,21 @@ def render(history: History, series: Series) -> str:
     )
 
 
-def trend_chart(trend: Trend, names: Mapping[str, str], series: Series) -> Chart | None:
-    """A row's value by night, the band of two standard deviations between earlier nights, the last night marked."""
+def epochs(series: Series) -> dict[int, tuple[str, ...]]:
+    """Nights before which something changed that the runs may differ in, by their place, with what changed."""
+    changed = {
+        place: differing(before.keys, now.keys) for place, (before, now) in enumerate(pairwise(series.runs), start=1)
+    }
+    return {place: tuple(texts) for place, texts in changed.items() if texts}
+
+
+def trend_chart(
+    trend: Trend, names: Mapping[str, str], series: Series, begun: Mapping[int, Sequence[str]]
+) -> Chart | None:
+    """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
+
+    A dashed line stands before each night of ``begun``, at which an epoch begins.
+    """
     known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
     if not known:
         return None
@@ -73,6 +91,10 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series) -> Chart
             (_WIDTH - _RIGHT, y(band[0])),
         ]
         parts.insert(0, svg.polygon(corners, "band"))
+    for place, texts in begun.items():
+        at = x(place - 0.5)
+        title = f"{series.runs[place].created_utc[:10]}: {'; '.join(texts)}"
+        parts.append(Markup("<g><title>{}</title>{}</g>").format(printable(title), _dashed(at)))
     stretches = ([(x(place), y(value)) for place, value in stretch] for stretch in _stretches(trend.values))
     parts += [svg.polyline(stretch, "curve series0") for stretch in stretches]
     for place, value in known:
@@ -82,6 +104,10 @@ def trend_chart(trend: Trend, names: Mapping[str, str], series: Series) -> Chart
     title = f"{names[trend.row.point_id]}: {metric_words(trend.row.metric)}"
     described = f"{len(known)} nights, last {_last(trend)}"
     return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
+
+
+def _dashed(at: float) -> Markup:
+    return svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), "linear")
 
 
 def _frame(low: float, high: float, unit: str, series: Series, x: Scale, y: Scale) -> list[Markup]:
