@@ -18,7 +18,7 @@ from pybench.model.trace import (
     SeriesColumns,
     SlowColumns,
 )
-from tests.physics.board import H200, REALTIME_OFFSET_NS, ns
+from tests.physics.board import BOOT_NS, H200, REALTIME_OFFSET_NS, ns
 from tests.physics.load import constant
 
 DAY_S = 86_400
@@ -32,16 +32,20 @@ def day() -> PowerTrace:
     trace = replace(H200, _sums={}).trace(constant(400, -30), -20, 20, np.random.default_rng(1), marks_s=(0, 1))
     (near,) = trace.gpus
     before_s = np.arange(-DAY_S, -25, 0.02)
-    minutes_ns = ns(np.arange(-DAY_S, -60, 60.0))
-    counted_mj = np.asarray(near.counter.energy_mj[0] - (near.counter.before_ns[0] - minutes_ns) * 400 // 10**6)
+    # The counter is read on both sides of some steps in the beginning, and then of one a minute.
+    stepped_s = np.concatenate((-DAY_S - np.array([17.8, 17.7, 17.4, 16.5, 13.2, 0]), np.arange(60 - DAY_S, -60, 60.0)))
+    read_ns = ns((stepped_s[:, None] + [-0.004, 0.004]).ravel())
+    first_ns = int(ns(np.floor(near.counter.before_ns[0] / 1e9 * 10) / 10 - BOOT_NS / 1e9))
+    published_ns = ns(np.floor((stepped_s[:, None] + [-0.004, 0.004]).ravel() * 10) / 10)
+    counted_mj = near.counter.energy_mj[0] - (first_ns - published_ns) * 400 // 10**6
     polled_ns, slow_ns = ns(before_s[::5]), ns(before_s[::50])
     series = SeriesColumns(
         realtime_ns=np.concatenate((ns(before_s) + REALTIME_OFFSET_NS, near.series.realtime_ns)),  # type: ignore[arg-type]
         power_mw=np.concatenate((np.full(len(before_s), 400_000), near.series.power_mw)),  # type: ignore[arg-type]
     )
     counter = CounterColumns(
-        before_ns=[*minutes_ns, *near.counter.before_ns],
-        after_ns=[*minutes_ns, *near.counter.after_ns],
+        before_ns=[*read_ns, *near.counter.before_ns],
+        after_ns=[*read_ns, *near.counter.after_ns],
         energy_mj=[value + DAY_MJ for value in (*counted_mj.tolist(), *near.counter.energy_mj)],
     )
     watts = np.full(len(polled_ns), 400_000)
@@ -58,9 +62,23 @@ def day() -> PowerTrace:
     return replace(trace, gpus=gpus, offsets=offsets)
 
 
+@pytest.fixture(scope="module")
+def recorded() -> PowerTrace:
+    """Made once."""
+    return day()
+
+
+@pytest.mark.parametrize(
+    ("start_s", "length_s"),
+    [(0, 1), (-DAY_S // 2, 1), (-DAY_S // 2, 0.2), (-3600, 3600), (120 - DAY_S, DAY_S - 120)],
+    ids=["second", "second of long ago", "fifth of a second of long ago", "hour", "day"],
+)
 @pytest.mark.timeout(300)
-def test_joules_of_a_second_after_a_day(benchmark: BenchmarkFixture) -> None:
-    """Of all eight GPUs; what is far from the window is not looked at."""
-    trace = day()
-    energy = benchmark(attempt_energy, trace, int(ns(0)), int(ns(1)), None)
-    assert energy.energy_j == pytest.approx(NUM_GPUS * 400, rel=5e-3)
+def test_joules_of_a_window_after_a_day(
+    benchmark: BenchmarkFixture, recorded: PowerTrace, start_s: float, length_s: float
+) -> None:
+    """Of all eight GPUs; what is far from the window's ends is not looked at, but for the highest power."""
+    start_ns, end_ns = ns([start_s, start_s + length_s]).tolist()
+    energy = benchmark(attempt_energy, recorded, start_ns, end_ns, None)
+    assert energy.gpus[0].method == "counter+series"
+    assert energy.energy_j == pytest.approx(NUM_GPUS * 400 * length_s, rel=3e-2)

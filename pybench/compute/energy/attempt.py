@@ -11,8 +11,8 @@ from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
 from pybench.compute.energy.modest import modest_half_width_j
 from pybench.compute.energy.readings import Readings
-from pybench.compute.energy.series import Samples, samples_of, series_curve
-from pybench.compute.energy.times import Column, seconds_since
+from pybench.compute.energy.series import Samples, highest_power_w, power_within_mw, samples_of, series_curve
+from pybench.compute.energy.times import seconds_since
 from pybench.compute.energy.window import (
     LONG_S,
     SHAPE_REACH_S,
@@ -74,8 +74,8 @@ def _gpu_energy(
     whole = windows_s[-1][1] - windows_s[0][0] <= LONG_S
     curve = series_curve(samples, windows_s, sensor) if whole else None
     by_counter = counter_estimate(unbroken, samples, windows_s, sensor, curve) if unbroken is not None else None
-    every = samples if whole else samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
     if curve is None and by_counter is None:
+        every = samples_of(gpu, offsets, origin_ns, [(windows_s[0][0] - 1, windows_s[-1][1] + 1)])
         curve = series_curve(every, windows_s, sensor)
     by_series = series_estimate(curve, windows_s)
     estimate, used = by_counter or by_series, samples
@@ -97,7 +97,7 @@ def _gpu_energy(
     }
     states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
     flags = (*states, *(name for name, up in raised.items() if up))
-    max_power_w = _max_power_w(gpu, every, origin_ns, windows_s)
+    max_power_w = _max_power_w(gpu, offsets, windows_ns)
     length_s = sum(end_s - start_s for start_s, end_s in windows_s)
     modest_j = 0.0 if sensor.resolves or estimate is None else modest_half_width_j(used, windows_s, sensor)
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)
@@ -166,16 +166,14 @@ def _disagree(by_counter: Estimate | None, by_series: Estimate | None) -> bool:
     return abs(by_counter.energy_j - by_series.energy_j) > max(doubt_j, DISAGREEMENT_FRACTION * by_counter.energy_j)
 
 
-def _max_power_w(gpu: GpuTrace, samples: Samples, origin_ns: int, windows_s: Windows) -> float | None:
+def _max_power_w(gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]]) -> float | None:
     """Highest reading within the windows, by the series or else by the polled instant power."""
-    inside_w = _within(samples.time_s, samples.power_w, windows_s)
-    if not len(inside_w):
-        instant_mw = np.asarray(gpu.polled.instant_mw, dtype=np.int64)
-        known = instant_mw != MISSING
-        inside_w = _within(seconds_since(gpu.polled.t_ns, origin_ns)[known], instant_mw[known] / 1e3, windows_s)
-    return float(inside_w.max()) if len(inside_w) else None
-
-
-def _within(time_s: Column, power_w: Column, windows_s: Windows) -> Column:
-    inside = [power_w[(time_s >= start_s) & (time_s <= end_s)] for start_s, end_s in windows_s]
-    return np.concatenate(inside)
+    highest_w = highest_power_w(power_within_mw(gpu.series, offsets, windows_ns))
+    if highest_w is not None:
+        return highest_w
+    t_ns, instant_mw = np.asarray(gpu.polled.t_ns, dtype=np.int64), np.asarray(gpu.polled.instant_mw, dtype=np.int64)
+    parts = [
+        instant_mw[np.searchsorted(t_ns, start_ns) : np.searchsorted(t_ns, end_ns, side="right")]
+        for start_ns, end_ns in windows_ns
+    ]
+    return highest_power_w(np.concatenate(parts))

@@ -7,6 +7,7 @@ doubles the number of readings keeps it short: few readings allow a coarse step,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,12 @@ from pybench.compute.energy.times import Column
 
 MIN_CHANGES = 2
 SHORTEST_PERIOD_S = 5e-3
+LONGEST_PERIOD_S = 0.5
 FIRST_CHANGES = 8
+# So many periods to begin with mean the same.
+MOST_FIRST_PERIODS = 20_000
+# How far the few periods that are kept of many may be beside the true one.
+KNOWN_MARGIN = 2e-4
 # So many periods left means that the readings can't show it: the board publishes faster than it is read.
 MOST_PERIODS = 4000
 # Firmware ticks in round numbers; a short recording can't distinguish 100 ms from 100.1 ms, a long one overrules this.
@@ -74,17 +80,22 @@ class _Family:
         return None
 
 
-def candidate_grids(readings: Readings) -> list[PublicationGrid]:
-    """Grids that the readings allow, none when none fits."""
+def candidate_grids(readings: Readings, known: Sequence[PublicationGrid] = ()) -> list[PublicationGrid]:
+    """Grids that the readings allow, none when none fits, of a period like those ``known`` from other readings.
+
+    Readings a minute apart alone would allow millions of periods; those of a recording's start show it well.
+    """
     low_s, high_s = readings.brackets()
     if len(low_s) < MIN_CHANGES:
         return []
+    shortest_s, longest_s = _period_limits_s(readings)
+    if known:
+        shortest_s = max(shortest_s, min(grid.period_s for grid in known) * (1 - KNOWN_MARGIN))
+        longest_s = min(longest_s, max(grid.period_s for grid in known) * (1 + KNOWN_MARGIN))
     tightest = int(np.argmin(high_s - low_s))
     zero_s = float(low_s[tightest] + high_s[tightest]) / 2
     near = np.argsort(np.abs((low_s + high_s) / 2 - zero_s))
     quiet_start_s, quiet_end_s = readings.quiet_spans()
-    longest_s = longest_period_s(low_s, high_s)
-    shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
     search = _Search(
         low_s=low_s[near] - zero_s,
         high_s=high_s[near] - zero_s,
@@ -93,6 +104,13 @@ def candidate_grids(readings: Readings) -> list[PublicationGrid]:
         shortest_s=shortest_s,
     )
     return [grid for family in search.families(longest_s) for grid in family.grids(zero_s)]
+
+
+def _period_limits_s(readings: Readings) -> tuple[float, float]:
+    """As short and as long as the period can be."""
+    quiet_start_s, quiet_end_s = readings.quiet_spans()
+    shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
+    return shortest_s, min(LONGEST_PERIOD_S, longest_period_s(*readings.brackets()))
 
 
 def longest_period_s(low_s: Column, high_s: Column) -> float:
@@ -129,6 +147,8 @@ class _Search:
                     return []
                 periods_s = (periods_s[:, None] + (np.arange(parts) - (parts - 1) / 2) * finer_s).ravel()
             else:
+                if (longest_s - self.shortest_s) / finer_s > MOST_FIRST_PERIODS:
+                    return []
                 periods_s = np.arange(self.shortest_s, longest_s + finer_s, finer_s)
             step_s = finer_s
             family = self._fitting(periods_s, num, slack_s=finer_s * reach_s / self.shortest_s)

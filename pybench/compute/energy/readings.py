@@ -37,6 +37,10 @@ class Readings:
         end = int(np.searchsorted(self.before_s, end_s, side="right"))
         return Readings(self.before_s[first:end], self.after_s[first:end], self.energy_mj[first:end])
 
+    def beginning(self, length_s: float) -> Readings:
+        """The readings made within so long after the first."""
+        return self.near(-np.inf, float(self.before_s[0]) + length_s) if len(self.before_s) else self
+
     def without_resets(self, start_s: float, end_s: float) -> Readings | None:
         """The unbroken run around a window; ``None`` when the counter fell inside it."""
         falls = np.flatnonzero(np.diff(self.energy_mj) < 0)

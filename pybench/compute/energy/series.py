@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -11,9 +12,9 @@ import numpy.typing as npt
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
 from pybench.compute.energy.low_pass import LowPass, most_noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
-from pybench.compute.energy.times import Column, series_near, series_times_ns
+from pybench.compute.energy.times import Column, Nanoseconds, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
-from pybench.model.trace import MISSING, GpuTrace, OffsetColumns
+from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, SeriesColumns
 
 MIN_SAMPLES = 4
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
@@ -23,6 +24,8 @@ RIPPLE_SPAN_S = 2.0
 GLITCH_W = 1.0
 GLITCH_TIMES = 3.0
 USUAL_PERCENTILE = 95
+# So many readings show what is usual.
+MOST_USUAL = 10_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,29 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: W
     time_s = (series_times_ns(near, offsets) - origin_ns) / 1e9
     known = power_mw != MISSING
     return Samples.of(time_s[known], power_mw[known] / 1e3)
+
+
+def power_within_mw(
+    series: SeriesColumns, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]]
+) -> Nanoseconds:
+    """Power of the samples within windows on CLOCK_MONOTONIC, in mW, by the newest offset of the clocks.
+
+    No other sample is looked at.
+    """
+    realtime_ns, power_mw = np.asarray(series.realtime_ns, dtype=np.int64), np.asarray(series.power_mw, dtype=np.int64)
+    offset_ns = int(offsets.realtime_offset_ns[-1]) if len(offsets.realtime_offset_ns) else 0
+    edges = np.searchsorted(realtime_ns, np.asarray(windows_ns, dtype=np.int64) + offset_ns, side="right")
+    return np.concatenate([power_mw[first:end] for first, end in edges])
+
+
+def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
+    """The highest of readings that is no glitch, in W; ``None`` where none is known."""
+    if not len(power_mw):
+        return None
+    some_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)]
+    usual_mw = float(np.percentile(some_mw, USUAL_PERCENTILE))
+    highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
+    return None if highest_mw == MISSING else float(highest_mw) / 1e3
 
 
 def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:

@@ -33,6 +33,8 @@ SHAPE_REACH_S = 8.0
 LONG_S = 60.0
 # So many readings show the grid even where all of them are near.
 MOST_READINGS = 400
+# In the beginning of a recording its sampler searches for the grid.
+BEGINNING_S = 20.0
 # Inside a publication the counter alone does not show when the energy was spent.
 UNSHAPED_DOUBT = 0.35
 # A window may end a little past the last publication where the series goes on.
@@ -113,7 +115,12 @@ def _covering(curve: Curve, windows_s: Windows) -> Curve | None:
 def _bridged(
     readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], windows_s: Windows, sensor: SensorModel
 ) -> tuple[float, float, float] | None:
-    grids = candidate_grids(readings if len(readings.after_s) <= MOST_READINGS else near[0])
+    many = len(readings.after_s) > MOST_READINGS
+    grids = (
+        candidate_grids(near[0], candidate_grids(readings.beginning(BEGINNING_S)))
+        if many
+        else candidate_grids(readings)
+    )
     by_period: dict[float, Hypothesis] = {}
     for grid in grids:
         if grid.period_s not in by_period and (parts := _placed(near, grid)) is not None:
