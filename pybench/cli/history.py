@@ -58,12 +58,13 @@ def history(
     if as_csv:
         echo(csv_text(runs), nl=False)
     elif self_test:
-        _print_self_test(series)
+        print_self_test(series)
     else:
         echo(render(found, series, **terminal_options()), nl=False)
 
 
-def _print_self_test(series: Series) -> None:
+def print_self_test(series: Series) -> None:
+    """Print what the gate finds by these runs, and how often it would be wrong."""
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.self_test import self_test
     from pybench.report.self_test import render

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pybench.model.progress import Progress
     from pybench.runner.run import Run
 
+_WORST_FIRST = (3, 1, 4)
+"""Exit codes of verdicts."""
+
 
 @dataclass(frozen=True)
 class Several:
@@ -103,20 +106,28 @@ def run_again(several: Several, times: int) -> int:
     from pybench.cli.output import echo
 
     codes: list[int] = []
+    job: Run
     for number in range(1, times + 1):
         job = several.prepared(several.engine)
         name_faults(job, several.progress)
         try:
             results = job.finish(several.progress)
         except KeyboardInterrupt:
-            click.echo(f"pybench: interrupted in run {number} of {times}; the others are whole", err=True)
+            click.echo(f"pybench: interrupted in run {number} of {times}", err=True)
             click.echo(f"pybench: go on with: pybench run --resume {job.folder.path}", err=True)
             return INTERRUPTED
         write_reports(job, results, shown=False)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
         codes.append(BY_VERDICT[results.verdict])
-    echo(f"every row over these runs: pybench history {several.root}")
+    _print_self_test(several.root, job.manifest.suite.name)
     return next((code for code in _WORST_FIRST if code in codes), 0)
 
 
-_WORST_FIRST = (3, 1, 4)
+def _print_self_test(root: Path, suite: str) -> None:
+    """What these runs, and earlier ones of the suite in the same folder, show of each other."""
+    from pybench.cli.history import print_self_test
+    from pybench.judge.regression.series import series_of
+    from pybench.store.history import read_history
+
+    runs = [run for run in read_history(root).runs if run.suite == suite]
+    print_self_test(series_of(runs, runs[-1]))

@@ -97,5 +97,6 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
     folders = sorted((here / "runs").iterdir())
     assert len([folder for folder in folders if (folder / "results.json").is_file()]) == 3
     assert "run 3 of 3: pass" in done.output
-    shown = CliRunner().invoke(main, ("history", "runs"))
+    shown = CliRunner().invoke(main, ("history", "runs", "--self-test"))
     assert shown.exit_code == 0, shown.output
+    assert done.output.endswith(shown.output)
