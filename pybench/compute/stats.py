@@ -24,6 +24,7 @@ CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 _FALSE_FLAG = 0.02
 _MIN_FOR_OUTLIER = 4
+_MOST_LOGARITHM = 700.0
 
 
 class NoRatioError(ValueError):
@@ -44,6 +45,11 @@ def logs(samples: Samples) -> list[float]:
     if min(found) <= 0:
         raise NoRatioError(f"a ratio needs positive values, found {min(found):g} in an attempt")
     return [math.log(value) for value in found]
+
+
+def as_fraction(logarithm: float) -> float:
+    """A difference of logarithms as a fraction: -0.03 is 3 % less. Beyond any change it stays a number."""
+    return math.expm1(min(logarithm, _MOST_LOGARITHM))
 
 
 def location(samples: Samples) -> float:

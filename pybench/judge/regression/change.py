@@ -14,7 +14,7 @@ from statistics import fmean
 
 from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.spread import Spread, common_spread, variance_of
-from pybench.compute.stats import TAIL, NoRatioError, location, logs
+from pybench.compute.stats import TAIL, NoRatioError, as_fraction, location, logs
 from pybench.model.change import Change, ChangeVerdict
 from pybench.model.figures import Row
 from pybench.model.workloads.registry import METRICS
@@ -50,7 +50,7 @@ def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> C
     if found is None:
         return replace(values, reason="one attempt has no spread; measure two or more")
     low, high = found.interval(TAIL)
-    decided = replace(values, fraction=math.expm1(found.value), low=math.expm1(low), high=math.expm1(high))
+    decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
     verdict = verdict_of(low, high, smallest, higher_is_better=METRICS[row.metric].higher_is_better)
     return replace(decided, verdict=verdict)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pybench.compute.contrast import contrast
+from pybench.compute.stats import as_fraction
 from pybench.judge.regression.gate import BY_IMPORTANCE, overall
 from pybench.judge.regression.series import Series
 from pybench.model.figures import RunFigures
@@ -70,7 +71,7 @@ def _confirmed(row: GateRow, rerun: Rerun, smallest: float) -> GateRow:
         deviation = median(now) - _sign(row) * math.log(row.before)
         found = _alone(deviation, abs(math.log1p(row.fraction or 0.0)), smallest)
         beside = "a rerun shows"
-    reason = f"{beside} {100 * math.expm1(_sign(row) * deviation):+.1f} %"
+    reason = f"{beside} {100 * as_fraction(_sign(row) * deviation):+.1f} %"
     state = row.state if found == "confirmed" else "pass" if found == "cleared" else "undecided"
     return replace(row, state=state, confirmation=found, reason="; ".join(filter(None, (row.reason, reason))))
 

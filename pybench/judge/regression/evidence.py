@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean, median
 
+from pybench.compute.stats import as_fraction
 from pybench.judge.regression.series import Series
 from pybench.model.figures import PointFigures
 
@@ -49,7 +50,7 @@ def host_evidence(series: Series) -> Iterator[str]:
         yield "no clock and no temperature was read"
         return
     clock = median(clock for clock, _, _ in changes)
-    yield f"SM clock {100 * math.expm1(clock):+.1f} %" if abs(clock) >= _LEAST_CLOCK else "SM clock unchanged"
+    yield f"SM clock {100 * as_fraction(clock):+.1f} %" if abs(clock) >= _LEAST_CLOCK else "SM clock unchanged"
     warmer = [celsius for _, celsius, _ in changes if celsius is not None]
     if warmer and abs(median(warmer)) >= _LEAST_CELSIUS:
         yield f"temperature {median(warmer):+.0f} °C"

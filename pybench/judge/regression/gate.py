@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pybench.compute.stats import as_fraction
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
@@ -126,7 +127,7 @@ class _Night:
             sign = -1 if shift.noun == "energy" else 1
             yield HostShift(
                 noun=shift.noun,
-                fraction=math.expm1(sign * shift.value),
+                fraction=as_fraction(sign * shift.value),
                 num_shifted=shift.num_shifted,
                 num_points=shift.num_points,
                 evidence=tuple(host_evidence(self.series)),
@@ -151,9 +152,9 @@ class _Night:
             row=row,
             unit=METRICS[row.metric].unit,
             state="pass",
-            before=math.exp(_sign(row) * base.centre),
+            before=1 + as_fraction(_sign(row) * base.centre),
             now=self.series.values(row)[-1],
-            fraction=math.expm1(_sign(row) * found.deviation) if found else None,
+            fraction=as_fraction(_sign(row) * found.deviation) if found else None,
             num_recent=found.num_nights if found else 1,
             num_nights=base.num_nights,
             spread_fraction=base.sd,
@@ -179,7 +180,7 @@ class _Night:
             return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
         tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
         if self.shift(row) and abs(tonight) >= self.smallest(row.metric):
-            return replace(figures, state="host off", fraction=math.expm1(_sign(row) * tonight), num_recent=1)
+            return replace(figures, state="host off", fraction=as_fraction(_sign(row) * tonight), num_recent=1)
         return figures
 
     def _improved(self, row: Row, found: Look) -> GateRow:
@@ -216,7 +217,7 @@ class _Night:
         since, earliest, latest = (
             self.series.runs[places[n]].created_utc[:10] for n in (split.place, split.first, split.last)
         )
-        fraction = math.expm1(_sign(row) * (split.after - split.before))
+        fraction = as_fraction(_sign(row) * (split.after - split.before))
         return LevelChange(since=since, earliest=earliest, latest=latest, fraction=fraction)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from pybench.compute.stats import as_fraction
 from pybench.compute.student_t import quantile
 from pybench.judge.regression.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 from pybench.model.figures import Row
@@ -69,4 +70,4 @@ def detectable(baseline: Baseline, num_rows: int) -> float:
     """The change for the worse, a fraction, that one night finds with 95 % power if it is the only one of the rows."""
     level = FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1)
     reach = quantile(level, baseline.freedom) + quantile(1 - _POWER, math.inf)
-    return -math.expm1(-reach * baseline.error(1))
+    return -as_fraction(-reach * baseline.error(1))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from pybench.compute.spread import robust_sd
+from pybench.compute.stats import as_fraction
 from pybench.judge.regression.series import Series
 from pybench.model.figures import Row
 
@@ -42,7 +43,7 @@ def trends(series: Series) -> Iterator[Trend]:
         yield Trend(
             row=row,
             values=values,
-            fraction=math.expm1(math.log(last) - median(earlier))
+            fraction=as_fraction(math.log(last) - median(earlier))
             if earlier and last is not None and last > 0
             else None,
             spread_fraction=robust_sd(earlier) if len(earlier) >= MIN_FOR_SPREAD else None,

@@ -267,3 +267,15 @@ def test_the_reference_is_the_newest_night_before_the_change() -> None:
     reference = reference_of(series, flagged(result))
     assert reference is not None
     assert "2026-01-22" <= reference <= "2026-01-26"
+
+
+def test_absurd_values_are_judged_all_the_same() -> None:
+    """A file can hold any number: a ratio of 1e308 over 1e-308 has no exponent."""
+
+    def absurd(point: PointFigures, night: int) -> PointFigures:
+        value = (1e308 if night == 30 else 1e-308) if point.id == "p3" else 1.0
+        return replace(point, medians={"ttft_s": (value,) * 3, "energy_j_per_output_token": (0.0, -1.0, 0.0)})
+
+    result = judge_night(with_points(nights(), absurd))
+    assert found(result, "regressed") == {"p3"}
+    assert "p3" in {row.row.point_id for row in result.rows}

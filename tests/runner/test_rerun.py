@@ -1,0 +1,128 @@
+"""Points of a run measured again, alone and beside a reference's image."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.requirements import LaunchRequirements
+from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.errors import MachineError, RunFolderError
+from pybench.model.manifest import Manifest
+from pybench.model.progress import NoProgress
+from pybench.runner.prepare import prepare_run
+from pybench.runner.rerun import FOLDER, can_run_beside, rerun
+from pybench.store.journal import RunFolder
+from tests.runner.drill import suite_text, table_text
+from tests.runner.fake_launcher import FakeLauncher
+
+POINT = "decode[tensor_parallel=2]"
+
+
+def setup(image: str, *, pinned: bool = True) -> ContainerSetup:
+    """One image by its id."""
+    identity = ImageIdentity(
+        backend="torch",
+        name="torch",
+        reference=image,
+        id=image,
+        digests=(),
+        platform="",
+        labels={},
+        python=None,
+        interpreter="",
+        entrypoint="keep",
+        pinned=pinned,
+    )
+    return ContainerSetup(
+        engine="docker",
+        engine_version=None,
+        runtime=None,
+        rootless=False,
+        lock="",
+        images=(identity,),
+        mounts=(),
+        relaxations=(),
+    )
+
+
+class Boxed(FakeLauncher):
+    """Calls itself a container of some image; the worker runs beside us all the same."""
+
+    def __init__(self, image: str) -> None:
+        super().__init__()
+        object.__setattr__(self, "container", setup(image))
+
+
+def boxed(needs: LaunchRequirements) -> Boxed:
+    """The image that a run began with, else the new one."""
+    return Boxed(needs.began.images[0].id if needs.began else "new")
+
+
+@pytest.fixture
+def run(tmp_path: Path, no_driver: None) -> RunFolder:
+    """A finished run in the image ``new``."""
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "drill.toml").write_text(table_text())
+    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=20))
+    made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", boxed)
+    made.finish(NoProgress())
+    return made.folder
+
+
+def reruns(run: RunFolder) -> list[RunFolder]:
+    return [RunFolder.open(path) for path in sorted((run.path / FOLDER).iterdir())]
+
+
+def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
+    """In a folder inside the run's; the run's own records stay as they are."""
+    before = run.records()
+    again, beside = rerun(run, {POINT}, boxed, NoProgress())
+    assert beside is None
+    assert [(point.id, point.attempts) for point in again.points] == [(POINT, 3)]
+    (made,) = reruns(run)
+    assert [(record.point_id, record.attempt) for record in made.records()] == [(POINT, 1), (POINT, 2), (POINT, 3)]
+    assert run.records() == before
+
+
+def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:
+    """A-B-B-A by attempt, each in its own folder."""
+    reference = replace(run.read_manifest(), container=setup("old"))
+    again, beside = rerun(run, {POINT}, boxed, NoProgress(), reference)
+    assert beside is not None
+    assert [point.attempts for point in (*again.points, *beside.points)] == [3, 3]
+    images = {made.read_manifest().container.images[0].id: made.records() for made in reruns(run)}  # type: ignore[union-attr]
+    assert images.keys() == {"old", "new"}
+    made = [(record.ranks[0].steps[0].start_ns, name) for name, records in images.items() for record in records]
+    assert [name for _, name in sorted(made)] == ["old", "new", "new", "old", "old", "new"]
+
+
+def test_only_another_pinned_image_runs_beside(run: RunFolder) -> None:
+    """The same image shows nothing, an image without a digest may be another today, and no image is no image."""
+    manifest = run.read_manifest()
+
+    def beside(container: ContainerSetup | None) -> bool:
+        other: Manifest = replace(manifest, container=container)
+        return can_run_beside(manifest, other)
+
+    assert beside(setup("old"))
+    assert not beside(setup("new"))
+    assert not beside(setup("old", pinned=False))
+    assert not beside(None)
+
+
+def test_an_image_that_is_no_more_is_refused(run: RunFolder) -> None:
+    """Nothing is measured."""
+    with pytest.raises(MachineError, match="ran in new, which is not what is here now"):
+        rerun(run, {POINT}, lambda _needs: Boxed("other"), NoProgress())
+    assert not (run.path / FOLDER).exists()
+
+
+def test_another_users_run_is_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder is theirs to prepare."""
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(RunFolderError, match="belongs to another user"):
+        rerun(run, {POINT}, boxed, NoProgress())
