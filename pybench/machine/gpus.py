@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import pynvml
 
+from pybench.machine.time_limit import returned_within
 from pybench.model.machine import GpuInfo, GpuInventory
 from pybench.model.visible_gpus import visible
 
@@ -37,10 +37,7 @@ def find_gpus(limit_s: float = LIMIT_S) -> GpuInventory:
 
     Nor is one that has not answered within ``limit_s``: its call is left to end by itself.
     """
-    found: list[GpuInventory] = []
-    thread = threading.Thread(target=lambda: found.append(_find_gpus()), daemon=True, name="find_gpus")
-    thread.start()
-    thread.join(limit_s)
+    found = returned_within(limit_s, _find_gpus)
     return found[0] if found else _nothing(f"the driver has not answered for {limit_s:g} s")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pynvml
 
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
-from pybench.machine.gpus import open_library, query
+from pybench.machine.gpus import open_library, query, start_nvml, stop_nvml
 from pybench.machine.kernel_log import read_xids
 from pybench.model.health import GpuCounters, Health, PcieLink
 
@@ -65,11 +65,11 @@ class HealthWatch:
     def _watch(self) -> None:
         try:
             if open_library() is None:
-                pynvml.nvmlInit()
+                start_nvml()
                 try:
                     self._follow({uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in self._uuids})
                 finally:
-                    pynvml.nvmlShutdown()
+                    stop_nvml()
         except pynvml.NVMLError:
             pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:

@@ -13,13 +13,19 @@ from pybench.compute.energy.anchors import evenest, on_grid
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
+from pybench.machine.gpus import open_library, start_nvml
 from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.time_limit import returned_within
+from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
 # Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
 PROBE_S = 3.0
 PROBE_PERIOD_S = 0.005
 NUM_CALLS = 20
+# All of them together; a healthy driver needs a tenth of a second.
+CALL_LIMIT_S = 5.0
+NO_ANSWER = f"no answer within {CALL_LIMIT_S:g} s"
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,7 @@ def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
     with PowerRecorder(uuids, counter_period_s=PROBE_PERIOD_S) as sampler:
         time.sleep(PROBE_S)
         trace = sampler.stop()
-    pynvml.nvmlInit()
-    try:
-        return tuple(_probe(gpu, trace) for gpu in trace.gpus)
-    finally:
-        pynvml.nvmlShutdown()
+    return tuple(_probe(gpu, trace) for gpu in trace.gpus)
 
 
 def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
@@ -98,7 +100,13 @@ def _polled_period_s(gpu: GpuTrace) -> float | None:
 def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
     if gpu.index is None:
         return ()  # it could not be opened
-    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    try:
+        opened = returned_within(CALL_LIMIT_S, lambda: _handle(gpu.uuid))
+    except pynvml.NVMLError as error:
+        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, str(error)),)
+    if not opened:
+        return (CallCost("nvmlDeviceGetHandleByUUID", None, None, NO_ANSWER),)
+    (handle,) = opened
     calls: dict[str, Callable[[], object]] = {
         "nvmlDeviceGetTotalEnergyConsumption": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
         "nvmlDeviceGetSamples": lambda: pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_TOTAL_POWER_SAMPLES, 0),
@@ -107,7 +115,20 @@ def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
             handle, [pynvml.NVML_FI_DEV_POWER_INSTANT, pynvml.NVML_FI_DEV_POWER_AVERAGE]
         ),
     }
-    return tuple(_cost(name, call) for name, call in calls.items())
+    return tuple(_limited_cost(name, call) for name, call in calls.items())
+
+
+def _handle(uuid: str) -> object:
+    """NVML's handle; the library stays initialised, since a call that hangs may still be in it."""
+    if (reason := open_library()) is not None:
+        raise MachineError(f"power probe: {reason}")
+    start_nvml()
+    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+
+def _limited_cost(name: str, call: Callable[[], object]) -> CallCost:
+    found = returned_within(CALL_LIMIT_S, lambda: _cost(name, call))
+    return found[0] if found else CallCost(name, None, None, NO_ANSWER)
 
 
 def _cost(name: str, call: Callable[[], object]) -> CallCost:

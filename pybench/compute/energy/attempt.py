@@ -26,7 +26,7 @@ from pybench.model.sensor import UNKNOWN_SENSOR
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
 
 # Truth lay inside this many standard deviations and this floor in over 99 % of windows of every load tried.
-BOUND_SIGMAS = 3.5
+BOUND_SIGMAS = 3.7
 BOUND_FLOOR_FRACTION = 1e-3
 # NVML counts whole mJ, at both ends of a window.
 COUNTER_DIGIT_J = 2e-3
