@@ -123,6 +123,8 @@ def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace |
         within = tracks.track(f"rank {rank.header.rank} phases", _HOST)
         for step in rank.steps:
             tracks.slice(own, f"step {step.index}", step.start_ns + offset_ns, step.end_ns + offset_ns)
+            for span in step.spans:
+                tracks.slice(within, span.name, span.start_ns + offset_ns, span.end_ns + offset_ns)
             if step.token_end_ns and step.start_ns < step.token_end_ns[0] < step.end_ns:
                 cut_ns = step.token_end_ns[0] + offset_ns
                 tracks.slice(within, "prefill", step.start_ns + offset_ns, cut_ns)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.compute.energy import LoadPeriods, phase_energies
+from pybench.compute.energy import LoadPeriods, phase_energies, span_energies
 from pybench.machine.sensor_models import shipped_model
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
-from pybench.model.wire import RequestTimes, Step, Work
+from pybench.model.wire import RequestTimes, Span, Step, Work
 
 _MS = 1_000_000
 # CLOCK_REALTIME is CLOCK_MONOTONIC here.
@@ -94,3 +94,22 @@ def test_a_trace_that_ends_early_knows_nothing() -> None:
     """Unknown is None."""
     late = _step(20_000, 20_200, 21_000)
     assert [phase.energy_j for phase in phase_energies(_trace(400.0), [[late]], None)] == [None, None]
+
+
+def test_phases_of_a_workload_have_joules_of_each_gpu() -> None:
+    """Two GPUs of 400 W: 1.5 s of training in two parts, 600 J each; a rank that ends 100 ms late ends the phase."""
+
+    def spans(*parts: tuple[str, int, int]) -> Step:
+        found = tuple(Span(name=name, start_ns=start * _MS, end_ns=end * _MS) for name, start, end in parts)
+        return Step(index=0, phase="measure", start_ns=0, end_ns=4000 * _MS, work=Work(), spans=found)
+
+    first = spans(("generate", 0, 1000), ("train", 1000, 1900), ("train", 3000, 3500))
+    late = spans(("generate", 0, 900), ("train", 1000, 2000), ("train", 3000, 3400))
+    generate, train = span_energies(_trace(400.0, num_gpus=2), [[first, late]])
+    assert (generate.name, train.name) == ("generate", "train")
+    assert (generate.duration_s, train.duration_s) == pytest.approx((1.0, 1.5))
+    assert train.energy_j == pytest.approx(1200.0, rel=0.03)
+    assert [gpu.energy_j for gpu in train.gpus] == pytest.approx([600.0, 600.0], rel=0.03)
+    assert train.energy_low_j is not None
+    assert train.energy_high_j is not None
+    assert train.energy_low_j <= 1200.0 <= train.energy_high_j

@@ -13,22 +13,11 @@ from pybench.judge.phase_results import phase_results
 from pybench.model.effort import Effort
 from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, RankReport
 from pybench.model.suite import Point
-from pybench.model.wire import Header, Span, Step, Work
+from pybench.model.wire import Span, Step, Work
 from pybench.model.workloads.turn import Turn
-from tests.builders import RECORD
+from tests.builders import HEADER, RECORD
 
 MS = 1_000_000
-HEADER = Header(
-    rank=0,
-    world_size=1,
-    pid=1,
-    boot_id="",
-    time_offset_ns=0,
-    python="3",
-    packages={},
-    device="cpu",
-    device_name="x",
-)
 
 
 def point(**given: Any) -> Point:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pybench.compute.ordered_work import ordered_work
-from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, Work, WorkOrder
+from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Span, Step, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 from pybench.runner.contract import Contract
 from pybench.runner.events import EventReader, RankLog
 from tests.runner.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events, write_events
@@ -114,6 +115,7 @@ def test_an_honest_attempt_is_taken(tmp_path: Path) -> None:
         (of(Step, 2, values={"itl": 1.0}), "step.values.itl: workload generate declares no value of this name"),
         (of(Step, 2, values={"energy_j": 1.0}), "step.values.energy_j: workload generate declares no value"),
         (of(Step, 2, values={"output_tokens_per_s": 9e9}), "step.values.output_tokens_per_s: workload generate"),
+        (of(Step, 2, spans=(Span(name="train", start_ns=1, end_ns=2),)), "step.spans.name: train is no phase of the"),
         (of(Metric, unit="GB"), "metric.peak_memory_bytes.unit: found 'GB', expected 'bytes'"),
         (of(Metric, name="peak_memory"), "metric.peak_memory: workload generate declares no value of this name"),
         (of(Metric, value=-1.0), "metric.peak_memory_bytes: is negative"),
@@ -267,3 +269,39 @@ def test_copies_draw_what_the_order_says() -> None:
 def test_gpus_may_come_in_any_order(tmp_path: Path, uuids: tuple[str, str]) -> None:
     """The host's sampler knows them by the same names."""
     assert judged(tmp_path, contract(gpu_uuids=uuids)) is None
+
+
+TURN = WorkOrder(
+    point_id="p",
+    settings=Turn(backend="torch", model="m", topology="shared", batch_size=2, prompt_tokens=3, output_tokens=5),
+    architecture={},
+    device="cuda",
+    steps=2,
+    max_warmup_steps=3,
+)
+
+
+def _span(name: str, start_ns: int, end_ns: int, **more: int) -> Span:
+    return Span(name=name, start_ns=start_ns, end_ns=end_ns, **more)
+
+
+@pytest.mark.parametrize(
+    ("spans", "reason"),
+    [
+        ((_span("generate", 10, 20, device_bytes=1), _span("train", 20, 30)), None),
+        ((_span("generate", 10, 21), _span("train", 20, 30)), "out of order or outside the step"),
+        ((_span("generate", 9, 20),), "out of order or outside the step"),
+        ((_span("train", 10, 31),), "out of order or outside the step"),
+        ((_span("rest", 10, 20),), "rest is no phase of the workload"),
+        ((_span("train", 10, 20, host_bytes=-1),), "has negative bytes"),
+    ],
+)
+def test_parts_of_a_step_are_phases_inside_it(spans: tuple[Span, ...], reason: str | None) -> None:
+    """One after another."""
+    step = Step(index=0, phase="measure", start_ns=10, end_ns=30, work=Work(), spans=spans)
+    kept = contract(TURN, num_processes=1)
+    if reason is None:
+        kept._check_spans(0, step)
+    else:
+        with pytest.raises(ValueError, match=reason):
+            kept._check_spans(0, step)

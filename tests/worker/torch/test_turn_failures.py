@@ -1,0 +1,122 @@
+"""Turns that break: each point's cause is recorded, nothing stays behind, the suite goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from pybench.engines.local import Local
+from pybench.engines.process import processes_marked
+from pybench.model.progress import NoProgress
+from pybench.model.record import Record
+from pybench.runner.prepare import prepare_run
+from pybench.runner.run import Run
+from tests.builders import NO_DRIVER
+
+pytestmark = pytest.mark.timeout(1200)
+
+_BENCHMARK = """
+[[benchmark]]
+name = "{name}"
+workload = "turn"
+topology = "shared"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+batch_size = 2
+prompt_tokens = 4
+output_tokens = 4
+learning_rate = 0.01
+handover = "file"
+attempts = 1
+max_attempts = 1
+steps = 3
+max_warmup_steps = 1
+time_limit_s = 280
+seed = {seed}
+"""
+# Appended to the staged worker: the second turn breaks.
+_DRILL = """
+
+import os as _os
+import signal as _signal
+
+_hand_over = Turns._hand_over
+_count = []
+
+
+def _break(self, recorder, *, behind=False):
+    _count.append(1)
+    drill = _NAMES[self._settings.seed]
+    if len(_count) == 2:
+        if drill == "engine_dies":
+            _os.kill(self._engine.device_pids()[0], _signal.SIGKILL)
+        if drill == "out_of_memory":
+            with self._explained_memory():
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        if drill == "sender_killed":
+            weights = self._trainer.weights
+
+            def half(**chosen):
+                for number, one in enumerate(weights(**chosen)):
+                    if number == 2:
+                        _os.kill(_os.getpid(), _signal.SIGKILL)
+                    yield one
+
+            self._trainer.weights = half
+        if drill == "stale":
+            self._engine.read = lambda file: None
+    _hand_over(self, recorder, behind=behind)
+
+
+Turns._hand_over = _break
+"""
+DRILLS = ("engine_dies", "out_of_memory", "sender_killed", "stale", "healthy")
+
+
+@pytest.fixture(scope="module")
+def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run of all drills; afterwards no process of it is left, and no weights in shared memory."""
+    folder = tmp_path_factory.mktemp("drills")
+    parts = [_BENCHMARK.format(name=name, seed=seed) for seed, name in enumerate(DRILLS)]
+    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(parts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_DRIVER)
+        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
+        staged = run.folder.worker / "pybench/worker/backends/turn/turns.py"
+        staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
+        run.finish(NoProgress())
+    assert list(processes_marked(f"{run.folder.mark}/")) == []
+    return run
+
+
+@pytest.mark.parametrize(
+    ("drill", "cause", "message"),
+    [
+        ("engine_dies", "engine", "the engine's process ended with exit code -9 while it was to wake weights"),
+        ("out_of_memory", "out_of_memory", "RuntimeError: out of memory: the trainer ran out with "),
+        ("sender_killed", "signal", "signal 9"),
+        ("stale", "wrong_result", "model.embed_tokens.weight: shard 0 of the engine holds other bits"),
+    ],
+)
+def test_the_cause_is_recorded(drilled: Run, drill: str, cause: str, message: str) -> None:
+    """With what broke, and without any figure."""
+    records: dict[str, Record] = {record.point_id: record for record in drilled.folder.records()}
+    failure = records[drill].failure
+    assert failure is not None
+    assert failure.cause == cause
+    assert message in failure.message
+    [point] = [point for point in drilled.results().points if point.id == drill]
+    assert (point.status, point.metrics) == ("failed", {})
+
+
+def test_the_suite_goes_on(drilled: Run) -> None:
+    """The last point is measured; its handover has removed what the killed sender left."""
+    [point] = [point for point in drilled.results().points if point.id == "healthy"]
+    assert point.status == "ok"
+    assert point.metrics["turn_s"].value > 0
+    left = [path.name.split("-")[2] for path in Path("/dev/shm").glob("pybench-handover-*")]
+    assert [pid for pid in left if not Path(f"/proc/{pid}").exists()] == []
