@@ -9,7 +9,9 @@ from pybench.report.numbers import percent, quantity
 
 _TURN_COLUMNS = {
     "turn": "turn_s",
-    "switch": "switch_fraction",
+    "of it switch": "switch_fraction",
+    "switch": "switch_s",
+    "its floor": "switch_floor_s",
     "first sleep": "first_sleep_s",
     "sleep": "sleep_s",
     "handover": "handover_s",

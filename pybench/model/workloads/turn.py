@@ -145,6 +145,7 @@ _METRICS = {
     "train_s": less("s", "one training step over the turn's sequences"),
     "switch_s": less("s", "all of a turn that is neither generating nor training"),
     "switch_fraction": less("", "switch_s over turn_s"),
+    "switch_floor_s": less("s", "what the copies of a switch take at this GPU's own measured rates", "max"),
     "first_sleep_s": less("s", "the process's first sleep, which allocates host memory", "max"),
     "sleep_s": less("s", "engine falling asleep, in the measured turns"),
     "trainer_onload_s": less("s", "trainer's weights and optimizer states from host memory"),

@@ -96,7 +96,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize(
     ("drill", "cause", "message"),
     [
-        ("engine_dies", "engine", "the engine's process ended with exit code -9 while it was to wake weights"),
+        ("engine_dies", "engine", "the engine's process ended with exit code -9 while it was to "),
         ("out_of_memory", "out_of_memory", "RuntimeError: out of memory: the trainer ran out with "),
         ("sender_killed", "signal", "signal 9"),
         ("stale", "wrong_result", "model.embed_tokens.weight: shard 0 of the engine holds other bits"),

@@ -49,6 +49,10 @@ class Floor:
             torch.cuda.empty_cache()
         return cls(settings.tensor_parallel, settings.handover == "file", *rates)
 
+    def there_and_back(self, num_bytes: float) -> float:
+        """Seconds of so many bytes to the host and from it again."""
+        return num_bytes / self.to_host_bytes_per_s + num_bytes / self.from_host_bytes_per_s
+
     def seconds(self, num_bytes: float) -> float:
         """Of a handover of so many bytes."""
         share = num_bytes / self.num_gpus

@@ -23,6 +23,11 @@ class Parked:
         self._kept = False
 
     @property
+    def num_bytes(self) -> int:
+        """Size of all of them on the device."""
+        return sum(self._sizes)
+
+    @property
     def host_bytes(self) -> int:
         """Size of the copies in host memory."""
         return sum(copy.nbytes for copy in self._copies)

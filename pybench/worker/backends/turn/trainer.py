@@ -101,6 +101,16 @@ class Trainer:
         """Size of all trained weights."""
         return sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
 
+    @property
+    def offloaded_bytes(self) -> int:
+        """Size of what this rank takes to the host."""
+        return self._weights.num_bytes + (self._states.num_bytes if self._states is not None else 0)
+
+    @property
+    def whole_bytes(self) -> int:
+        """Size of all weights of the model."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of each of ``tokens`` but the first, given those before it; all ranks take part."""

@@ -288,7 +288,15 @@ class Turns:
         if self._trainer is None or self._floor is None:
             return {}
         sent = float(self._trainer.handover_bytes)
-        return {"handover_bytes": sent, "handover_floor_s": self._floor.seconds(sent)}
+        handover_s = self._floor.seconds(sent)
+        # What goes to the host and comes back on this GPU: the engine's share at level 1, and the trainer.
+        asleep = self._trainer.whole_bytes / self._settings.num_gpus if self._settings.sleep_level == 1 else 0.0
+        away = self._trainer.offloaded_bytes if self._offloads else 0
+        return {
+            "handover_bytes": sent,
+            "handover_floor_s": handover_s,
+            "switch_floor_s": handover_s + self._floor.there_and_back(asleep + away),
+        }
 
     @contextmanager
     def _explained_memory(self) -> Iterator[None]:

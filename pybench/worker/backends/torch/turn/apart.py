@@ -96,7 +96,7 @@ class EngineApart:
 
     def host_bytes(self) -> int:
         """Of the engine's process."""
-        return int(self._call("own_pinned_bytes"))
+        return int(self._call("read_pinned_bytes"))
 
     def close(self) -> None:
         """End the process; one that hangs is killed."""

@@ -147,7 +147,7 @@ class TorchEngine:
         """On a CPU the weights' copies; pinned ones are the process's own."""
         return 0 if self._ranks.device.type == "cuda" else self._parked.host_bytes
 
-    def own_pinned_bytes(self) -> int:
+    def read_pinned_bytes(self) -> int:
         """Where the process is the engine's alone."""
         return pinned_bytes() if self._ranks.device.type == "cuda" else self.host_bytes()
 
