@@ -3,32 +3,68 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pybench.model.errors import UsageError
 
 
+@contextmanager
+def kept_writable(option: str, file: Path) -> Iterator[None]:
+    """Refuse a file that can't be written, and leave none behind that was not there; a pipe keeps its reader.
+
+    Raises ``UsageError``.
+    """
+    was_there = file.exists()
+    try:
+        # A pipe without a reader is refused: opening it otherwise would wait for one.
+        opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
+    try:
+        if not was_there:
+            file.resolve().unlink()  # a link that led nowhere stays
+        yield
+    finally:
+        os.close(opened)
+
+
 def write_text(file: Path, text: str) -> None:
     """Write a text. Raises ``UsageError``."""
-    replace_file(file, lambda path: path.write_text(text, encoding="utf-8"))
+    write_bytes(file, text.encode())
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Write what is no text. Raises ``UsageError``."""
-    replace_file(file, lambda path: path.write_bytes(content))
+    """Replace the file, or what a link leads to, once all is on the disk; pipes and devices are written to as they are.
 
-
-def replace_file(file: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the file, then put it in its place; pipes and devices are written to as they are."""
-    special = file.exists() and not file.is_file()
-    target = file if special else file.resolve()
-    path = target if special else target.with_name(f".{target.name}.{os.getpid()}.partial")
+    Raises ``UsageError``.
+    """
     try:
-        write(path)
-        if not special:
-            path.replace(target)
+        if file.exists() and not file.is_file():
+            _write_special(file, content)
+        else:
+            _replace(file.resolve(), content)
     except OSError as error:
-        if not special:
-            path.unlink(missing_ok=True)
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+def _write_special(file: Path, content: bytes) -> None:
+    """A pipe whose reader has gone is an error, and not waited for."""
+    opened = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(opened, True)
+    with open(opened, "wb") as stream:  # noqa: PTH123 - a descriptor
+        stream.write(content)
+
+
+def _replace(target: Path, content: bytes) -> None:
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

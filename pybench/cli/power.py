@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.output_file import write_text
-from pybench.cli.power_files import check_trace_file, check_writable, write_json, write_trace_file
+from pybench.cli.output_file import kept_writable, write_text
+from pybench.cli.power_files import check_trace_file, write_json, write_trace_file
 from pybench.model.errors import PybenchError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def record(
         check_trace_file(trace_file)
     for option, file in (("--json", json_file), ("--trace", trace_file), ("--plot", plot_file)):
         if file is not None:
-            check_writable(option, file)
+            ctx.with_resource(kept_writable(option, file))
     found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (found.energy, found.package_j, found.package_reason)
     _say(render(*result))

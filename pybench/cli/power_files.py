@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pybench.cli.output_file import replace_file, write_text
+from pybench.cli.output_file import write_bytes, write_text
 from pybench.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,25 +22,13 @@ def check_trace_file(file: Path) -> None:
         raise UsageError(f"--trace {file}: Parquet needs pyarrow; install it, or write .csv")
 
 
-def check_writable(option: str, file: Path) -> None:
-    """Refuse a file that can't be written, and leave none behind that was not there. Raises ``UsageError``."""
-    was_there = file.exists()
-    try:
-        # A pipe without a reader is refused: opening it otherwise would wait for one.
-        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666))
-    except OSError as error:
-        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
-    if not was_there:
-        file.unlink()
-
-
 def write_trace_file(file: Path, trace: PowerTrace) -> None:
     """Write every reading, in the format of the file's suffix. Raises ``UsageError``."""
     from pybench.report.power import trace_csv
     from pybench.store.trace_file import encode_trace
 
     if file.suffix == ".npz":
-        replace_file(file, lambda path: path.write_bytes(encode_trace(trace)))
+        write_bytes(file, encode_trace(trace))
     elif file.suffix == ".csv":
         write_text(file, trace_csv(trace))
     else:
@@ -50,7 +37,9 @@ def write_trace_file(file: Path, trace: PowerTrace) -> None:
         from pyarrow import csv, parquet
 
         table = csv.read_csv(BytesIO(trace_csv(trace).encode()))
-        replace_file(file, lambda path: parquet.write_table(table, path))
+        whole = BytesIO()
+        parquet.write_table(table, whole)
+        write_bytes(file, whole.getvalue())
 
 
 def write_json(file: Path | None, value: object) -> None:

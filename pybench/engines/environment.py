@@ -17,7 +17,7 @@ TUNING_PREFIXES = (
 NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.
 _SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
-_URL_USER = re.compile(r"(\w+://)[^/@\s]+@")
+_URL_USER = re.compile(r"(\b\w+://)[^/@\s]+@")
 
 
 def tuning(host: Mapping[str, str]) -> dict[str, str]:

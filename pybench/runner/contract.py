@@ -38,6 +38,8 @@ _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.
 _STAMP_SLACK_NS = 5_000_000
 _MAX_VALUES = 4096
+# Far beyond any quantity; sums of squares stay finite.
+_LARGEST = 1e60
 _BATCH_SIZES = range(1, 2**20 + 1)
 
 
@@ -115,6 +117,7 @@ class Contract:
         _require(step.end_ns <= now_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
         _check_stamps(rank, step)
+        _require(abs(step.loss or 0) <= _LARGEST, rank, "step.loss", "is larger than any measurement")
         self._check_spans(rank, step)
         _require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
@@ -159,6 +162,7 @@ class Contract:
         if unit is None:
             raise _broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
         _require(not unit or value >= 0, rank, field, "is negative")
+        _require(abs(value) <= _LARGEST, rank, field, "is larger than any measurement")
         return unit
 
     def _check_result(self, rank: int, log: RankLog, result: Result) -> None:

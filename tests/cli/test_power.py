@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -161,6 +162,53 @@ def test_a_pipe_without_a_reader_is_refused(fake_nvml: Tell, tmp_path: Path) -> 
     assert "cannot be written" in output
 
 
+def test_a_pipe_keeps_its_reader(fake_nvml: Tell, tmp_path: Path) -> None:
+    """The check before the command does not end what waits at the other end."""
+    fake_nvml()
+    os.mkfifo(tmp_path / "pipe.json")
+    with subprocess.Popen(("cat", str(tmp_path / "pipe.json")), stdout=subprocess.PIPE) as reader:
+        assert invoke("record", "--json", tmp_path / "pipe.json", "--", "sleep", "0.2")[0] == 0
+        assert reader.stdout is not None
+        assert json.loads(reader.stdout.read())["exit_code"] == 0
+
+
+def test_a_pipe_whose_reader_goes_is_not_waited_for(fake_nvml: Tell, tmp_path: Path) -> None:
+    """The joules are printed, and the command's own exit code stays."""
+    fake_nvml()
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    with subprocess.Popen(("cat", str(pipe)), stdout=subprocess.DEVNULL) as reader:
+        code, output = invoke("record", "--json", pipe, "--", "sh", "-c", f"kill {reader.pid}; sleep 0.2; exit 7")
+    assert code == 7
+    assert "scope: gpu_board" in output
+    assert "cannot be written" in output
+
+
+def test_a_link_that_leads_nowhere_stays_a_link(fake_nvml: Tell, tmp_path: Path) -> None:
+    """The file is made where it leads to."""
+    fake_nvml()
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    assert invoke("record", "--json", tmp_path / "link.json", "--", "true")[0] == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["exit_code"] == 0
+
+
+def test_a_file_is_replaced_only_when_whole(fake_nvml: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was there before a disk failed in the midst of writing is there afterwards, and nothing beside it."""
+    fake_nvml()
+    (tmp_path / "out.json").write_text("before")
+
+    def fail(_file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    code, output = invoke("record", "--json", tmp_path / "out.json", "--", "true")
+    assert code != 0
+    assert "scope: gpu_board" in output
+    assert (tmp_path / "out.json").read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
 def test_a_file_lost_meanwhile_costs_no_joules(fake_nvml: Tell, tmp_path: Path) -> None:
     """The command removes the folder: the joules are printed, its own exit code stays, the other file is whole."""
     fake_nvml()
@@ -176,7 +224,7 @@ def test_a_file_lost_meanwhile_costs_no_joules(fake_nvml: Tell, tmp_path: Path) 
     assert len(times_ns) > 10
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
 def test_a_signal_is_the_commands_and_joules_are_printed(fake_nvml: Tell, number: signal.Signals) -> None:
     fake_nvml(devices=1)
     program = (sys.executable, "-c", "from pybench.cli.main import main; main()")

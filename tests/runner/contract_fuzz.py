@@ -81,7 +81,7 @@ def assert_no_lie(record: Record, kept: Contract) -> None:
         assert all(step.end_ns > step.start_ns for step in report.steps)
         assert report.warmup_steps == 1
         assert {metric.name: metric.unit for metric in report.metrics}.items() <= {("peak_memory_bytes", "bytes")}
-        assert all(abs(value) < 1e308 for step in report.steps for value in step.values.values())
+        assert all(abs(value) <= 1e60 for step in report.steps for value in step.values.values())
     assert record.ranks[0].header.all_uuids != record.ranks[1].header.all_uuids
 
 
