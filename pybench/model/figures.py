@@ -16,6 +16,9 @@ from pybench.model.suite import AxisValue
 FIGURES_VERSION = 1
 
 
+NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end it and measure again"
+
+
 class Row(NamedTuple):
     """One metric of one point: the same in every run of a suite."""
 
@@ -50,6 +53,11 @@ class PointFigures:
     temperature_c: float | None = None
     held_by: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no process of somebody else was seen on its GPUs."""
+        return "not_alone" not in self.flags
 
 
 @dataclass(frozen=True, kw_only=True)

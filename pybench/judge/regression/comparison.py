@@ -8,7 +8,7 @@ from dataclasses import replace
 from pybench.judge.regression.change import Sides, changes_of
 from pybench.judge.regression.keys import check_across, differing, point_difference
 from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
-from pybench.model.figures import PointFigures, Row, RunFigures
+from pybench.model.figures import NOT_ALONE, PointFigures, Row, RunFigures
 from pybench.model.workloads.registry import METRICS
 
 BY_IMPORTANCE: tuple[ChangeVerdict, ...] = (
@@ -87,7 +87,11 @@ def _changes(
             yield found
     smallest = {metric: effects.of(metric) for metric in {row.metric for row in comparable}}
     for row, change in changes_of(comparable, smallest).items():
-        yield _with_clock(change, [own[row.point_id] for own in before if row.point_id in own], now[row.point_id])
+        points = [own[row.point_id] for own in before if row.point_id in own]
+        if all(point.is_alone for point in (*points, now[row.point_id])):
+            yield _with_clock(change, points, now[row.point_id])
+        else:
+            yield replace(change, verdict="undecided", reason=NOT_ALONE)
 
 
 def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:

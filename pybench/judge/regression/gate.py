@@ -19,7 +19,7 @@ from pybench.judge.regression.level_change import Split, best_split, last_change
 from pybench.judge.regression.night_look import Look, detectable, discoveries, look
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
-from pybench.model.figures import Row
+from pybench.model.figures import NOT_ALONE, Row
 from pybench.model.gate import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 from pybench.model.workloads.registry import METRICS
 
@@ -102,9 +102,12 @@ class _Night:
             for worse in (True, False)
         ]
         worse, better = (discoveries(looks, smallest) for looks in sides)
+        beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
             if row not in self.learnt:
                 yield self._learning(row)
+            elif row.point_id in beside:
+                yield replace(self._figures(row, sides[0][row]), state="undecided", reason=NOT_ALONE)
             elif row in worse or row not in better:
                 yield self._decided(
                     row, sides[0][row] if row in worse else min((s[row] for s in sides), key=_p), row in worse

@@ -53,8 +53,12 @@ class Series:
         return tuple(point if point and self._is_same(point, last) else None for point in found)
 
     def values(self, row: Row) -> tuple[float | None, ...]:
-        """The median of each run's attempts; ``None`` where the row was not measured."""
-        return tuple(_value(point, row.metric) for point in self.points(row.point_id))
+        """The median of each run's attempts; ``None`` where it was not measured, or earlier beside other processes."""
+        *before, last = self.points(row.point_id)
+        return (
+            *(_value(point, row.metric) if point and point.is_alone else None for point in before),
+            _value(last, row.metric),
+        )
 
     def has_otherwise(self, row: Row) -> bool:
         """Whether an earlier run has the row, measured otherwise than in the last."""

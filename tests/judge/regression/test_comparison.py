@@ -190,3 +190,14 @@ def test_a_clock_that_differs_stands_beside_the_change() -> None:
     then = run(point(sm_clock_hz=1.98e9), run_id="then")
     now = run(point(medians=scaled(0.8), sm_clock_hz=1.6e9, held_by=("power limit",)))
     assert [c.reason for c in compare(now, [then]).changes] == ["SM clock 1980 -> 1600 MHz, held by power limit"]
+
+
+def test_what_was_measured_beside_a_foreign_process_is_undecided() -> None:
+    """On either side; half the speed is then no regression."""
+    slow, then = point(medians=scaled(0.5, NARROW), flags=("not_alone",)), point(medians=scaled(1, NARROW))
+    for now, before in ((slow, then), (then, slow)):
+        (change,) = compare(run(now), [run(before, run_id="then")]).changes
+        assert (change.verdict, change.reason.partition(";")[0]) == (
+            "undecided",
+            "a process of somebody else was on a GPU while it was measured",
+        )

@@ -279,3 +279,15 @@ def test_absurd_values_are_judged_all_the_same() -> None:
     result = judge_night(with_points(nights(), absurd))
     assert found(result, "regressed") == {"p3"}
     assert "p3" in {row.row.point_id for row in result.rows}
+
+
+def test_what_was_measured_beside_a_foreign_process_is_not_judged() -> None:
+    """Tonight it is undecided; an earlier night is no example."""
+
+    def beside(point: PointFigures, night: int) -> PointFigures:
+        return replace(point, flags=("not_alone",)) if point.id == "p3" and night in {20, 30} else point
+
+    series = nights(lambda point, night: 0.4 * (point == 3 and night in {20, 30}))
+    result = judge_night(with_points(series, beside))
+    assert (result.state, found(result, "undecided")) == ("undecided", {"p3"})
+    assert {row.num_nights for row in result.rows if row.row.point_id == "p3"} == {29}
