@@ -62,7 +62,7 @@ def gate(
     history = read_history(folder)
     check_across(across, {name for one in (run, *history.runs) for name in one.keys})
     series = series_of(history.runs, run, across)
-    result = judge_night(series, _accepted(accepted), effects_of(smallest))
+    result = judge_night(series, accepted_changes(accepted), effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
     points = [point for one in series.runs for point in one.points]
     echo(render(result, points, detail=detail, **terminal_options()), nl=False)
@@ -112,7 +112,8 @@ def _manifest(history: History, run_id: str | None) -> Manifest | None:
         return None
 
 
-def _accepted(path: Path | None) -> tuple[Accepted, ...]:
+def accepted_changes(path: Path | None) -> tuple[Accepted, ...]:
+    """Those of a file, by default of accepted.toml if there is one. Raises ``FileError``."""
     from pybench.store.accepted import read_accepted
 
     if path is None and not _ACCEPTED.exists():

@@ -24,10 +24,22 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write a page with every trend there, too.",
 )
+@click.option(
+    "--accepted",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Accepted changes that the page shows; default: accepted.toml, if there.",
+)
 @click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(
-    folder: Path, suite: str | None, across: tuple[str, ...], html_file: Path | None, self_test: bool, as_csv: bool
+    folder: Path,
+    suite: str | None,
+    across: tuple[str, ...],
+    html_file: Path | None,
+    accepted: Path | None,
+    self_test: bool,
+    as_csv: bool,
 ) -> None:
     """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
     from pybench.cli.output import echo, terminal_options
@@ -51,10 +63,11 @@ def history(
     check_across(across, {name for run in runs for name in run.keys})
     series = series_of(runs, runs[-1], across)
     if html_file is not None:
+        from pybench.cli.gate import accepted_changes
         from pybench.cli.output_file import write_text
         from pybench.report.page.history import render as render_page
 
-        write_text(html_file, render_page(found, series))
+        write_text(html_file, render_page(found, series, accepted_changes(accepted)))
     if as_csv:
         echo(csv_text(runs), nl=False)
     elif self_test:

@@ -10,6 +10,7 @@ from pybench.judge.regression.comparison import compare
 from pybench.judge.regression.series import series_of
 from pybench.model.explanation import ExplainedPoint, Explanation
 from pybench.model.figures import PointFigures
+from pybench.model.gate import Accepted
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.trace import PowerTrace
@@ -63,7 +64,9 @@ def comparison_page(reason: str = "8 GPUs wanted, 4 here", **keys: str) -> str:
     return comparison.render(compare(now, [then]), now, [then])
 
 
-def history_page(num: int = 30, skipped: str = "cut short", driver: str = '"580.1"') -> str:
+def history_page(
+    num: int = 30, skipped: str = "cut short", driver: str = '"580.1"', accepted: tuple[Accepted, ...] = ()
+) -> str:
     """Of so many nights; the last one lacks a row, and one in the middle another. The last one has the ``driver``."""
     runs = list(nights(num))
     for night, place in ((num // 2, 0), (num - 1, 1)):
@@ -72,7 +75,7 @@ def history_page(num: int = 30, skipped: str = "cut short", driver: str = '"580.
         runs[night] = replace(runs[night], points=tuple(points))
     found = History(folder=Path("runs"), runs=tuple(runs), skipped=(("x.json", skipped),))
     runs[-1] = replace(runs[-1], keys={**runs[-1].keys, "driver": driver})
-    return history.render(found, series_of(runs, runs[-1], ("driver",)))
+    return history.render(found, series_of(runs, runs[-1], ("driver",)), accepted)
 
 
 def command_page(trace: PowerTrace, start_ns: int, end_ns: int, argv: tuple[str, ...] = ("train", "--fast")) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from pybench.judge.regression.comparison import compare
+from pybench.judge.regression.series import series_of
+from pybench.model.figures import PointFigures
+from pybench.model.gate import Accepted
 from pybench.model.results import Results
 from pybench.report.page.comparison import render as comparison_of
+from pybench.report.page.history import render as history_of
 from pybench.report.page.render import render
+from pybench.store.history import History
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
 from tests.report.pages import PageReader, command_page, comparison_page, explained_view, history_page
-from tests.runs_against_runs import run
+from tests.runs_against_runs import nights, run
 
 
 def test_a_comparison_has_every_row() -> None:
@@ -68,6 +75,39 @@ def test_an_epoch_begins_where_something_changed() -> None:
     shown = unescape(history_page(driver='"581"'))
     assert shown.count('class="linear"') == 4
     assert "2026-10-30: driver: 580.1 -> 581" in shown
+
+
+def test_an_accepted_change_has_its_line_and_its_reason() -> None:
+    """In the charts of its rows alone; one of a date that no night has reached has no line."""
+    of_one = Accepted(
+        point="decode[tensor_parallel=2]", metric="output_tokens_per_s", since="2026-10-20", reason="agreed"
+    )
+    of_all = Accepted(point="decode[tensor_parallel=1]", since="2026-10-10", reason=HOSTILE)
+    to_come = Accepted(point="decode[tensor_parallel=1]", since="2027-01-01", reason="planned")
+    text = history_page(accepted=(of_one, of_all, to_come))
+    assert text.count('class="accepted"') == 3
+    shown = unescape(text)
+    assert "2026-10-20: accepted: agreed" in shown
+    assert "planned" in shown
+    assert "\u202e" not in text
+
+
+def test_a_change_of_level_is_dated() -> None:
+    """By the change-point test: ten nights after it, with the 95 % limits of its night."""
+    runs = [
+        replace(one, points=tuple(_times(point, 0.9) for point in one.points)) if night >= 20 else one
+        for night, one in enumerate(nights(30))
+    ]
+    found = History(folder=Path("runs"), runs=tuple(runs), skipped=())
+    text = unescape(history_of(found, series_of(runs, runs[-1])))
+    assert text.count('class="level"') == 2
+    assert "2026-10-21: level changed by -" in text
+    assert "Changes of level" in text
+
+
+def _times(point: PointFigures, factor: float) -> PointFigures:
+    speed = tuple(factor * value for value in point.medians["output_tokens_per_s"])
+    return replace(point, medians={**point.medians, "output_tokens_per_s": speed})
 
 
 @pytest.mark.parametrize("num", [1, 2, 3])

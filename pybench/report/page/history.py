@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import Literal
 
 from markupsafe import Markup
 
+from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.keys import differing
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
+from pybench.model.figures import Row
+from pybench.model.gate import Accepted, LevelChange
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.history import left_out
@@ -32,22 +37,29 @@ _MOST_CHARTS = 200
 Scale = Callable[[float], float]
 
 
-def render(history: History, series: Series) -> str:
-    """One HTML file with the trend of every row of a series, and what is not in it."""
+def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) -> str:
+    """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
     points = {point.id: point for run in series.runs for point in run.points}
     several = len({point.benchmark for point in points.values()}) > 1
     names = short_labels(list(points.values()), with_benchmark=several)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
     begun = epochs(series)
+    levels = {row.row: row.level_change for row in judge_night(series, accepted).rows if row.level_change is not None}
+    drawn = (
+        trend_chart(trend, names, series, marks(trend.row, series, begun, accepted, levels.get(trend.row)))
+        for trend in found[:_MOST_CHARTS]
+    )
     return document(
         "history.html.j2",
         series=series,
         first=nights[0],
         last=nights[-1],
         left_out=list(left_out(history, series)),
-        charts=[chart for trend in found[:_MOST_CHARTS] if (chart := trend_chart(trend, names, series, begun))],
+        charts=[chart for chart in drawn if chart is not None],
         epochs=[(nights[place], "\n".join(texts)) for place, texts in begun.items()],
+        accepted=[_accepted(one, names) for one in accepted],
+        levels=[_level(row, change, names) for row, change in levels.items()],
         num_left=max(0, len(found) - _MOST_CHARTS),
         table=PointTable(_HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
         runs=[(run.run_id, run.created_utc, run.verdict.replace("_", " ")) for run in reversed(series.runs)],
@@ -63,12 +75,40 @@ def epochs(series: Series) -> dict[int, tuple[str, ...]]:
     return {place: tuple(texts) for place, texts in changed.items() if texts}
 
 
-def trend_chart(
-    trend: Trend, names: Mapping[str, str], series: Series, begun: Mapping[int, Sequence[str]]
-) -> Chart | None:
+@dataclass(frozen=True)
+class Mark:
+    """A line before a night: the beginning of an epoch, an accepted change, or a change of the row's level."""
+
+    place: int
+    words: str
+    line: Literal["linear", "accepted", "level"]
+
+
+def marks(
+    row: Row,
+    series: Series,
+    begun: Mapping[int, Sequence[str]],
+    accepted: Sequence[Accepted],
+    level: LevelChange | None,
+) -> list[Mark]:
+    """Everything that happened to one row, each before the first night that it concerns."""
+    nights = [run.created_utc[:10] for run in series.runs]
+
+    def place(since: str) -> int | None:
+        return next((number for number, night in enumerate(nights) if night >= since[:10]), None)
+
+    found = [Mark(number, "; ".join(texts), "linear") for number, texts in begun.items()]
+    dated = ((place(one.since), one) for one in accepted if one.is_of(row))
+    found += [Mark(at, f"accepted: {one.reason}", "accepted") for at, one in dated if at is not None]
+    if level is not None and (at := place(level.since)) is not None:
+        found.append(Mark(at, f"level changed by {signed_percent(level.fraction)}", "level"))
+    return found
+
+
+def trend_chart(trend: Trend, names: Mapping[str, str], series: Series, found: Sequence[Mark]) -> Chart | None:
     """A row's value by night, the band of two standard deviations between earlier nights, the last night marked.
 
-    A dashed line stands before each night of ``begun``, at which an epoch begins.
+    A line stands before each night of ``found``.
     """
     known = [(place, value) for place, value in enumerate(trend.values) if value is not None]
     if not known:
@@ -91,10 +131,10 @@ def trend_chart(
             (_WIDTH - _RIGHT, y(band[0])),
         ]
         parts.insert(0, svg.polygon(corners, "band"))
-    for place, texts in begun.items():
-        at = x(place - 0.5)
-        title = f"{series.runs[place].created_utc[:10]}: {'; '.join(texts)}"
-        parts.append(Markup("<g><title>{}</title>{}</g>").format(printable(title), _dashed(at)))
+    for mark in found:
+        title = f"{series.runs[mark.place].created_utc[:10]}: {mark.words}"
+        line = _upright(x(mark.place - 0.5), mark.line)
+        parts.append(Markup("<g><title>{}</title>{}</g>").format(printable(title), line))
     stretches = ([(x(place), y(value)) for place, value in stretch] for stretch in _stretches(trend.values))
     parts += [svg.polyline(stretch, "curve series0") for stretch in stretches]
     for place, value in known:
@@ -106,8 +146,19 @@ def trend_chart(
     return Chart(title, svg.figure(title, described, parts, _WIDTH, _HEIGHT), (), (), ())
 
 
-def _dashed(at: float) -> Markup:
-    return svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), "linear")
+def _upright(at: float, name: str) -> Markup:
+    return svg.line((at, _TOP), (at, _HEIGHT - _BOTTOM), name)
+
+
+def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
+    metric = "all" if one.metric is None else metric_words(one.metric)
+    return one.since, names.get(one.point, one.point), metric, one.reason
+
+
+def _level(row: Row, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:
+    limits = f"{change.earliest[:10]} to {change.latest[:10]}"
+    label = names.get(row.point_id, row.point_id)
+    return label, metric_words(row.metric), change.since[:10], limits, signed_percent(change.fraction)
 
 
 def _frame(low: float, high: float, unit: str, series: Series, x: Scale, y: Scale) -> list[Markup]:
