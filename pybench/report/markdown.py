@@ -15,6 +15,7 @@ MOST_BYTES = 900 * 1024
 """GitHub drops a job's whole summary beyond 1 MiB, which several steps may share."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+_LINK = re.compile(r"://|www\.|@[\w-]+\.", re.IGNORECASE)
 
 
 def render(view: RunView) -> str:
@@ -61,8 +62,13 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def escape(text: str) -> str:
-    """One line of plain text, whatever it holds."""
-    return _SPECIAL.sub(r"\\\1", printable(text))
+    """One line of plain text, whatever it holds. What a renderer would make a link of by itself becomes code."""
+    words = printable(text).split(" ")
+    return " ".join(_code(word) if _LINK.search(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
+
+
+def _code(word: str) -> str:
+    return f"`{word.replace('`', '').replace('|', '')}`"
 
 
 def _table(table: Table) -> list[str]:
