@@ -61,7 +61,10 @@ _JUDGING = frozenset({"run", "power", "compare", "gate"})
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:
-    click.echo(f"pybench: {message}", err=True)
+    from pybench.report.printable import printable
+
+    # A file's own text may be in it.
+    click.echo("\n".join(map(printable, f"pybench: {message}".splitlines())), err=True)
     ctx.exit(code)
 
 

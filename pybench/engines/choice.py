@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from pybench.engines.base import Launcher, Notify
 from pybench.engines.redaction import MIN_SECRET_LENGTH
 from pybench.engines.registry import LOCAL, find_container_engines, get_engine
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.images.selection import AbsentImageError
+from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
+from pybench.store.suite.container import forbidden_source
 
 
 def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
@@ -23,6 +26,10 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
         name = LOCAL
     if options.python and name != LOCAL:
         raise UsageError(f"--python names an interpreter of this machine; it goes with --engine {LOCAL}, not {name}")
+    if name == LOCAL:
+        _name_unapplied(needs.request, notify)
+    else:
+        needs = _with_resolved_mounts(needs)
     if name == "auto":
         return _automatic(options, needs, notify)
     engine = get_engine(name)
@@ -32,6 +39,29 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
             f"{facts.reason}; start it, choose another --engine, or run without containers: --engine {LOCAL}"
         )
     return engine.launcher(facts, needs, options, notify, fetch=True)
+
+
+def _with_resolved_mounts(needs: LaunchRequirements) -> LaunchRequirements:
+    """What mounts lead to, instead of links to it. Raises ``UsageError`` where that belongs to the host alone."""
+    mounts = tuple(replace(mount, source=os.path.realpath(mount.source)) for mount in needs.request.mounts)
+    for mount, real in zip(needs.request.mounts, mounts, strict=True):
+        if inside := forbidden_source(real.source):
+            raise UsageError(
+                f"[container] mounts: {mount.source} leads to {real.source}, and {inside} belongs to the host alone; "
+                "mount another folder"
+            )
+    return replace(needs, request=replace(needs.request, mounts=mounts))
+
+
+def _name_unapplied(request: ContainerRequest, notify: Notify) -> None:
+    """What the suite wants of a container has no meaning without one, and may change what is measured."""
+    wanted = {
+        "image": request.image,
+        "environment": ", ".join(request.environment),
+        "mounts": ", ".join(mount.source for mount in request.mounts),
+    }
+    if found := [f"{key} {value}" for key, value in wanted.items() if value]:
+        notify(f"no container, so the suite's [container] has no effect: {'; '.join(found)}")
 
 
 def _check_secrets(names: tuple[str, ...]) -> None:
@@ -58,5 +88,6 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
     if options.image or needs.request.image:
         raise MachineError(f"no engine has the requested image: {'; '.join(reasons)}")
     notify(f"not containerised: {'; '.join(reasons)}")
+    _name_unapplied(needs.request, notify)
     local = get_engine(LOCAL)
     return local.launcher(local.find(), needs, options, notify, fetch=False)

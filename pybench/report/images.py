@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pybench.model.image import ImageLock, LockedImage
+from pybench.report.printable import printable
 
 
 def render(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]]) -> str:
@@ -21,4 +22,5 @@ def _lines(image: LockedImage, platform: str, engines: Sequence[str]) -> str:
     where = f"in {', '.join(engines)}" if engines else "not here"
     serves = ", ".join(image.backends) or "no backend"
     about = f"for {serves} on {image.device}; {verified}; {where}"
-    return f"{image.name}  {image.repository}:{image.tag}  {about}\n  {digest}\n"
+    lines = (f"{image.name}  {image.repository}:{image.tag}  {about}", f"  {digest}")
+    return "".join(f"{printable(line)}\n" for line in lines)

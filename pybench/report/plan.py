@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pybench.compute.plan import left_out_list
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
+from pybench.model.container import ContainerRequest
 from pybench.model.plan_options import duration_text
 from pybench.model.suite import Plan, Suite
+from pybench.report.printable import printable
 
 
 def render(suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = None) -> str:
@@ -30,11 +32,24 @@ def render(suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = Non
         ),
         *(f"  {skip.id}: skipped: {skip.reason}" for skip in plan.skips),
         *(f"  {skip.id}: {skip.reason}" for skip in plan.left_out),
+        *_container(suite.container),
         *([f"left out: {'; '.join(lacks)}"] if (lacks := left_out_list(plan)) else []),
         f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out",
         *([] if attempt_s is None else [_takes(plan, attempt_s)]),
     ]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _container(request: ContainerRequest) -> Iterator[str]:
+    """What the suite wants of the host beside its points."""
+    wanted = {
+        "image": request.image or "",
+        "mounts, read-only": ", ".join(f"{mount.source} at {mount.target}" for mount in request.mounts),
+        "environment": ", ".join(f"{name}={value}" for name, value in request.environment.items()),
+        "secrets passed on": ", ".join(request.secrets),
+        "isolation given up": ", ".join(request.relax),
+    }
+    yield from (f"container {what}: {found}" for what, found in wanted.items() if found)
 
 
 def _takes(plan: Plan, attempt_s: Mapping[str, float]) -> str:

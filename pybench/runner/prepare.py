@@ -29,6 +29,7 @@ from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
+from pybench.model.path_text import path_text
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import DeviceKind, Plan, Suite, table_of
 from pybench.runner.backend_packages import with_packages
@@ -103,7 +104,7 @@ def prepare_run(
             run_id=folder.run_id,
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             pybench_version=version("pybench"),
-            suite=suite,
+            suite=replace(suite, path=path_text(suite.path)),
             plan=plan,
             device=_devices(machine)[0],
             machine=machine,

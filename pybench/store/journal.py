@@ -98,7 +98,7 @@ class RunFolder:
 
         Two runs of one suite may begin in one second, in different folders, and must not end each other's workers.
         """
-        return f"{self.run_id}-{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
+        return f"{self.run_id}-{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]}"
 
     @property
     def worker(self) -> Path:

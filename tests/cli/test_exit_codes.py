@@ -85,3 +85,13 @@ def test_a_full_disk_under_the_output(here: Path, drill: Drill) -> None:
     assert ran.returncode == 0
     assert b"pybench: standard output: No space left on device" in ran.stderr
     assert (printed.returncode, printed.stderr) == (3, b"pybench: standard output: No space left on device\n")
+
+
+def test_an_error_steers_no_terminal(here: Path) -> None:
+    """A file's own text, or its name, may be in the message."""
+    (here / "evil.toml").write_text('schema = 1\nname = "\\u001b[31m\\u202ex"\n')
+    result = CliRunner().invoke(main, ("plan", "evil.toml"))
+    assert result.exit_code == exit_codes.USAGE
+    assert result.stderr.replace("\n", "").isprintable()
+    absent = CliRunner().invoke(main, ("plan", "no\x1b[31m.toml"))
+    assert absent.stderr.replace("\n", "").isprintable()

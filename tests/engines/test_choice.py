@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from pybench.engines.local import Local
 from pybench.engines.oci.docker import ENGINE as DOCKER
 from pybench.engines.oci.engine import OciEngine
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.model.container import ContainerRequest, EngineFacts
+from pybench.model.container import ContainerRequest, EngineFacts, Mount
 from pybench.model.errors import MachineError, UsageError
 
 NEEDS = LaunchRequirements(backends=("torch",), device="cuda", request=ContainerRequest())
@@ -81,3 +82,37 @@ def test_a_secret_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str) -> N
     needs = LaunchRequirements(backends=("torch",), device="cpu", request=ContainerRequest(secrets=("HF_TOKEN",)))
     with pytest.raises(UsageError, match="HF_TOKEN must be one line of 4 characters or more"):
         choose_launcher(EngineOptions(engine="none"), needs, print)
+
+
+def _mounting(source: Path) -> LaunchRequirements:
+    request = ContainerRequest(mounts=(Mount(source=str(source), target="/data"),), environment={"NCCL_ALGO": "Ring"})
+    return LaunchRequirements(backends=("torch",), device="cpu", request=request)
+
+
+def test_a_mount_is_what_a_link_leads_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A link to a folder is that folder; one into what belongs to the host alone is refused before anything starts."""
+    seen: list[str] = []
+
+    def launcher(_engine: OciEngine, _facts: EngineFacts, needs: LaunchRequirements, *_: Any, **__: Any) -> Local:
+        seen.extend(mount.source for mount in needs.request.mounts)
+        return Local()
+
+    monkeypatch.setattr(OciEngine, "find", lambda _engine: EngineFacts(name="docker", version="28"))
+    monkeypatch.setattr(OciEngine, "launcher", launcher)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    choose_launcher(EngineOptions(engine="docker"), _mounting(tmp_path / "link"), print)
+    assert seen == [str(tmp_path / "data")]
+    (tmp_path / "proc").symlink_to("/proc")
+    with pytest.raises(UsageError, match=r"mounts: .*proc leads to /proc, and /proc belongs to the host alone"):
+        choose_launcher(EngineOptions(engine="docker"), _mounting(tmp_path / "proc"), print)
+
+
+@pytest.mark.usefixtures("down")
+@pytest.mark.parametrize("engine", ["none", "auto"])
+def test_what_has_no_effect_without_a_container_is_named(tmp_path: Path, engine: str) -> None:
+    """A variable that the suite sets for its container may change what is measured."""
+    notes: list[str] = []
+    choose_launcher(EngineOptions(engine=engine), _mounting(tmp_path), notes.append)
+    expected = f"no container, so the suite's [container] has no effect: environment NCCL_ALGO; mounts {tmp_path}"
+    assert notes[-1] == expected

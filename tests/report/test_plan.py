@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybench.model.container import ContainerRequest, Mount
 from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
@@ -54,3 +55,24 @@ def test_points_that_share_a_process_say_so() -> None:
         "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
         "3 points, 9 attempts in 6 processes; 0 skipped, 0 left out\n"
     )
+
+
+def test_what_a_suite_wants_of_the_host() -> None:
+    """Mounts, secrets and isolation given up are shown before anything runs; no text steers the terminal."""
+    request = ContainerRequest(
+        image="vllm",
+        mounts=(Mount(source="/data", target="/sets"),),
+        environment={"A": "1"},
+        secrets=("HF_TOKEN",),
+        relax=("network",),
+    )
+    suite = Suite(name="s", description="what\x9b31m\u202e for", benchmarks=(), container=request)
+    lines = render(suite, Plan(points=(), skips=())).splitlines()
+    assert lines[0] == "s: what 31m  for"
+    assert [line for line in lines if line.startswith("container ")] == [
+        "container image: vllm",
+        "container mounts, read-only: /data at /sets",
+        "container environment: A=1",
+        "container secrets passed on: HF_TOKEN",
+        "container isolation given up: network",
+    ]

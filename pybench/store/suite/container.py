@@ -58,7 +58,7 @@ def container_problems(request: ContainerRequest) -> Iterator[KeyProblem]:
     targets: set[str] = set()
     for index, mount in enumerate(request.mounts):
         source, target = ("container", "mounts", index, "source"), ("container", "mounts", index, "target")
-        if inside := _inside(mount.source, _FORBIDDEN_SOURCES):
+        if inside := forbidden_source(mount.source):
             yield source, f"{mount.source} can't be mounted: {inside} belongs to the host alone"
         if inside := _inside(mount.target, _FORBIDDEN_TARGETS):
             yield target, f"{mount.target} is taken: pybench or the engine mounts {inside} itself"
@@ -67,6 +67,11 @@ def container_problems(request: ContainerRequest) -> Iterator[KeyProblem]:
         targets.add(mount.target)
     for key, names in (("environment", request.environment), ("secrets", request.secrets)):
         yield from ((("container", key), f"{name} is set by pybench; remove it") for name in names if name in _RESERVED)
+
+
+def forbidden_source(path: str) -> str | None:
+    """The folder of the host alone that ``path`` lies in; ``None`` where it may be mounted."""
+    return _inside(path, _FORBIDDEN_SOURCES)
 
 
 def container_request(table: dict[str, Any]) -> ContainerRequest:

@@ -21,8 +21,8 @@ from pybench.store.suite.container import container_model
 
 MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
-# No control characters: the text goes to terminals and reports.
-_TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,2000}$"
+# No control characters, and none that turns a line: the text goes to terminals and reports.
+_TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]{0,2000}$"
 
 # Which of the two a value was taken for; part of pydantic's path, and no key of the file.
 WORD, NUMBER = "[word]", "[number]"
