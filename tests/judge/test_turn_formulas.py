@@ -76,6 +76,7 @@ def test_a_turn_is_generating_training_and_the_switch() -> None:
         "handover_efficiency": 0.25,
         "resident_asleep_bytes": 20,
         "host_pinned_bytes": 7,
+        "idle_gpu_s": 1.2,
         "idle_gpu_fraction": 0.3,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)

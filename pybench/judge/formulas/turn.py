@@ -49,6 +49,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "handover_efficiency": floor_s / handover_s if floor_s and handover_s else None,
         "resident_asleep_bytes": _resident_bytes(spans),
         "host_pinned_bytes": max((span.host_bytes for span in spans if span.host_bytes is not None), default=None),
+        "idle_gpu_s": waiting * seconds(TRAINING),
         "idle_gpu_fraction": waiting / settings.num_gpus * seconds(TRAINING) / turn_s,
     }
 

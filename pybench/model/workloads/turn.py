@@ -160,6 +160,7 @@ _METRICS = {
     "resident_asleep_bytes": less("bytes", "in use on the fullest GPU, by every process, with the engine asleep"),
     "resident_growth_bytes_per_turn": less("bytes", "growth of resident_asleep_bytes from turn to turn"),
     "host_pinned_bytes": less("bytes", "most pinned host memory at the end of a phase, all ranks together"),
+    "idle_gpu_s": less("s", "time of a turn in which GPUs wait for the trainer, summed over these GPUs"),
     "idle_gpu_fraction": less("", "share of the GPUs' time in which they have no work of the turn"),
     "energy_j_per_turn": less("J", "energy of a turn, all GPUs together, checks left out"),
     "switch_energy_fraction": less("", "share of that energy that goes to switching"),
