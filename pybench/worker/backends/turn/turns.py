@@ -55,7 +55,11 @@ class Turns:
         self._resident_bytes: int | None = None
         self._folder: HandoverFolder | None = None
         self._sequences = self._random_sequences()
-        self._first_sleep_s = self._begin(make_trainer)
+        try:
+            self._first_sleep_s = self._begin(make_trainer)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def _streams(self) -> bool:
