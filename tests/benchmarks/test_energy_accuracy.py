@@ -11,7 +11,7 @@ from tests.physics.board import BOARDS
 from tests.physics.windows import Outcome, measure
 
 NUM_WINDOWS = 200
-LOADS = ("constant", "decode_30hz", "square_200_200", "square_50_50", "bursty", "generation")
+LOADS = ("constant", "decode_30hz", "square_200_200", "square_50_50", "bursty", "generation", "pulses_of_10ms")
 PART_TIME_LOADS = ("constant", "decode_30hz", "square_200_200", "square_at_101ms", "bursty")
 WINDOWS_S = (0.1, 0.2, 1.0, 5.0)
 CELLS = [
