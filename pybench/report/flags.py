@@ -18,7 +18,7 @@ MEANINGS = {
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
     "insufficient": "no power sensor covers the whole window, so its energy is unknown",
-    "gap": "the power series lacks more than 0.3 s of the window; the counter's total is complete",
+    "gap": "the power series lacks more than 0.3 s of the window; the counter's total is complete unless it ends there",
     "stalled": "a driver call took longer than one second within the window",
     "counter_reset": "the energy counter fell within the window: the driver was reloaded",
     "counter_vs_power": "the energy counter and the power series differ by more than 3 %",

@@ -238,8 +238,8 @@ def test_series_alone_counts_every_change() -> None:
 
 
 def test_series_with_repeated_stamps_and_missing_values() -> None:
-    times = [BOOT_NS + t * MS for t in (0, 0, 500, 600, 700, 1000)]
-    power_mw = [200_000, 900_000, 200_000, 200_000, -1, 200_000]
+    times = [BOOT_NS + t * MS for t in (0, 0, 320, 500, 600, 700, 1000)]
+    power_mw = [200_000, 900_000, 200_000, 200_000, 200_000, -1, 200_000]
     found = energy(gpu(series=SeriesColumns(realtime_ns=times, power_mw=power_mw)))
     assert found.energy_j == pytest.approx(200.0)
     assert "gap" in found.flags
@@ -318,6 +318,39 @@ def test_gap() -> None:
     assert found.energy_j == pytest.approx(400.0, rel=1e-3)
     assert found.flags == ("gap",)
     assert energy(gpu(counter(constant(400), READS_MS), holed), 810, 1000).flags == ()
+
+
+def _stalled() -> GpuTrace:
+    """650 W, then 130 W from 2.3 s on; from 0.13 s to 2.84 s no sample, and to 5.25 s no reading of the counter."""
+    load = step(2300, 650, 130)
+    reads = [t for t in range(-2005, 7406, 10) if not 80 < t < 5250]
+    whole = series(seen(2300, 650, 130), -3000, 7400)
+    kept = [i for i, t_ns in enumerate(whole.realtime_ns) if not 130 < (t_ns - BOOT_NS) // MS < 2840]
+    holed = SeriesColumns(realtime_ns=[whole.realtime_ns[i] for i in kept], power_mw=[whole.power_mw[i] for i in kept])
+    return gpu(counter(load, reads), holed)
+
+
+def test_the_counter_rules_over_a_gap() -> None:
+    """The sample after a gap shows nothing of it: as on an H200 whose driver hung for three seconds."""
+    found = energy(_stalled(), 0, 5200)
+    assert found.energy_j == pytest.approx(650 * 2.3 + 130 * 2.9, abs=half_width_j(found))
+    assert half_width_j(found) < 0.03 * 1872
+    assert "gap" in found.flags
+
+
+def test_a_window_that_ends_in_a_gap_is_known_badly() -> None:
+    """How much of the gap's energy was spent by then, nothing shows."""
+    found = energy(_stalled(), 0, 2000)
+    assert found.energy_j == pytest.approx(1300, abs=half_width_j(found))
+    assert half_width_j(found) > 0.2 * 1300
+    assert found.flags == ("gap",)
+
+
+def test_a_window_within_a_gap_is_unknown() -> None:
+    """Rather than joules whose bound reaches zero."""
+    found = energy(_stalled(), 600, 800)
+    assert found.energy_j is None
+    assert found.flags == ("gap", "insufficient")
 
 
 def test_no_gap_where_the_counter_is_read_at_the_ends_only() -> None:

@@ -82,13 +82,16 @@ def _gpu_energy(
     if estimate is None:
         used = _averages_of(gpu, origin_ns, windows_s)
         estimate = polled_estimate(used, windows_s, sensor)
+    gap = estimate is not None and (estimate.gap or (curve is not None and curve.ends_in_gap(windows_s)))
+    if estimate is not None and gap and BOUND_SIGMAS * estimate.sigma_j >= estimate.energy_j:
+        estimate = None
     alias = alias_fraction(rhythm, samples.period_s)
     raised = {
         "clock_step": clock_stepped(offsets),
         "alias_risk": alias > TOLD_FRACTION or _in_step(curve, windows_s, estimate),
         "counter_reset": unbroken is None,
         "glitch": used.num_glitches > 0,
-        "gap": estimate is not None and estimate.gap,
+        "gap": gap,
         "counter_vs_power": _disagree(by_counter, by_series),
         "insufficient": estimate is None,
         "sensor_misfit": estimate is not None and estimate.misfit > MISFIT,

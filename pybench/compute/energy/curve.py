@@ -116,6 +116,12 @@ class Curve:
             for start_s, end_s in windows_s
         )
 
+    def ends_in_gap(self, windows_s: Windows) -> bool:
+        """Whether a window begins or ends where nothing was measured for ``GAP_S``."""
+        ends_s = np.ravel(np.asarray(windows_s))
+        piece = np.clip(np.searchsorted(self.time_s, ends_s, side="right") - 1, 0, len(self.time_s) - 2)
+        return bool(np.any(np.diff(self.time_s)[piece] > GAP_S))
+
     def shared_sigma_j(self, windows_s: Windows) -> float:
         """Doubt about the energy within windows that no part of the curve has alone.
 

@@ -4,8 +4,8 @@
 uncalibrated        the sensor of this kind of board was not measured by pybench: figures from elsewhere, or none
 part_time_sensor    the sensor sees the power only part of the time: a load in step with it is invisible
 sensor_misfit       counter and series do not follow each other as the sensor model has it
-insufficient        no source spans the window: energy unknown
-gap                 the series lacks more than 0.3 s of the window; the counter's sum is whole all the same
+insufficient        no source spans the window, or the bound would reach 0 J: energy unknown
+gap                 the series lacks more than 0.3 s of the window; the counter's sum is whole where it ends beyond that
 stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt

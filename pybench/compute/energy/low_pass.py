@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.curve import Curve
+from pybench.compute.energy.curve import GAP_S, Curve
 from pybench.compute.energy.times import Column
 
 # The steps in which the driver reports power.
@@ -86,6 +86,8 @@ def _cells(time_s: Column, power_w: Column, tau_s: float) -> _Cells:
     length_s = np.diff(time_s)
     decay = np.exp(-length_s / tau_s) if tau_s > 0 else np.zeros_like(length_s)
     load_w = np.maximum((power_w[1:] - power_w[:-1] * decay) / (1 - decay), 0.0)
+    # Long after its beginning a cell's last sample shows nothing of it.
+    load_w = np.where(length_s > GAP_S, (power_w[1:] + power_w[:-1]) / 2, load_w)
     noise_w = sample_noise_w(power_w)[1:] * np.sqrt(1 + decay**2) / (1 - decay)
     return _Cells(length_s, decay, load_w, noise_w)
 
@@ -122,6 +124,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
         + (cells.noise_w * length_s) ** 2
         + (MOMENT_S * edge_w) ** 2
         + (alone_w * blind_s) ** 2 / 12
+        + (np.where(length_s > GAP_S, length_s, 0.0) * float(np.max(power_w)) / 2) ** 2
     )
     # Where steps leave no trace in their cell, a load in tune with the samples puts them all at the same wrong place.
     mean_blind_s = np.abs(alone_w) @ blind_s / max(float(np.sum(np.abs(rise_w))), 1e-9)
