@@ -526,3 +526,22 @@ def test_readings_too_far_apart_for_any_grid() -> None:
     found = energy(gpu(counter(constant(400), reads), series(lambda _: 400, -2500, 3500)))
     assert found.energy_j is not None
     assert half_width_j(found) >= off_j(found, 400.0)
+
+
+@pytest.mark.parametrize("wrong_mj", [0, 2**40, OFFSET_MJ // 2], ids=["zero", "spike", "fallen"])
+@pytest.mark.parametrize("which", [30, 60, 100])
+def test_a_wrong_counter_reading_is_flagged_or_held(wrong_mj: int, which: int) -> None:
+    """One reading among many, within the window, near its end, or after it."""
+    right = counter(constant(400), READS_MS)
+    values = list(right.energy_mj)
+    values[which % len(values)] = wrong_mj
+    found = energy(gpu(replace(right, energy_mj=values), series(lambda _: 400)))
+    assert found.flags or off_j(found, 400) <= half_width_j(found)
+
+
+@pytest.mark.parametrize("spike_w", [2_000_000, 5_000])
+def test_an_impossible_sample_moves_no_joule(spike_w: int) -> None:
+    found = energy(gpu(counter(constant(400), READS_MS), series(lambda t: spike_w if t == 500 else 400)))
+    assert found.flags == ("glitch",)
+    assert found.energy_j == pytest.approx(400.0, rel=1e-3)
+    assert found.max_power_w == pytest.approx(400.0)
