@@ -259,3 +259,12 @@ def test_record_draws_a_page(fake_nvml: Tell, tmp_path: Path) -> None:
     assert "time.sleep(0.4)" in page
     assert 'id="power-data"' in page
     assert "GPU-00000001-fake-4000-8000-000000000001" in page
+
+
+def test_a_full_standard_error_does_not_change_the_exit_code(fake_nvml: Tell) -> None:
+    """The joules are lost, the command's own outcome is not."""
+    fake_nvml(devices=1)
+    pybench = [sys.executable, "-c", "from pybench.cli.main import main; main()"]
+    command = [*pybench, "power", "record", "--", sys.executable, "-c", "exit(7)"]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(command, stderr=full, check=False, timeout=60).returncode == 7
