@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import statistics
 import time
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, TextIO
 from pybench.cli.output import encodable
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
+from pybench.report.labels import axis_text
 from pybench.report.numbers import plain, quantity
 from pybench.report.printable import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
+
+    from pybench.model.suite import AxisValue
 
 _PHASES = {
     "starting": "starting the worker",
@@ -26,6 +30,7 @@ _PHASES = {
 }
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0
+_WIDTH = 80
 
 
 class PlainProgress:
@@ -34,7 +39,7 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._started_s = 0.0
-        self._heading = ""
+        self._point_id = self._place = self._attempt = ""
         self._earlier = EarlierAttempts()
         self._left = 0
         self._is_timed = False
@@ -47,7 +52,7 @@ class PlainProgress:
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Keep what is running for the attempt's line."""
-        self._heading = f"[{position}/{total}] {point_id} attempt {attempt}"
+        self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
 
@@ -65,7 +70,9 @@ class PlainProgress:
         took_s = time.monotonic() - self._started_s
         self._earlier.finished(point_id, took_s)
         found = f", {quantity(figure)}" if ok and figure is not None else ""
-        self._say(f"{self._heading}: {outcome}{found} ({took_s:.1f} s)")
+        result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
+        room = _WIDTH - len(f"{self._place}  {result}")
+        self._say(f"{self._place} {shortened(point_id, room) if ok else point_id} {result}")
         if ok and self._left and not self._is_timed:
             self._is_timed = True
             others = "attempt" if self._left == 1 else f"{self._left} attempts"
@@ -94,7 +101,6 @@ class LiveProgress(PlainProgress):
         self._console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")))
         spinner = "dots" if encodable("⠋", stream.encoding) == "⠋" else "line"
         self._status: Status = self._console.status("starting", spinner=spinner)
-        self._point_id = self._place = self._attempt = ""
         self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
@@ -106,7 +112,6 @@ class LiveProgress(PlainProgress):
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Show the attempt that begins."""
         super().attempt_started(point_id, attempt, position, total)
-        self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"{point_id} attempt {attempt}"
         self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
         # The line is made anew at each refresh, so that the time in a phase without events counts up.
         self._status.update(_Line(self))
@@ -141,7 +146,7 @@ class LiveProgress(PlainProgress):
         left_s = self._earlier.left_s(self._point_id, elapsed_s, self._left)
         left = "" if left_s is None else f", about {duration(left_s)} left"
         doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
-        text = f"{self._place} {doing}{self._watts}{left}: {self._attempt}"
+        text = f"{self._place} {doing}{self._watts}{left}: {self._point_id} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
 
@@ -202,6 +207,22 @@ class EarlierAttempts:
         medians = {other: statistics.median(took) for other, took in self._took_s.items()}
         each_s = statistics.fmean(medians.values())
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
+
+
+def shortened(point_id: str, room: int) -> str:
+    """The id; without room for it the words of the final table, ``decode torch, TP 2``, and these cut at their end."""
+    benchmark, _, axes = point_id.removesuffix("]").partition("[")
+    words = (axis_text(name, _value(text)) for name, _, text in (axis.partition("=") for axis in axes.split(",")))
+    shown = point_id if len(point_id) <= room or not axes else f"{benchmark} {', '.join(words)}"
+    return shown if len(shown) <= room else f"{shown[: max(room - 3, 0)]}..."
+
+
+def _value(text: str) -> AxisValue:
+    try:
+        value: AxisValue = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
+    return value
 
 
 def duration(seconds: float) -> str:

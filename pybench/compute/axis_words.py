@@ -16,9 +16,9 @@ def with_words(suite: Suite, *, num_devices: int, max_gpus: int | None = None) -
     """Put values for the words, and record which they are: what can't run of them is left out.
 
     ``"all"`` is the number of devices that are there, of which ``max_gpus`` may be used. A benchmark's other degrees
-    take their part: with ``data_parallel`` 2, all of 8 in ``tensor_parallel`` are 4. Counts above it leave such an
-    axis, and what would be there twice: ``[2, 4, "all"]`` is 2 and 3 on three GPUs. Where it is below the axis's
-    least number, that one alone stays. ``"installed"`` is every backend that has the workload; those whose packages are
+    take their part: with ``data_parallel`` 2, all of 8 in ``tensor_parallel`` are 4. Numbers of the axis stay, also
+    those above it, which the plan leaves out and names: ``[2, 4, "all"]`` is 2, 4 and 3 on three GPUs. Below the least
+    number the word adds nothing. ``"installed"`` is every backend that has the workload; those whose packages are
     absent are left out once that is known.
     """
     count = num_devices if max_gpus is None else min(num_devices, max_gpus)
@@ -49,9 +49,8 @@ def _counts(values: tuple[AxisValue, ...], count: int) -> tuple[AxisValue, ...]:
     if ALL_GPUS not in values:
         return values
     numbers = [value for value in values if isinstance(value, int)]
-    if numbers and count < min(numbers):
-        return (min(numbers),)
-    return tuple(dict.fromkeys(value for value in (*numbers, count) if value <= count))
+    is_wanted = not numbers or count >= min(numbers)
+    return tuple(dict.fromkeys((*numbers, count) if is_wanted else numbers))
 
 
 def _backends(values: tuple[AxisValue, ...], workload: str) -> tuple[AxisValue, ...]:

@@ -38,7 +38,9 @@ def expand(
         if not keep(point.id):
             continue
         lacks = lacking(point, device, num_devices)
-        demanded = point.benchmark in must or is_required(point, required)
+        # Who requires a backend requires it on the GPUs that are there.
+        wanted = required if point.num_gpus <= num_devices else Required(required.num_gpus)
+        demanded = point.benchmark in must or is_required(point, wanted)
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
             left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from pybench.model.results import CheckResult, ComparisonResult, Counts, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
 
 _Row = ScalingResult | CheckResult | ComparisonResult
+_MOST_NAMED = 3
 
 
 def count(suite: Suite, plan: Plan, rows: Sequence[_Row], node: Sequence[NodeCheck]) -> Counts:
@@ -37,6 +39,30 @@ def counted(counts: Counts, machine: str) -> str:
     rest = ((counts.without_figure, lacks), (counts.left_out, "left out"), (counts.missing, "not measured"))
     parts = [f"{number} {words}" for number, words in rest if number]
     return "; ".join((f"{counts.judged} of {counts.expected} expectations judged", *parts))
+
+
+def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:
+    """The same with what the plan leaves out: ``6 of 8 expectations judged; 2 left out: 8 GPUs (4 here)``."""
+    if not left_out:
+        return counted(counts, machine)
+    before = ": " if counts.left_out and not counts.missing else "; left out: "
+    return f"{counted(counts, machine)}{before}{left_out_text(left_out)}"
+
+
+def left_out_text(left_out: Sequence[str]) -> str:
+    """The first three, a shared reason once: ``4 GPUs (2 here); torch, vllm (not installed) (and 2 more)``."""
+    groups = [(reason, list(found)) for reason, found in groupby(left_out[:_MOST_NAMED], key=_reason)]
+    texts = (
+        (", " if reason else "; ").join(t.removesuffix(reason) for t in found) + reason for reason, found in groups
+    )
+    more = len(left_out) - _MOST_NAMED
+    return "; ".join(texts) + (f" (and {more} more)" if more > 0 else "")
+
+
+def _reason(text: str) -> str:
+    """In parentheses at the end, if there is any."""
+    _, bracket, rest = text.partition(" (")
+    return bracket + rest
 
 
 def _only_shown(suite: Suite) -> set[tuple[str, str, str]]:

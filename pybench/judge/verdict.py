@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybench.judge.counts import counted
+from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, more_attempts_text, verdict_of
 from pybench.model.results import (
     CheckResult,
@@ -112,8 +112,8 @@ def overall(
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
-    required. ``guards`` are checks that no suite
-    contains: one that fails decides, one that passes shows nothing by itself.
+    required. ``guards`` are checks that no suite contains: one that fails decides, one that passes shows nothing by
+    itself.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
@@ -128,13 +128,12 @@ def overall(
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
         if left_out:
-            return "no_expectation", f"nothing was judged: left out: {'; '.join(left_out)}"
+            return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
         return "missing", "nothing was measured"
-    rest = f"; left out: {'; '.join(left_out)}" if left_out else ""
     if counts.passed:
-        return "pass", counted(counts, machine) + rest
+        return "pass", counted_with(counts, machine, left_out)
     if counts.expected:
-        return "no_expectation", f"nothing was judged: {counted(counts, machine)}{rest}"
+        return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
     return "no_expectation", "the suite expects nothing; everything was measured"
 
 

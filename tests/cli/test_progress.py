@@ -56,10 +56,47 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
     shown.finished()
     assert stream.getvalue().splitlines() == [
         "run run: 4 attempts, about 7.0 min by earlier attempts, kept in runs/run",
-        f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)",
+        "[1/4] decode torch, TP 2 attempt 1: ok, 1,234 tok/s (90.0 s)",
         f"[1/4] {_POINT} attempt 1: out_of_memory: tried 2 GiB (90.0 s)",
         "inconclusive: 2 more attempts",
     ]
+
+
+def test_a_finished_attempt_fits_80_columns(clock: SimpleNamespace) -> None:
+    """By the words of the final table; a failure keeps the whole id, since its message needs lines of its own."""
+    point = "decode[backend=transformers,tensor_parallel=2,batch_size=64]"
+    stream = io.StringIO()
+    shown = progress.make_progress(stream)
+    for ok in (True, False):
+        shown.attempt_started(point, 3, 12, 24)
+        clock.now_s += 90.0
+        shown.attempt_finished(point, "ok" if ok else "signal", ok, estimate(11234.5, "tokens/s"))
+    done, _, failed = stream.getvalue().splitlines()
+    assert done == "[12/24] decode transformers, TP 2, batch 64 attempt 3: ok, 11,234 tok/s (90.0 s)"
+    assert len(done) <= 80
+    assert failed == f"[12/24] {point} attempt 3: signal (90.0 s)"
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (len(_POINT), _POINT),
+        (len(_POINT) - 1, "decode torch, TP 2"),
+        (18, "decode torch, TP 2"),
+        (17, "decode torch, ..."),
+        (1, "..."),
+    ],
+)
+def test_a_points_id_is_shortened_to_its_room(room: int, text: str) -> None:
+    """Every value stays as long as there is room for the words."""
+    assert progress.shortened(_POINT, room) == text
+
+
+def test_every_kind_of_value_has_its_words() -> None:
+    """Names, sizes, switches, fractions; a benchmark without axes is cut."""
+    point = "b[model=llama-3.1-8b,message_bytes=16777216,sequence_parallel=False,load=0.5]"
+    assert progress.shortened(point, 60) == "b llama-3.1-8b, 16 MiB, no sequence_parallel, load 0.5"
+    assert progress.shortened("benchmark", 8) == "bench..."
 
 
 def test_the_first_attempt_shows_how_long_a_run_takes_that_was_never_made(clock: SimpleNamespace) -> None:
@@ -108,7 +145,7 @@ def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: Simple
     shown.finished()
     shown.finished()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
-    assert f"[1/4] {_POINT} attempt 1: ok, 1,234 tok/s (90.0 s)" in text
+    assert "[1/4] decode torch, TP 2 attempt 1: ok, 1,234 tok/s (90.0 s)" in text
     assert f"[1/4] measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left: {_POINT} attempt 2" in text
 
 

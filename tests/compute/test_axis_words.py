@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pybench.compute.axis_words import with_words
-from pybench.compute.plan import expand
+from pybench.compute.plan import expand, left_out_list
+from pybench.compute.required import Required
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
 from pybench.store.model_shapes import load_models
@@ -19,18 +20,18 @@ def _suite(**axes: tuple[AxisValue, ...]) -> Suite:
 @pytest.mark.parametrize(
     ("num_devices", "max_gpus", "counts"),
     [
-        (1, None, (2,)),
-        (2, None, (2,)),
-        (3, None, (2, 3)),
+        (1, None, (2, 4)),
+        (2, None, (2, 4)),
+        (3, None, (2, 4, 3)),
         (4, None, (2, 4)),
         (8, None, (2, 4, 8)),
-        (8, 3, (2, 3)),
+        (8, 3, (2, 4, 3)),
         (8, 16, (2, 4, 8)),
-        (0, None, (2,)),
+        (0, None, (2, 4)),
     ],
 )
 def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, counts: tuple[int, ...]) -> None:
-    """Once, and nothing above it; on fewer than the least number that one stays, and is missed."""
+    """Once, beside the numbers as they are written; on fewer than the least number it adds nothing."""
     made = with_words(_suite(gpus=(2, 4, "all"), seed=(1, 2)), num_devices=num_devices, max_gpus=max_gpus)
     assert made.benchmarks[0].axes == {"gpus": counts, "seed": (1, 2)}
 
@@ -41,6 +42,35 @@ def test_an_axis_of_numbers_stays() -> None:
     assert with_words(suite, num_devices=1) == suite
 
 
+@pytest.mark.parametrize(
+    ("num_devices", "max_gpus", "measured", "named"),
+    [
+        (1, None, [1], ("2 GPUs (1 here)", "4 GPUs (1 here)")),
+        (2, None, [1, 2], ("4 GPUs (2 here)",)),
+        (3, None, [1, 2, 3], ("4 GPUs (3 here)",)),
+        (4, 2, [1, 2], ("4 GPUs (--max-gpus 2)",)),
+        (8, None, [1, 2, 4, 8], ()),
+    ],
+)
+def test_a_count_above_what_is_there_is_named_once(
+    num_devices: int, max_gpus: int | None, measured: list[int], named: tuple[str, ...]
+) -> None:
+    """Beside the word as without it: 4 is left out on two GPUs, for whatever other axes, and skips nothing."""
+    written = _suite(gpus=(1, 2, 4, "all"), seed=(1, 2))
+    suite = with_words(written, num_devices=num_devices, max_gpus=max_gpus)
+    plan = expand(suite, {}, device="cuda", num_devices=num_devices, max_gpus=max_gpus)
+    assert [point.num_gpus for point in plan.points if point.axes["seed"] == 1] == measured
+    assert left_out_list(plan) == named
+    assert plan.skips == ()
+
+
+def test_a_required_count_above_what_is_there_is_missing() -> None:
+    """The word beside it changes nothing of that."""
+    suite = with_words(_suite(gpus=(1, 4, "all")), num_devices=2)
+    plan = expand(suite, {}, device="cuda", num_devices=2, required=Required(num_gpus=4))
+    assert [skip.lacks for skip in plan.skips] == ["4 GPUs (2 here)"]
+
+
 @pytest.mark.parametrize(("num_devices", "count"), [(0, 1), (1, 1), (6, 6)])
 def test_the_word_alone(num_devices: int, count: int) -> None:
     """Without any device one is needed, and missed."""
@@ -48,7 +78,9 @@ def test_the_word_alone(num_devices: int, count: int) -> None:
     assert made.benchmarks[0].axes == {"gpus": (count,)}
 
 
-@pytest.mark.parametrize(("num_devices", "degrees"), [(1, (1,)), (2, (1,)), (6, (1, 2, 3)), (8, (1, 2, 4))])
+@pytest.mark.parametrize(
+    ("num_devices", "degrees"), [(1, (1, 2, 4)), (2, (1, 2, 4)), (6, (1, 2, 4, 3)), (8, (1, 2, 4))]
+)
 def test_other_degrees_take_their_part(num_devices: int, degrees: tuple[int, ...]) -> None:
     """Beside two stages and one copy, half of the GPUs are left."""
     settings = {"backend": "torch", "model": "m", "pipeline_parallel": 2}

@@ -78,6 +78,16 @@ def test_who_needs_it_says_so(benchmark: bool, text: str | None, missing: bool) 
     assert (len(made.skips), len(made.left_out)) == ((1, 0) if missing else (0, 1))
 
 
+def test_a_required_backend_requires_no_gpus() -> None:
+    """On one GPU its point of one is planned, that of two is left out; with both required it is missing."""
+    suite = _suite("generate", GENERATE | {"backend": "vllm"}, tensor_parallel=(1, 2))
+    for text, left_out, skipped in (("backend=vllm", [2], []), ("backend=vllm,gpus=2", [], [2])):
+        made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=1, required=parse_required(text))
+        assert [point.num_gpus for point in made.points] == [1]
+        assert [skip.num_gpus for skip in made.left_out] == left_out
+        assert [skip.num_gpus for skip in made.skips] == skipped
+
+
 def test_requirements_of_the_command_line() -> None:
     """Counts and backends; a typo is one line."""
     assert parse_required("gpus=8,backend=vllm, backend=torch") == Required(8, frozenset({"vllm", "torch"}))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pybench.compute.plan import skipped
 from pybench.judge.assemble import assemble
 from pybench.judge.good_run import MIN_TOLERANCE, table_of_run
 from pybench.judge.measurements import Measurements
@@ -152,14 +153,23 @@ def test_unpinned_runs_are_refused(build: Build) -> None:
         run.table(manifest=dataclasses.replace(run.manifest, container=_UNPINNED))
 
 
-@pytest.mark.parametrize("cut", [PlanOptions(keep="square"), PlanOptions(max_gpus=1)])
-def test_a_cut_run_gives_rows_of_what_it_measured(build: Build, cut: PlanOptions) -> None:
-    """Only the matmul ran: one row, and the ratio that was not measured has none."""
+@pytest.mark.parametrize(
+    ("cut", "kept", "lacks"),
+    [
+        (PlanOptions(keep="square"), 0, None),
+        (PlanOptions(max_gpus=1), 1, "2 GPUs (--max-gpus 1)"),
+        (PlanOptions(), 1, "2 GPUs (1 here)"),
+        (PlanOptions(), 0, "torch (not installed)"),
+    ],
+)
+def test_a_cut_run_gives_rows_of_what_it_measured(build: Build, cut: PlanOptions, kept: int, lacks: str | None) -> None:
+    """By a filter, a limit, the machine's size or an absent backend: one row, and none of the ratio not measured."""
     run = GoodRun(build)
-    points = tuple(point for point in run.manifest.plan.points if point.benchmark == "square")
-    assert len(points) == 1
-    manifest = dataclasses.replace(run.manifest, plan=Plan(points=points, skips=()), options=cut)
-    (row,) = run.table(manifest=manifest).rows
+    *decode, square = run.manifest.plan.points
+    left_out = tuple(skipped(point, f"left out: {lacks}", lacks) for point in decode[kept:]) if lacks else ()
+    plan = Plan(points=(*decode[:kept], square), skips=(), left_out=left_out)
+    run.records = [record for record in run.records if record.point_id in {point.id for point in plan.points}]
+    (row,) = run.table(manifest=dataclasses.replace(run.manifest, plan=plan, options=cut)).rows
     assert row.metric == "matmul_flops_per_s"
 
 

@@ -266,3 +266,28 @@ def test_a_pass_says_how_much_was_judged() -> None:
         "pass",
         "6 of 8 expectations judged; 2 have no row for h100; left out: 8 GPUs (4 here)",
     )
+
+
+@pytest.mark.parametrize(
+    ("left_out", "text"),
+    [
+        (("4 GPUs (2 here)",), "3 left out: 4 GPUs (2 here)"),
+        (("2 GPUs (1 here)", "4 GPUs (1 here)"), "3 left out: 2 GPUs, 4 GPUs (1 here)"),
+        (
+            ("4 GPUs (2 here)", "transformers (not installed)", "vllm (not installed)"),
+            "3 left out: 4 GPUs (2 here); transformers, vllm (not installed)",
+        ),
+        (
+            ("4 GPUs (2 here)", "8 GPUs (2 here)", "vllm (not installed)", "deepspeed (not installed)", "x"),
+            "3 left out: 4 GPUs, 8 GPUs (2 here); vllm (not installed) (and 2 more)",
+        ),
+        (("a needs 2 gpus, found 1", "b needs 2 gpus, found 1"), "3 left out: a needs 2 gpus, found 1; b needs 2"),
+    ],
+)
+def test_the_last_line_names_three_things_that_were_left_out(left_out: tuple[str, ...], text: str) -> None:
+    """A shared reason once; how many more there are is counted, and the table of what was not run has them all."""
+    counts = Counts(expected=5, judged=2, passed=2, left_out=3)
+    verdict, reason = overall([_point("ok")], [_check("pass")], counts=counts, left_out=left_out)
+    assert verdict == "pass"
+    assert reason.startswith(f"2 of 5 expectations judged; {text}")
+    assert overall([_point("ok")], [], counts=counts, left_out=left_out)[1] == reason

@@ -82,21 +82,28 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("num_gpus", "ratios", "left_out"),
+    ("num_gpus", "ratios", "left_out", "last"),
     [
-        (1, 0, ["2 GPUs (1 here)", "4 GPUs (1 here)", "8 GPUs (1 here)"]),
-        (2, 1, ["4 GPUs (2 here)", "8 GPUs (2 here)"]),
-        (4, 2, ["8 GPUs (4 here)"]),
-        (8, 3, []),
+        (
+            1,
+            0,
+            ["2 GPUs (1 here)", "4 GPUs (1 here)", "8 GPUs (1 here)"],
+            "2 GPUs, 4 GPUs, 8 GPUs (1 here) (and 1 more)",
+        ),
+        (2, 1, ["4 GPUs (2 here)", "8 GPUs (2 here)"], "4 GPUs, 8 GPUs (2 here); vllm (not installed)"),
+        (4, 2, ["8 GPUs (4 here)"], "8 GPUs (4 here); vllm (not installed)"),
+        (8, 3, [], "vllm (not installed)"),
     ],
 )
-def test_what_could_run_passes(run: Callable[..., Results], num_gpus: int, ratios: int, left_out: list[str]) -> None:
+def test_what_could_run_passes(
+    run: Callable[..., Results], num_gpus: int, ratios: int, left_out: list[str], last: str
+) -> None:
     """The figure of one GPU, and each ratio; what is not here is named once, and decides nothing."""
     results = run(num_gpus)
     assert (results.verdict, BY_VERDICT[results.verdict]) == ("pass", 0), results.reason
     assert results.left_out == (*left_out, "vllm (not installed)")
     assert results.counts.passed == ratios + 1
-    assert f"left out: {'; '.join(results.left_out)}" in results.reason
+    assert results.reason.endswith(f" left out: {last}")
 
 
 def test_nothing_judged_is_no_pass(run: Callable[..., Results]) -> None:

@@ -72,6 +72,8 @@ def test_every_gpu_of_a_node_takes_part(profile: str, num_gpus: int, reduced: se
     assert plan.skips == ()
     assert _counts(plan.points) == {**{name: {num_gpus} for name in (*_ALONE, *_TOGETHER)}, "all_reduce": reduced}
     assert all(point.effort.attempts >= 2 for point in plan.points), "one attempt decides nothing"
+    copies = [point for point in plan.points if "copy" in point.benchmark]
+    assert {point.effort.attempts for point in copies} == {4}, "two left intervals such as 57 to 126 GB/s"
 
 
 @pytest.mark.parametrize("profile", ["rtx4090", "a100", "h100", "h200", "b200"])
@@ -79,18 +81,20 @@ def test_one_gpu_has_no_links(profile: str) -> None:
     """What needs two is left out and says so; the rest is measured."""
     plan = _plan(profile, 1)
     assert _counts(plan.points) == {name: {1} for name in _ALONE}
-    assert _counts((*plan.skips, *plan.left_out)) == {"all_reduce": {2}, **{name: {1} for name in _TOGETHER}}
+    assert _counts((*plan.skips, *plan.left_out)) == {"all_reduce": {2, 4}, **{name: {1} for name in _TOGETHER}}
     assert {skip.reason for skip in (*plan.skips, *plan.left_out)} == {
         "left out: 2 GPUs (1 here)",
+        "left out: 4 GPUs (1 here)",
         "left out: peer_copy needs at least 2 gpus, found 1",
         "left out: collective needs at least 2 gpus, found 1",
     }
 
 
 def test_a_limit_of_the_users_own() -> None:
-    """Two of four GPUs: the others' points are not left out, they are not asked for."""
+    """Two of four GPUs: what needs more is named as left out by that."""
     plan = _plan("h200", 4, max_gpus=2)
-    assert (plan.skips, plan.left_out) == ((), ())
+    assert plan.skips == ()
+    assert {(skip.benchmark, skip.lacks) for skip in plan.left_out} == {("all_reduce", "4 GPUs (--max-gpus 2)")}
     assert {point.num_gpus for point in plan.points} == {2}
 
 

@@ -66,24 +66,29 @@ def last_line(result: Result) -> str:
 @pytest.mark.parametrize(
     ("num_gpus", "backends", "judged", "left_out"),
     [
-        (1, ["torch"], "2 of 2 expectations judged", "transformers (not installed); vllm (not installed)"),
+        (
+            1,
+            ["torch"],
+            "2 of 18 expectations judged; 16 left out",
+            "2 GPUs, 4 GPUs (1 here); transformers (not installed) (and 2 more)",
+        ),
         (
             2,
             ["torch", "transformers"],
-            "6 of 12 expectations judged; 2 have no row for h200; 4 left out",
-            "vllm (not installed)",
+            "6 of 20 expectations judged; 2 have no row for h200; 12 left out",
+            "4 GPUs (2 here); vllm, tensorrt_llm (not installed)",
         ),
         (
             4,
             ["torch"],
             "6 of 18 expectations judged; 12 left out",
-            "transformers (not installed); vllm (not installed)",
+            "transformers, vllm, tensorrt_llm (not installed)",
         ),
         (
             8,
             ["torch", "vllm"],
             "10 of 28 expectations judged; 6 have no row for h200; 12 left out",
-            "transformers (not installed)",
+            "transformers, tensorrt_llm (not installed)",
         ),
     ],
 )
@@ -92,7 +97,7 @@ def test_what_could_run_passes(
 ) -> None:
     """Every backend that is not here is named once, and decides nothing; nor does what has no row (8 GPUs)."""
     result = run(num_gpus, backends)
-    expected = f"verdict: pass - {judged}; left out: {left_out}; tensorrt_llm (not installed)"
+    expected = f"verdict: pass - {judged}: {left_out}"
     assert (last_line(result), result.exit_code) == (expected, 0)
 
 

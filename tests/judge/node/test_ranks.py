@@ -1,0 +1,28 @@
+"""A GPU against the others: intervals of shares, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.judge.node.ranks import judge_alike, shares_of_others
+from tests.judge.node.conftest import Node
+
+
+@pytest.mark.parametrize(
+    ("first", "low", "high"),
+    [
+        # Logarithms 0.00049988 and 0.01192857: mean 0.00621422, error 0.00571435, t(1) = 12.7062.
+        (1.0005, -0.06423, 0.08201),
+        # -0.00050013 and 0.01192857: mean 0.00571422, error 0.00621435.
+        (0.9995, -0.07063, 0.08836),
+    ],
+)
+def test_an_interval_is_of_the_shares_logarithms(first: float, low: float, high: float) -> None:
+    """Two attempts at +0.05 or -0.05 % and +1.2 % of the others' median: no sign makes an interval jump."""
+    others = [[[90.0], [90.0]], [[100.0], [100.0]], [[110.0], [110.0]]]
+    own = shares_of_others([[100.0 * first], [101.2]], others)
+    assert [value for (value,) in own] == pytest.approx([first, 1.012])
+    point = Node().plan.points[0]
+    judged = judge_alike(point, {0: own, 1: [[1.0], [1.0]]}, tolerance=0.1)[0]
+    assert judged.low == pytest.approx(low, abs=1e-5)
+    assert judged.high == pytest.approx(high, abs=1e-5)
