@@ -21,6 +21,7 @@ from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
+_MOST_DIFFERENCES = 6
 _COLOUR: dict[GateState, str] = {
     "pass": COLOURS["pass"],
     "improved": COLOURS["pass"],
@@ -74,8 +75,10 @@ def _head(out: Console, result: GateResult) -> None:
         evidence = "; ".join(shift.evidence)
         where = f"at {shift.num_shifted} of {shift.num_points} points"
         hanging(out, f"host off: {shift.noun} {signed_percent(shift.fraction)} {where}: {evidence}")
-    for text in result.differences:
+    for text in result.differences[:_MOST_DIFFERENCES]:
         hanging(out, f"left out: nights that differ in {text}")
+    if (more := len(result.differences) - _MOST_DIFFERENCES) > 0:
+        hanging(out, f"left out: nights that differ in {more} more keys or values")
     if result.broken:
         hanging(out, f"left out: {len(result.broken)} broken nights, the last {result.broken[-1]}")
     if result.note:

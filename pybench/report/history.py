@@ -70,8 +70,11 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
 def left_out(history: History, series: Series) -> Iterator[str]:
     """Runs and entries that are not in a series, with the reason."""
     others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
-    for text, count in (series.apart or {}).items():
+    apart = [*(series.apart or {}).items()]
+    for text, count in apart[:_MOST_SKIPPED]:
         yield f"left out: {count} that differ in {text}"
+    if (more := len(apart) - _MOST_SKIPPED) > 0:
+        yield f"left out: others that differ in {more} more keys or values"
     if series.broken:
         yield f"left out: {len(series.broken)} whose verdict was bad"
     if others:

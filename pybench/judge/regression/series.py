@@ -20,7 +20,8 @@ _BROKEN = frozenset(("fail", "missing", "error"))
 class Series:
     """Runs that agree in every key, the oldest first; the last one is the run that is looked at.
 
-    ``apart`` counts the runs that were left out, by the key that differs; ``broken`` names those whose verdict was bad.
+    ``apart`` counts the runs that were left out, by the key that differs, most first; ``broken`` names those whose
+    verdict was bad.
     """
 
     runs: tuple[RunFigures, ...]
@@ -82,7 +83,7 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
             broken.append(run.run_id)
         else:
             same.append(run)
-    return Series((*sorted(same, key=_order), last), tuple(across), apart, tuple(broken))
+    return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken))
 
 
 def _order(run: RunFigures) -> tuple[str, str]:
