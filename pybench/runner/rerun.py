@@ -50,10 +50,9 @@ def rerun(
     folder.require_owner()
     manifest, path = folder.read_manifest(), folder.path
     check_machine(path, manifest, snapshot())
-    run = _prepared(path, manifest, point_ids, choose)
-    _check_python(folder, run.launcher)
+    run = _prepared(folder, manifest, point_ids, choose)
     beside = reference is not None and can_run_beside(manifest, reference)
-    other = _prepared(path, _with_images(manifest, reference), point_ids, choose) if beside and reference else None
+    other = _prepared(folder, _with_images(manifest, reference), point_ids, choose) if beside and reference else None
     if other is None:
         return run.finish(progress), None
     before, now = SideBySide(other, run).finish(progress)
@@ -72,15 +71,17 @@ def _with_images(manifest: Manifest, reference: Manifest) -> Manifest:
     return replace(manifest, container=reference.container, engine=reference.engine, software=reference.software)
 
 
-def _prepared(path: Path, manifest: Manifest, point_ids: Collection[str], choose: Choose) -> Run:
+def _prepared(run: RunFolder, manifest: Manifest, point_ids: Collection[str], choose: Choose) -> Run:
+    """Check what can be checked, then make the rerun's folder."""
     points = tuple(_point(point) for point in manifest.plan.points if point.id in point_ids)
     plan = Plan(points=points, skips=())
     needs = launch_requirements(manifest.suite, plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
-    _check_images(path, manifest, launcher)
+    _check_images(run.path, manifest, launcher)
+    _check_python(run, launcher)
     environment = recorded(launcher.tuning(os.environ), launcher.secrets)
-    check_software(path, manifest, launcher.software(), environment)
-    folder = RunFolder.create(path / FOLDER, manifest.suite.name)
+    check_software(run.path, manifest, launcher.software(), environment)
+    folder = RunFolder.create(run.path / FOLDER, manifest.suite.name)
     stage_worker(folder.worker)
     again = replace(
         manifest,

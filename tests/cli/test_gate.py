@@ -88,8 +88,10 @@ def test_what_a_rerun_does_not_show_is_cleared(here: Path, nights: Path, night: 
 
 def test_a_rerun_with_another_python_is_none(nights: Path, night: Night) -> None:
     """The run's workers had a Python of their own: this one proves nothing, and the row stays flagged."""
-    done = gate(night(1, "tonight", 1.03, "tensor_parallel=2"))
+    run = night(1, "tonight", 1.03, "tensor_parallel=2")
+    done = gate(run)
     assert done.exit_code == 1, done.output
+    assert not (Path(run) / "reruns").exists()
     assert "not confirmed:" in done.stdout
     assert "give it with --python" in " ".join(done.stdout.split())
 
