@@ -21,7 +21,7 @@ from tests.physics.windows import measure, phases
         ("decode_30hz", 1.0, 0.6),
         ("square_200_200", 1.0, 0.5),
         # The counter adds up samples that keep step with this load, and so counts for less than the series.
-        ("square_50_50", 1.0, 2.5),
+        ("square_50_50", 1.0, 3.0),
         ("bursty", 1.0, 1.0),
         ("constant", 0.3, 0.3),
         ("square_200_200", 0.3, 1.6),
