@@ -134,7 +134,7 @@ def test_attempts_and_steps_of_the_command_line(here: Path, drill: Drill) -> Non
     efforts = [point["effort"] for point in manifest["plan"]["points"]]
     assert {(effort["attempts"], effort["max_attempts"], effort["steps"]) for effort in efforts} == {(1, 1, 3)}
     refused = pybench("run", "--resume", str(the_run(here)), "--attempts", "2")
-    assert (refused.exit_code, "leave out --profile" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "leave the others out (--attempts)" in refused.stderr) == (2, True)
 
 
 def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
@@ -147,8 +147,11 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run",), "run takes either a SUITE or --resume RUN"),
-        (("run", "drill.toml", "--resume", "runs"), "run takes either a SUITE or --resume RUN"),
+        (("run",), "run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN"),
+        (
+            ("run", "drill.toml", "--resume", "runs"),
+            "run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN",
+        ),
         (("run", "--resume", "nowhere"), "nowhere: no run here (no manifest.json); give a folder below runs/"),
         (("report", "nowhere"), "nowhere: no run here (no manifest.json); give a folder below runs/"),
         (("run", "drill.toml", "-k", "and"), "-k: column 1: found 'and', expected a word"),
@@ -183,7 +186,7 @@ def test_resume_takes_the_runs_own_options(here: Path, finished: Path) -> None:
     python = ("--python", str(here / "python"))
     result = pybench("run", "--resume", str(finished), "-k", "x", *python)
     assert result.exit_code == 2
-    assert "leave out --profile" in result.stderr
+    assert "leave the others out (-k)" in result.stderr
     resumed = pybench("run", "--resume", str(finished), *python)
     assert resumed.exit_code == 0, resumed.output
 
