@@ -49,23 +49,25 @@ class Fleet:
 
     def series(self, random: np.random.Generator, num_nights: int, *, vanished: Sequence[int] = ()) -> Series:
         """So many nights, and one more that is judged, on which ``vanished`` points are absent; it has no bad host."""
-        return self.series_with_rerun(random, num_nights, vanished=vanished)[0]
+        return self.series_with_reruns(random, num_nights, vanished=vanished)[0]
 
-    def series_with_rerun(
-        self, random: np.random.Generator, num_nights: int, *, vanished: Sequence[int] = ()
-    ) -> tuple[Series, RunFigures]:
-        """The same, and a rerun of the last night: its attempts are new, what the night did to a row is the same."""
+    def series_with_reruns(
+        self, random: np.random.Generator, num_nights: int, num_reruns: int = 1, *, vanished: Sequence[int] = ()
+    ) -> tuple[Series, tuple[RunFigures, ...]]:
+        """The same, and reruns of the last nights: attempts are new, what the night did to a row is the same."""
         low, high = np.log(self.night_sds)
         sds = np.exp(random.uniform(low, high, (self.num_points, len(METRICS))))
         levels = random.uniform(0, 5, (self.num_points, len(METRICS)))
-        runs = []
+        runs, reruns = [], []
         for night in range(num_nights + 1):
             is_bad = night < num_nights and random.random() < self.bad_nights
             host = 0.02 * random.standard_normal() if is_bad else 0.0
             gone = set(vanished) if night == num_nights else set()
             values = levels + sds * random.standard_normal(sds.shape) + host * _WORSE
             runs.append(self._run(random, night, values, gone))
-        return Series(tuple(runs)), self._run(random, num_nights, values, gone)
+            if night > num_nights - num_reruns:
+                reruns.append(self._run(random, night, values, gone))
+        return Series(tuple(runs)), tuple(reruns)
 
     def _run(self, random: np.random.Generator, night: int, values: NDArray[np.float64], gone: set[int]) -> RunFigures:
         when = (_FIRST + timedelta(days=night)).isoformat()
