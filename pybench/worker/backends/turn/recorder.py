@@ -37,6 +37,7 @@ class Recorder:
         yield
         self._meters.wait()
         end_ns = time.monotonic_ns()
+        self._barrier()  # a rank with nothing to do would read what the others still hold
         self.spans.append(
             Span(
                 name=name,
