@@ -43,7 +43,7 @@ def _point(settings: Matmul | Burn | PeerCopy) -> Point:
     )
 
 
-_MATMUL = _point(Matmul(backend="torch", gpus=2, precision="float32", m=256, n=256, k=256, products=200))
+_MATMUL = _point(Matmul(backend="torch", gpus=2, precision="float32", m=256, n=256, k=256, products=80))
 _COPIES = _point(PeerCopy(backend="torch", gpus=3, peer_bytes=2**20, peer_copies=2))
 
 
