@@ -223,6 +223,7 @@ def test_more_gpus_never_promise_much_less(table: ExpectedTable) -> None:
 # Data sheets: bf16 and fp8 dense FLOP/s, memory bytes/s, and one direction of NVLink (18 links of 25 GB/s for Hopper).
 _MATMUL_FLOPS_PER_S = {"a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12}
 _MEMORY_BYTES_PER_S = {"h100": 3.35e12, "h200": 4.8e12, "rtx4090": 1.008e12}
+_MEMORY_BYTES = {"rtx4090": 24e9, "h100": 80e9, "h200": 141e9}
 _NVLINK_BYTES_PER_S = {"a100": 300e9, "h100": 450e9, "h200": 450e9}
 _PCIE_BYTES_PER_S = {"a100": 31.5e9, "h100": 63e9, "h200": 63e9}
 
@@ -250,6 +251,8 @@ def test_absolute_figures_are_within_reach_of_the_hardware(row: FigureRow) -> No
         assert row.model_class == "8b"
         assert (row.where["prompt_tokens"], row.where["output_tokens"]) == (512, 128)
         assert 0.1 < figure * 5 * 16e9 / _MATMUL_FLOPS_PER_S[row.machine] < 1
+    elif row.metric == "peak_memory_bytes":
+        assert 0.5 < figure / _MEMORY_BYTES[row.machine] < 1
     else:
         assert (row.metric, row.unit) == ("tokens_per_s", "tokens/s")
         assert 10 < figure < 1e6

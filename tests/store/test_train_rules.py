@@ -29,6 +29,7 @@ VALUES = {
     "lora_alpha": "16",
     "zero_stage": "3",
     "weights": '"nf4"',
+    "loss_chunk_tokens": "64",
 }
 # What an option needs beside it, so that only the strategy can be wrong.
 BESIDE = {
