@@ -12,7 +12,8 @@ from pybench.model.software import Software
 from pybench.model.suite import DeviceKind, Plan, Suite
 
 # 1: first form. 2: begins with a checksum. 3: expectations and rows of tables carry their form.
-MANIFEST_VERSION = 3
+# 4: options of the command line by name.
+MANIFEST_VERSION = 4
 
 
 @dataclass(frozen=True, kw_only=True)
