@@ -44,7 +44,7 @@ def test_plan_shows_how_long_a_limited_run_takes(drill: Drill) -> None:
     CliRunner().invoke(main, drill())
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1h"))
     assert re.search(r"\nabout \d+s by earlier runs\n$", done.output), done.output
-    done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1s"))
+    done = CliRunner().invoke(main, ("plan", "drill.toml", "--attempts", "100", "--time-limit", "1s"))
     assert "do not fit: --time-limit 1s has" in done.output
     assert "left out: points beyond --time-limit 1s" in done.output
 
