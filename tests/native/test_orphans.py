@@ -86,12 +86,13 @@ def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(folder: Path)
     entry.write_text(DAEMON.format(file=str(file)))
     command = (sys.executable, "-c", HOST, str(folder), str(folder / "exchange"), f"daemon-{os.getpid()}/")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
-        deadline = time.monotonic() + 60
-        while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
+        deadline, daemon = time.monotonic() + 60, 0
+        # Between fork and exec it has a command line of another, or none.
+        while "sleep" not in _command_line(daemon) and time.monotonic() < deadline:
+            daemon = int(file.read_text() or 0) if file.exists() else 0
             time.sleep(0.01)
-        daemon = int(file.read_text())
-        assert b"sleep" in Path(f"/proc/{daemon}/cmdline").read_bytes()
         host.kill()
+    assert daemon, "the daemon began"
     deadline = time.monotonic() + 30
     while Path(f"/proc/{daemon}/cmdline").exists() and time.monotonic() < deadline:
         time.sleep(0.01)

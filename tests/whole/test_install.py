@@ -82,7 +82,7 @@ def test_it_works_from_any_folder(site: Path, tmp_path: Path) -> None:
     assert re.search(r"^ok +power sampler +extension built$", pybench("doctor", codes=(0, 3)), re.MULTILINE)
     (tmp_path / "tiny.toml").write_text(SUITE)
     shown = pybench("run", "tiny.toml", codes=(4,))
-    assert "verdict: no_expectation" in shown
+    assert "verdict: no expectation" in shown
     (run,) = (tmp_path / "runs").iterdir()
     assert pybench("report", str(run)) in shown
     staged = run / "worker" / "pybench" / "worker" / "__main__.py"
