@@ -12,7 +12,7 @@ from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.report.change_words import difference_text, metric_words, percent_text, value_text
-from pybench.report.labels import short_labels
+from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -42,8 +42,7 @@ def render(
     """Draw it. ``points`` are those of the run and its references; unchanged rows are only counted without detail."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
-    several = len({point.benchmark for point in points}) > 1
-    names = short_labels(list({point.id: point for point in points}.values()), with_benchmark=several)
+    names = labels_of_runs(points)
     _head(out, comparison)
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]

@@ -14,7 +14,7 @@ from pybench.judge.regression.gate import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.report.change_words import metric_words, signed_percent, value_text
-from pybench.report.labels import short_labels
+from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -51,9 +51,7 @@ def render(
     """Draw it. ``points`` are those of the night and the nights before; rows that pass are only counted by default."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
-    own = {point.id: point for point in points}
-    several = len({point.benchmark for point in own.values()}) > 1
-    names = short_labels([*own.values()], with_benchmark=several)
+    names = labels_of_runs(points)
     _head(out, result)
     for state in BY_IMPORTANCE:
         rows = [row for row in result.rows if row.state == state]

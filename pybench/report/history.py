@@ -17,7 +17,7 @@ from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
-from pybench.report.labels import short_labels
+from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -89,9 +89,7 @@ def left_out(history: History, series: Series) -> Iterator[str]:
 
 
 def _table(series: Series, found: Sequence[Trend], room: int) -> Table:
-    points = {point.id: point for run in series.runs for point in run.points}
-    several = len({point.benchmark for point in points.values()}) > 1
-    names = short_labels(list(points.values()), with_benchmark=several)
+    names = labels_of_runs(point for run in series.runs for point in run.points)
     heads = ("point", "metric", "trend", "last", "change", "spread")
     return Table("", heads, tuple(_cells(trend, names, room) for trend in found))
 

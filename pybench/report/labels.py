@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pybench.compute.plan import point_id
@@ -46,6 +46,15 @@ def short_labels(points: Sequence[Named], *, with_benchmark: bool) -> dict[str, 
     found = {point.id: _short(point, common[point.benchmark], with_benchmark=with_benchmark) for point in points}
     counts = Counter(found.values())
     return {name: label if counts[label] == 1 else name for name, label in found.items()}
+
+
+def labels_of_runs(points: Iterable[Named]) -> dict[str, str]:
+    """:func:`short_labels` of the points of several runs, of which the last with an id counts.
+
+    The benchmark stands in front where there are several.
+    """
+    last = list({point.id: point for point in points}.values())
+    return short_labels(last, with_benchmark=len({point.benchmark for point in last}) > 1)
 
 
 def common_axes(points: Sequence[Named]) -> tuple[str, ...]:

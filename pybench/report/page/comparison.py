@@ -8,11 +8,11 @@ from markupsafe import Markup
 
 from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, RunComparison
-from pybench.model.figures import PointFigures, RunFigures
+from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import difference_text, metric_words, percent_text, signed_percent, value_text
 from pybench.report.comparison import reason_text
-from pybench.report.labels import short_labels
+from pybench.report.labels import labels_of_runs
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
@@ -26,9 +26,7 @@ _HEADS = ("point", "metric", "before", "now", "change", "difference", "reason")
 
 def render(comparison: RunComparison, run: RunFigures, references: Sequence[RunFigures]) -> str:
     """One HTML file. ``references`` are all that were named, also those that are left out."""
-    points: dict[str, PointFigures] = {p.id: p for one in (*references, run) for p in one.points}
-    several = len({point.benchmark for point in points.values()}) > 1
-    names = short_labels(list(points.values()), with_benchmark=several)
+    names = labels_of_runs(point for one in (*references, run) for point in one.points)
     table = PointTable(_HEADS, tuple(_row(change, names, n) for n, change in enumerate(comparison.changes)))
     return document(
         "comparison.html.j2",

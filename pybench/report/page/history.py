@@ -20,7 +20,7 @@ from pybench.model.gate import Accepted, LevelChange
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.history import left_out
-from pybench.report.labels import short_labels
+from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
@@ -39,9 +39,7 @@ Scale = Callable[[float], float]
 
 def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) -> str:
     """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
-    points = {point.id: point for run in series.runs for point in run.points}
-    several = len({point.benchmark for point in points.values()}) > 1
-    names = short_labels(list(points.values()), with_benchmark=several)
+    names = labels_of_runs(point for run in series.runs for point in run.points)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
     begun = epochs(series)
