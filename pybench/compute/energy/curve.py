@@ -97,7 +97,7 @@ class Curve:
     def seen_at_w(self, time_s: npt.ArrayLike) -> Column:
         """Power in W behind the low-pass at each time; the load's own where ``seen_w`` is unknown."""
         at_s = np.asarray(time_s)
-        piece = np.clip(np.searchsorted(self.time_s, at_s, side="right") - 1, 0, len(self.time_s) - 2)
+        piece = self._piece_at(at_s)
         load_w = (np.diff(self.energy_j) / np.maximum(np.diff(self.time_s), 1e-12))[piece]
         if self.seen_w is not None and self.tau_s > 0:
             since_s = np.maximum(at_s - self.time_s[piece], 0.0)
@@ -118,9 +118,11 @@ class Curve:
 
     def ends_in_gap(self, windows_s: Windows) -> bool:
         """Whether a window begins or ends where nothing was measured for ``GAP_S``."""
-        ends_s = np.ravel(np.asarray(windows_s))
-        piece = np.clip(np.searchsorted(self.time_s, ends_s, side="right") - 1, 0, len(self.time_s) - 2)
-        return bool(np.any(np.diff(self.time_s)[piece] > GAP_S))
+        return bool(np.any(np.diff(self.time_s)[self._piece_at(np.ravel(windows_s))] > GAP_S))
+
+    def _piece_at(self, time_s: Column) -> npt.NDArray[np.intp]:
+        """The piece that each time lies in; beyond an end, the one there."""
+        return np.clip(np.searchsorted(self.time_s, time_s, side="right") - 1, 0, len(self.time_s) - 2)
 
     def shared_sigma_j(self, windows_s: Windows) -> float:
         """Doubt about the energy within windows that no part of the curve has alone.
