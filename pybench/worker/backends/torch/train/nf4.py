@@ -9,6 +9,7 @@ from bitsandbytes.nn.modules import Linear4bit, Params4bit
 from torch import nn
 
 from pybench.model.workloads.train import Train
+from pybench.worker.backends.torch.architecture import plain
 
 
 def use_four_bits(model: Any, settings: Train, dtype: torch.dtype) -> None:
@@ -41,7 +42,7 @@ def _empty(layer: nn.Linear, settings: Train, dtype: torch.dtype) -> nn.Module:
 def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
     """``value``, of shape (outputs, inputs), packed where ``empty`` is a weight of four bits."""
     if not isinstance(empty, Params4bit):
-        return nn.Parameter(value, requires_grad=empty.requires_grad)
+        return plain(value, empty)
     fresh: Any = Params4bit(
         value,
         requires_grad=False,
