@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -20,6 +21,16 @@ from pybench.cli.main import main
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
+# Opens without waiting for a writer, so that the pipe has a reader once "open" is printed.
+READER = """
+import os, select, sys
+pipe = os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
+print("open", flush=True)
+select.select([pipe], [], [])
+os.set_blocking(pipe, True)
+while part := os.read(pipe, 65536):
+    os.write(1, part)
+"""
 SLEEP = (sys.executable, "-c", "import time; time.sleep(0.4)")
 
 
@@ -162,11 +173,23 @@ def test_a_pipe_without_a_reader_is_refused(fake_nvml: Tell, tmp_path: Path) -> 
     assert "cannot be written" in output
 
 
+@contextmanager
+def reader_of(pipe: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has a new pipe open and prints what is written until its first writer closes it."""
+    os.mkfifo(pipe)
+    with subprocess.Popen((sys.executable, "-c", READER, str(pipe)), stdout=subprocess.PIPE) as reader:
+        try:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"open\n"
+            yield reader
+        finally:
+            reader.kill()
+
+
 def test_a_pipe_keeps_its_reader(fake_nvml: Tell, tmp_path: Path) -> None:
     """The check before the command does not end what waits at the other end."""
     fake_nvml()
-    os.mkfifo(tmp_path / "pipe.json")
-    with subprocess.Popen(("cat", str(tmp_path / "pipe.json")), stdout=subprocess.PIPE) as reader:
+    with reader_of(tmp_path / "pipe.json") as reader:
         assert invoke("record", "--json", tmp_path / "pipe.json", "--", "sleep", "0.2")[0] == 0
         assert reader.stdout is not None
         assert json.loads(reader.stdout.read())["exit_code"] == 0
@@ -176,8 +199,7 @@ def test_a_pipe_whose_reader_goes_is_not_waited_for(fake_nvml: Tell, tmp_path: P
     """The joules are printed, and the command's own exit code stays."""
     fake_nvml()
     pipe = tmp_path / "pipe.json"
-    os.mkfifo(pipe)
-    with subprocess.Popen(("cat", str(pipe)), stdout=subprocess.DEVNULL) as reader:
+    with reader_of(pipe) as reader:
         code, output = invoke("record", "--json", pipe, "--", "sh", "-c", f"kill {reader.pid}; sleep 0.2; exit 7")
     assert code == 7
     assert "scope: gpu_board" in output
