@@ -85,7 +85,8 @@ def run(
     from pybench.engines.requirements import EngineOptions
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
-    from pybench.runner.prepare import prepare_run, resume_run
+    from pybench.runner.prepare import prepare_run
+    from pybench.runner.resume import resume_run
 
     progress = make_progress(sys.stderr)
     chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
@@ -114,7 +115,7 @@ def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the 
     from pybench.machine.environment import snapshot
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
-    from pybench.runner.prepare import earlier_times_s, plan_suite
+    from pybench.runner.suite_plan import earlier_times_s, plan_suite
 
     machine = snapshot()
     for fault in machine.gpu_faults:

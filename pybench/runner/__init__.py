@@ -1,1 +1,1 @@
-"""Floor 6: the loop over points: launch, sample, record, judge, resume."""
+"""Floor 6: the loop over attempts: launch, sample, record, judge, resume."""

@@ -7,21 +7,25 @@ from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from pybench.compute.measured_window import window_conditions, window_energy
 from pybench.engines.foreign import is_foreign
+from pybench.judge.formulas.registry import metric_values
 from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
+from pybench.model.results import Estimate
 from pybench.model.suite import Point
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure, Step
-from pybench.runner.contract import Contract
-from pybench.runner.events import EventReader, RankLog
+from pybench.model.workloads.registry import METRICS
+from pybench.report.headline import headline_of
+from pybench.runner.events.contract import Contract
+from pybench.runner.events.reader import EventReader, RankLog
 from pybench.runner.follow import follow
 from pybench.runner.gpu_observation import GpuObservation
-from pybench.runner.session import Session
-from pybench.runner.session_worker import SessionWorker
+from pybench.runner.session import Session, SessionWorker
 from pybench.store.trace_file import write_trace
 
 
@@ -120,3 +124,14 @@ def _kept(trace: PowerTrace | None, path: Path, run_path: Path) -> str | None:
 def _startup_s(ranks: Sequence[RankLog], start_ns: int) -> float | None:
     begun = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     return (max(begun) - start_ns) / 1e9 if begun else None
+
+
+def attempt_figure(point: Point, record: Record) -> Estimate | None:
+    """The median step of the attempt's headline metric; ``None`` for a failed attempt."""
+    if not record.ok:
+        return None
+    values = metric_values(point, record)
+    name = headline_of(values)
+    if name is None:
+        return None
+    return Estimate(value=median(values[name]), low=None, high=None, unit=METRICS[name].unit)

@@ -8,7 +8,7 @@ from pybench.engines.base import Worker
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Phase, Step, Work
-from pybench.runner.events import EventReader, RankLog
+from pybench.runner.events.reader import EventReader, RankLog
 from pybench.runner.failure import failure, failure_of_exit, last_seen
 from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.session import Session

@@ -22,13 +22,10 @@ from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.suite import Point
-from pybench.runner.attempt import run_session
-from pybench.runner.attempt_figure import attempt_figure
-from pybench.runner.expected_time import attempts_s, durations_s
+from pybench.runner.attempt import attempt_figure, run_session
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
-from pybench.runner.session import Session
-from pybench.runner.time_budget import OutOfTimeError, TimeBudget
-from pybench.runner.work_order import work_order
+from pybench.runner.session import Session, work_order
+from pybench.runner.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
 from pybench.store.journal import RunFolder
 
 _MOST_NAMED = 4

@@ -23,10 +23,10 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.progress import Progress
 from pybench.model.results import Results
 from pybench.model.suite import Plan, Point
-from pybench.runner.prepare import launch_requirements
-from pybench.runner.resume_check import check_machine, check_software
+from pybench.runner.resume import check_machine, check_software
 from pybench.runner.run import Run
 from pybench.runner.side_by_side import SideBySide
+from pybench.runner.suite_plan import launch_requirements
 from pybench.store.journal import RunFolder
 
 FOLDER = "reruns"

@@ -24,10 +24,9 @@ from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.suite import Point
-from pybench.runner.expected_time import expected_s
 from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
-from pybench.runner.time_budget import TimeBudget
+from pybench.runner.time_budget import TimeBudget, expected_s
 from pybench.store.journal import RunFolder
 
 

@@ -1,14 +1,21 @@
-"""What one worker process does: attempts at different points, one after another."""
+"""What one worker process does, attempts at different points one after another, and that process."""
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt
-from pybench.engines.base import Job, Launcher
-from pybench.model.wire import WorkOrder
+from pybench.engines.base import Job, Launcher, Worker
+from pybench.engines.redaction import Redaction
+from pybench.model.record import Record
+from pybench.model.suite import DeviceKind, Point
+from pybench.model.wire import ORDERS_FILE, WorkOrder, go_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,3 +49,54 @@ class Session:
     def before(self, place: int) -> tuple[str, ...]:
         """Ids of the points that the process measures before attempt ``place``."""
         return tuple(point.id for point, _ in self.attempts[:place])
+
+
+def work_order(point: Point, device: DeviceKind, records: Iterable[Record]) -> WorkOrder:
+    """The order for the next attempt at ``point``, after ``records``."""
+    return WorkOrder(
+        point_id=point.id,
+        settings=settings_of_next(point, records),
+        architecture=point.architecture,
+        device=device,
+        steps=point.effort.steps,
+        max_warmup_steps=point.effort.max_warmup_steps,
+        dither_ms=point.effort.dither_ms,
+    )
+
+
+class SessionWorker:
+    """Hands the session's orders over; ``argv`` is the command line that works on them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._worker: Worker | None = None
+        self._ended = False
+        job = session.job
+        self.argv = session.launcher.argv(job)
+        self.redaction = Redaction(job.host_environment[name] for name in session.launcher.secrets)
+        lines = (order.to_json() + "\n" for order in session.orders)
+        (job.exchange / ORDERS_FILE).write_text("".join(lines), encoding="utf-8")
+
+    def begin(self, place: int) -> Worker:
+        """Let it work on the order ``place``; for the first it is started. Raises ``OSError`` when that can't be."""
+        if self._worker is None:
+            self._worker = self._session.launcher.start(self._session.job, self._session.log)
+        else:
+            self._release(place)
+        return self._worker
+
+    def end(self) -> None:
+        """End the process, and take secrets out of all that it wrote; a second time does nothing."""
+        if self._ended:
+            return
+        if self._worker is not None:
+            self._worker.end()
+        for folder in self._session.folders:
+            self.redaction.files(folder)
+        self._ended = True
+
+    def _release(self, place: int) -> None:
+        # What is there already was put there by the worker: nothing is followed, nothing overwritten.
+        with suppress(FileExistsError):
+            path = self._session.job.exchange / go_file(place)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))

@@ -1,14 +1,21 @@
-"""The time that a run may take: which attempts still fit it, and when it is over."""
+"""The time that a run may take: which attempts still fit it, by what they took before, and when it is over."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from statistics import median
 
 from pybench.compute.schedule import Attempt
+from pybench.model.errors import RunFolderError
+from pybench.model.manifest import Manifest
 from pybench.model.plan_options import duration_text
+from pybench.model.record import Record
+from pybench.store.journal import RunFolder
 
 _MOST_NAMED = 8
 
@@ -44,3 +51,58 @@ class TimeBudget:
         more = f" and of {len(many) - _MOST_NAMED} more points" if len(many) > _MOST_NAMED else ""
         plural = "attempt is" if len(attempts) == 1 else "attempts are"
         return f"{self.limit}: {len(attempts)} {plural} not made: {', '.join(named)}{more}"
+
+
+_MOST_RUNS = 20
+"""Folders of other runs that are looked at, the newest first."""
+
+
+def expected_s(folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]) -> float | None:
+    """Seconds that ``owed`` will take; ``None`` where one of the points was never measured on this machine."""
+    known = durations_s(folder, manifest, owed, own)
+    found = [known.get(point.digest) for point, _ in owed]
+    seconds = [value for value in found if value is not None]
+    return sum(seconds) if seconds and len(seconds) == len(found) else None
+
+
+def durations_s(
+    folder: RunFolder, manifest: Manifest, owed: Sequence[Attempt], own: Sequence[Record]
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those of ``owed`` that were measured here before."""
+    known = attempts_s(own)
+    wanted = {point.digest for point, _ in owed} - known.keys()
+    root = folder.path.parent
+    return {**earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, wanted, folder.path), **known}
+
+
+def earlier_attempts_s(
+    root: Path, suite: str, fingerprint: str, wanted: AbstractSet[str], own: Path | None = None
+) -> dict[str, float]:
+    """Seconds of an attempt at the points of the digests ``wanted``, each by the latest run of the suite here."""
+    found: dict[str, float] = {}
+    for records in _earlier(root, suite, fingerprint, own) if wanted else ():
+        found = {**attempts_s(records), **found}
+        if wanted <= found.keys():
+            break
+    return {digest: value for digest, value in found.items() if digest in wanted}
+
+
+def attempts_s(records: Sequence[Record]) -> dict[str, float]:
+    """Median seconds of a good attempt by the digest of its point."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if record.ok:
+            found.setdefault(record.point_digest, []).append(record.duration_s)
+    return {digest: median(values) for digest, values in found.items()}
+
+
+def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iterator[tuple[Record, ...]]:
+    """Records of the latest runs of the same suite on the same machine, the newest first."""
+    others = sorted(root.glob(f"*-{suite}*"), reverse=True)
+    for path in [path for path in others if path != own][:_MOST_RUNS]:
+        try:
+            run = RunFolder.open(path)
+            if run.read_manifest().fingerprint == fingerprint:
+                yield run.records()
+        except (RunFolderError, OSError):
+            continue

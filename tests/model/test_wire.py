@@ -21,7 +21,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
-from pybench.runner.event_line import decode_event
+from pybench.runner.events.line import decode_event
 
 STEP = Step(
     index=3,

@@ -20,7 +20,7 @@ from pybench.model.wire import (
     events_file,
 )
 from pybench.model.workloads.generate import Generate
-from pybench.runner.contract import Contract
+from pybench.runner.events.contract import Contract
 from tests.builders import HEADER
 
 CLOCK = ("boot", 0)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pybench.model.record import Record
 from pybench.model.wire import Failure, encode_event, events_file
-from pybench.runner.contract import Contract
-from pybench.runner.events import EventReader
+from pybench.runner.events.contract import Contract
+from pybench.runner.events.reader import EventReader
 from pybench.store.journal_line import decode_line, encode_line
 from tests.runner.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events
 

@@ -10,7 +10,7 @@ import pytest
 
 from pybench.model.wire import Event, Phase, Result
 from pybench.runner import gpu_observation
-from pybench.runner.events import RankLog
+from pybench.runner.events.reader import RankLog
 from pybench.runner.follow import follow
 from pybench.runner.gpu_observation import GpuObservation
 from pybench.runner.session import Session

@@ -9,7 +9,7 @@ from pybench.engines.local import Local
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
 from pybench.runner.prepare import prepare_run
-from pybench.runner.work_order import work_order
+from pybench.runner.session import work_order
 from tests.judge.conftest import Build
 from tests.runner.drill import suite_text, table_text
 

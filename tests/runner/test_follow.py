@@ -13,7 +13,7 @@ import pytest
 from pybench.model.effort import Effort
 from pybench.model.progress import Progress
 from pybench.model.wire import Phase, Result, Step, Work, encode_event
-from pybench.runner.events import EventReader
+from pybench.runner.events.reader import EventReader
 from pybench.runner.follow import follow
 from tests.builders import HEADER
 

@@ -18,7 +18,8 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
-from pybench.runner.prepare import prepare_run, resume_run
+from pybench.runner.prepare import prepare_run
+from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
 from pybench.store.journal import RunFolder
 from tests.runner.drill import suite_text, table_text
@@ -186,7 +187,7 @@ from dataclasses import replace
 from pathlib import Path
 from test_run import fake
 from pybench.model.progress import NoProgress
-from pybench.runner.prepare import resume_run
+from pybench.runner.resume import resume_run
 resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:

@@ -12,8 +12,10 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.progress import NoProgress
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
-from pybench.runner.prepare import plan_suite, prepare_run, resume_run
+from pybench.runner.prepare import prepare_run
+from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
+from pybench.runner.suite_plan import plan_suite
 from tests.runner.drill import suite_text, table_text
 from tests.runner.test_run import causes, fake
 

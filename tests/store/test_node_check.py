@@ -17,7 +17,7 @@ from pybench.model.machine import GpuInfo, Machine
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import Plan, Point, Skip, TableFigure, table_of
 from pybench.model.workloads.matmul import Matmul
-from pybench.runner.prepare import plan_suite
+from pybench.runner.suite_plan import plan_suite
 from pybench.store.expected_tables import load_tables
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite.file import read_suite

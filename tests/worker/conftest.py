@@ -16,7 +16,7 @@ import pybench
 from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrder, go_file
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
-from pybench.runner.event_line import decode_event
+from pybench.runner.events.line import decode_event
 from tests.builders import TINY
 
 

@@ -13,10 +13,10 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.verification import Discrepancy
 from pybench.model.wire import ORDERS_FILE, Event, FailureCause
-from pybench.runner.contract import Contract
-from pybench.runner.event_file import MAX_FILE_BYTES
-from pybench.runner.events import Check, EventReader, RankLog
-from pybench.runner.work_order import work_order
+from pybench.runner.events.contract import Contract
+from pybench.runner.events.file import MAX_FILE_BYTES
+from pybench.runner.events.reader import Check, EventReader, RankLog
+from pybench.runner.session import work_order
 from pybench.store.safe_folder import read_below
 
 # Steps of attempts lie in the past by now, on whichever boot.

@@ -26,7 +26,7 @@ from pybench.model.wire import ORDERS_FILE, Event, Header, Step, WorkOrder
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.peer_copy import PeerCopy
-from pybench.runner.event_line import decode_event
+from pybench.runner.events.line import decode_event
 from tests.judge.conftest import Build
 
 _SLOWED = "import time; time.sleep(0.5)"

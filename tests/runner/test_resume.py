@@ -12,7 +12,7 @@ from pybench.model.errors import MachineError
 from pybench.model.manifest import Manifest
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Suite
-from pybench.runner.resume_check import check_machine, check_software
+from pybench.runner.resume import check_machine, check_software
 from tests.builders import MACHINE
 
 RUN = Path("RUN")

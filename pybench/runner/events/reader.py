@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pybench.model.record import RankReport
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, events_file
-from pybench.runner.event_file import EventFile
-from pybench.runner.event_line import decode_event
+from pybench.runner.events.file import EventFile
+from pybench.runner.events.line import decode_event
 
 
 @dataclass

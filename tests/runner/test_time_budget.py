@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pybench.model.record import Record
-from pybench.runner import expected_time
-from pybench.runner.attempt_figure import attempt_figure
+from pybench.runner import time_budget
+from pybench.runner.attempt import attempt_figure
 from tests.judge.conftest import Build
 
 build = Build()
@@ -53,13 +53,13 @@ def now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     }
     for name in Folder.kept:
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(expected_time, "RunFolder", Folder)
+    monkeypatch.setattr(time_budget, "RunFolder", Folder)
     return Folder(tmp_path / "20260104T000000Z-main")
 
 
 def _expected_s(now: Any, owed: Any, own: Any = ()) -> float | None:
     manifest: Any = SimpleNamespace(suite=SimpleNamespace(name="main"), fingerprint="here")
-    return expected_time.expected_s(now, manifest, owed, own)
+    return time_budget.expected_s(now, manifest, owed, own)
 
 
 def test_an_earlier_run_here_gives_the_median_of_each_point(now: Folder) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pybench.model.wire import Event, Failure, Metric, Phase, Result, Step, Work, encode_event
-from pybench.runner.event_file import MAX_LINE_BYTES
-from pybench.runner.events import EventReader
+from pybench.runner.events.file import MAX_LINE_BYTES
+from pybench.runner.events.reader import EventReader
 
 
 def reader_of(exchange: Path, num_ranks: int, num_points: int) -> EventReader:

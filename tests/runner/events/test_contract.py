@@ -15,8 +15,8 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from pybench.runner.contract import Contract
-from pybench.runner.events import EventReader, RankLog
+from pybench.runner.events.contract import Contract
+from pybench.runner.events.reader import EventReader, RankLog
 from tests.runner.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events, write_events
 
 Change = Callable[[list[Event], Contract], list[Event]]

@@ -20,7 +20,7 @@ from pybench.model.suite import Plan, Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.model.workloads.train import Train
-from pybench.runner.backend_packages import with_packages
+from pybench.runner.suite_plan import with_packages
 
 
 def _point(backend: BackendName) -> Point:

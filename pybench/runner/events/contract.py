@@ -28,7 +28,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.registry import TRAITS_OF
 from pybench.model.workloads.train import Train
-from pybench.runner.events import RankLog
+from pybench.runner.events.reader import RankLog
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 # The host alone knows of the others.

@@ -1,0 +1,1 @@
+"""What a worker reports of its attempts: read, checked for its form, held against the host's own order."""

@@ -1,0 +1,119 @@
+"""A suite as it runs on this machine: its points, what is left out of them and why, and what a worker needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from pybench.compute.axis_words import with_words
+from pybench.compute.effort_override import with_effort
+from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.plan import expand, is_required, skipped
+from pybench.compute.point_filter import parse_filter
+from pybench.compute.required import NOTHING_REQUIRED, Required, parse_required
+from pybench.compute.time_budget import within
+from pybench.engines.base import Launcher
+from pybench.engines.requirements import LaunchRequirements
+from pybench.model.backend import BACKENDS, install
+from pybench.model.errors import UsageError
+from pybench.model.machine import Machine
+from pybench.model.plan_options import PlanOptions
+from pybench.model.suite import DeviceKind, Plan, Point, Skip, Suite
+from pybench.model.workloads.settings import Settings
+from pybench.runner.time_budget import earlier_attempts_s
+from pybench.store.model_shapes import load_models
+from pybench.store.shipped import find_suite
+from pybench.store.suite.file import read_suite
+
+_NO_OPTIONS = PlanOptions()
+
+
+def earlier_times_s(suite: Suite, plan: Plan, machine: Machine, root: Path) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on this machine."""
+    return earlier_attempts_s(root, suite.name, fingerprint(machine_fields(machine)), _digests(plan))
+
+
+def plan_suite(
+    path: Path, machine: Machine, options: PlanOptions = _NO_OPTIONS, root: Path | None = None
+) -> tuple[Suite, Plan]:
+    """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
+
+    Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError`` or ``UsageError``.
+    """
+    device, num_devices = _devices(machine)
+    read = read_suite(find_suite(path), profile=options.profile, machine_kind=machine.kind, settings=options.settings)
+    efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
+    suite = with_words(efforts, num_devices=num_devices, max_gpus=options.max_gpus)
+    plan = expand(
+        suite,
+        load_models(),
+        device=device,
+        num_devices=num_devices,
+        max_gpus=options.max_gpus,
+        keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
+        required=parse_required(options.require),
+    )
+    if not (plan.points or plan.skips or plan.left_out):
+        raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+    if options.time_limit_s is not None and root is not None:
+        plan = within(plan, earlier_times_s(suite, plan, machine, root), options.time_limit_s)
+    return suite, plan
+
+
+def _digests(plan: Plan) -> set[str]:
+    return {point.digest for point in plan.points}
+
+
+def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchRequirements:
+    """What running a plan takes."""
+    return LaunchRequirements(
+        backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
+        device=_devices(machine)[0],
+        request=suite.container,
+        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: max((point.num_gpus for point in plan.points), default=0)],
+    )
+
+
+def _devices(machine: Machine) -> tuple[DeviceKind, int]:
+    """Kind and number of devices that points may occupy: GPUs, or CPU cores where there is none."""
+    return ("cuda", len(machine.gpus)) if machine.gpus else ("cpu", machine.cpu_cores)
+
+
+def with_packages(
+    plan: Plan, launcher: Launcher, required: Required = NOTHING_REQUIRED, benchmarks: Collection[str] = ()
+) -> Plan:
+    """``plan`` without the points whose packages are not installed: each is left out, with the remedy as its reason.
+
+    Otherwise one missing package would be an error of every one of its attempts. What is required, by the command line
+    or because its benchmark is among ``benchmarks``, is skipped instead, and so missing.
+    """
+    missing = functools.cache(launcher.missing)
+    lacks = {point.id: found for point in plan.points if (found := _lacking(point.settings, missing)) is not None}
+    if not lacks:
+        return plan
+    absent = [point for point in plan.points if point.id in lacks]
+    must = [point for point in absent if point.benchmark in benchmarks or is_required(point, required)]
+    return replace(
+        plan,
+        points=tuple(point for point in plan.points if point.id not in lacks),
+        skips=(*plan.skips, *(_skip(point, *lacks[point.id]) for point in must)),
+        left_out=(*plan.left_out, *(_skip(point, *lacks[point.id]) for point in absent if point not in must)),
+    )
+
+
+def _skip(point: Point, name: str, reason: str) -> Skip:
+    return skipped(point, reason, f"{name} (not installed)")
+
+
+def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:
+    """What is not installed, and a sentence with the remedy."""
+    traits = BACKENDS[settings.backend]
+    if absent := missing(traits.packages):
+        reason = f"backend {settings.backend} needs {' and '.join(absent)}, not found here: {traits.remedy}"
+        return settings.backend, reason
+    for extra in traits.extras:
+        if extra.is_needed(settings) and (absent := missing(extra.packages)):
+            return extra.name, f"{extra} needs {' and '.join(absent)}, not found here: {install(extra.name)}"
+    return None
