@@ -19,9 +19,9 @@ from pybench.model.workloads.turn import Turn
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
 
-def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None:
-    """Every reason why the point can't run here, joined; ``None`` when it can."""
-    reasons = [*_device_reasons(point, device, num_devices), *_workload_reasons(point.settings)]
+def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: int = 1) -> str | None:
+    """Every reason why the point can't run on so many hosts of so many devices, joined; ``None`` when it can."""
+    reasons = [*_device_reasons(point, device, num_devices, num_hosts), *_workload_reasons(point.settings)]
     if isinstance(point.settings, ModelSettings) and point.shape is not None:
         reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
@@ -33,20 +33,30 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int) -> str | None
     return "; ".join(reasons) or None
 
 
-def lacking(point: Point, device: DeviceKind, num_devices: int) -> str | None:
-    """What the machine has too few of for the point, such as ``8 GPUs (4 here)``; ``None`` when it has enough."""
+def lacking(point: Point, device: DeviceKind, num_devices: int, num_hosts: int = 1) -> str | None:
+    """What there is too little of for the point, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
     if BACKENDS[point.settings.backend].device not in {None, device}:
         return f"{point.settings.backend} (needs GPUs)"
-    if point.num_gpus <= num_devices:
+    nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+    if nodes > num_hosts:
+        return f"{nodes} nodes ({num_hosts} here)"
+    if each <= num_devices:
         return None
-    plural = "" if point.num_gpus == 1 else "s"
-    return f"{point.num_gpus} {_DEVICE_NOUNS[device]}{plural} ({num_devices} here)"
+    return f"{_count(each, device)}{' on each node' if nodes > 1 else ''} ({num_devices} here)"
 
 
-def _device_reasons(point: Point, device: DeviceKind, num_devices: int) -> Iterator[str]:
-    if point.num_gpus > num_devices:
-        plural = "" if point.num_gpus == 1 else "s"
-        yield f"needs {point.num_gpus} {_DEVICE_NOUNS[device]}{plural}, found {num_devices}"
+def _count(number: int, device: DeviceKind) -> str:
+    return f"{number} {_DEVICE_NOUNS[device]}{'' if number == 1 else 's'}"
+
+
+def _device_reasons(point: Point, device: DeviceKind, num_devices: int, num_hosts: int) -> Iterator[str]:
+    nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
+    if nodes > num_hosts:
+        yield f"needs {nodes} nodes, found {num_hosts}"
+    if point.num_gpus % nodes:
+        yield f"{_count(point.num_gpus, device)} can't be spread evenly over {nodes} nodes"
+    if each > num_devices:
+        yield f"needs {_count(each, device)}{' on each node' if nodes > 1 else ''}, found {num_devices}"
     only = BACKENDS[point.settings.backend].device
     if only is not None and only != device:
         yield f"backend {point.settings.backend} runs on GPUs only"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from pybench.compute.feasibility import infeasible, lacking
@@ -19,15 +20,17 @@ def expand(
     *,
     device: DeviceKind,
     num_devices: int,
+    num_hosts: int = 1,
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     required: Required = NOTHING_REQUIRED,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs than there
-    are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``. So does one that can run nowhere: it is left
-    out where a word of the file stands for one of its values, and skipped where somebody wrote it.
+    ``num_devices`` are there on each of ``num_hosts``. A point that ``keep`` refuses by its id is no part of the plan;
+    one above ``max_gpus``, or with more GPUs or nodes than there are, goes to ``Plan.left_out``, or if it is required
+    to ``Plan.skips``. So does one that can run nowhere: it is left out where a word of the file stands for one of its
+    values, and skipped where somebody wrote it.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     implied = {benchmark.name: benchmark.implied for benchmark in suite.benchmarks}
@@ -37,16 +40,17 @@ def expand(
     for point in _points(suite, architectures):
         if not keep(point.id):
             continue
-        lacks = lacking(point, device, num_devices)
+        lacks = lacking(point, device, num_devices, num_hosts)
         # Who requires a backend requires it on the GPUs that are there.
-        wanted = required if point.num_gpus <= num_devices else Required(required.num_gpus)
+        fits = point.settings.num_nodes <= num_hosts and point.settings.num_gpus_per_node <= num_devices
+        wanted = required if fits else replace(required, backends=frozenset())
         demanded = point.benchmark in must or is_required(point, wanted)
         if max_gpus is not None and point.num_gpus > max_gpus:
             limit = f"{point.num_gpus} GPUs (--max-gpus {max_gpus})"
             left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
         elif lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
-        elif reason := infeasible(point, device, num_devices):
+        elif reason := infeasible(point, device, num_devices, num_hosts):
             if _is_implied(point, implied[point.benchmark]) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", reason))
             else:
@@ -88,7 +92,11 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
 
 def is_required(point: Point, required: Required) -> bool:
     """Whether the command line insists on the point."""
-    return point.num_gpus <= required.num_gpus or point.settings.backend in required.backends
+    if point.settings.num_nodes > 1:
+        there = point.settings.num_nodes <= required.num_nodes
+    else:
+        there = point.num_gpus <= required.num_gpus
+    return there or point.settings.backend in required.backends
 
 
 def _is_implied(point: Point, implied: Mapping[str, Sequence[AxisValue]]) -> bool:

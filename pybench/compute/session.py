@@ -19,7 +19,8 @@ def session_key(point: Point) -> str | None:
     """
     settings = point.settings
     traits = BACKENDS[settings.backend]
-    if not point.effort.share_process:
+    # Ranks of several hosts meet anew for each attempt: every host's own record of it begins and ends with its process.
+    if not point.effort.share_process or settings.num_nodes > 1:
         return None
     if settings.workload in traits.bare_workloads:
         return json.dumps([settings.backend, settings.num_gpus])

@@ -13,9 +13,11 @@ from pybench.compute.required import Required, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.effort import Effort
 from pybench.model.errors import UsageError
-from pybench.model.suite import AxisValue, Benchmark, Suite
+from pybench.model.suite import AxisValue, Benchmark, Plan, Suite
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName
+from pybench.model.workloads.train import Train
 
 SHAPE = {
     "model_type": "llama",
@@ -93,7 +95,7 @@ def test_requirements_of_the_command_line() -> None:
     assert parse_required("gpus=8,backend=vllm, backend=torch") == Required(8, frozenset({"vllm", "torch"}))
     assert parse_required(None) == Required()
     for wrong in ("gpus=0", "backend=vlm", "gpu=8", "8", ","):
-        with pytest.raises(UsageError, match=r"--require: found .*, valid: gpus=N or backend=NAME"):
+        with pytest.raises(UsageError, match=r"--require: found .*, valid: gpus=N, nodes=N or backend=NAME"):
             parse_required(wrong)
 
 
@@ -212,3 +214,39 @@ def test_processes_of_a_point(backend: BackendName, processes: int) -> None:
     values: dict[str, Any] = {**GENERATE, "backend": backend}
     settings = Generate(**values, tensor_parallel=2, pipeline_parallel=2, data_parallel=3)
     assert BACKENDS[backend].num_processes(settings) == processes
+
+
+def _over_nodes(**given: Any) -> Plan:
+    suite = _suite("train", TRAIN, nodes=(1, 2), data_parallel=(2, 3))
+    return expand(suite, {"m": SHAPE}, device="cuda", **{"num_devices": 2, **given})
+
+
+def test_points_over_nodes_need_as_many_hosts() -> None:
+    """On one host they are left out by name; two hosts have twice its GPUs, as many on each."""
+    alone, two = _over_nodes(), _over_nodes(num_hosts=2)
+    assert [point.id for point in alone.points] == ["b[nodes=1,data_parallel=2]"]
+    assert left_out_list(alone) == ("3 GPUs (2 here)", "2 nodes (1 here)")
+    assert [point.id for point in two.points] == ["b[nodes=1,data_parallel=2]", "b[nodes=2,data_parallel=2]"]
+    assert [point.settings.num_gpus_per_node for point in two.points] == [2, 1]
+    (uneven,) = two.skips
+    assert uneven.reason == "3 GPUs can't be spread evenly over 2 nodes"
+    small = _over_nodes(num_hosts=2, num_devices=1)
+    assert left_out_list(small)[-1] == "2 GPUs on each node (1 here)"
+
+
+def test_nodes_may_be_required() -> None:
+    """What is required and not there is missing, not left out."""
+    found = _over_nodes(required=parse_required("nodes=2"))
+    assert [skip.lacks for skip in found.skips] == ["2 nodes (1 here)"] * 2
+    assert found.skips[0].reason == "needs 2 nodes, found 1"
+
+
+def test_a_point_of_one_node_is_the_same_with_and_without_the_setting() -> None:
+    """Its digest, by which runs are compared, does not know of hosts."""
+    plain = expand(_suite("train", TRAIN), {"m": SHAPE}, device="cpu", num_devices=1).points[0]
+    one = expand(_suite("train", {**TRAIN, "nodes": 1}), {"m": SHAPE}, device="cpu", num_devices=1).points[0]
+    assert one.digest == plain.digest
+    assert isinstance(one.settings, Train)
+    two = replace(one, settings=replace(one.settings, nodes=2))
+    assert two.digest != plain.digest
+    assert settings_from_json(two.settings.to_json()) == two.settings

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.node import Bytes, NodeSettings, Repeats
+from pybench.model.workloads.settings import Nodes
 from pybench.model.workloads.traits import WorkloadTraits
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
@@ -22,6 +23,7 @@ class Collective(NodeSettings):
     least_gpus: ClassVar[int] = 2
 
     workload: Literal["collective"] = "collective"
+    nodes: Annotated[int, Nodes, "hosts that the ranks are spread over, as many on each"] = 1
     operation: Annotated[Operation, "collective operation"] = "all_reduce"
     element: Annotated[Literal["float16", "bfloat16", "float32"], "type of the elements"] = "float16"
     message_bytes: Annotated[int, Bytes, "message size, rounded up to whole elements on every rank"] = 2**29

@@ -33,6 +33,8 @@ AUTO = "auto"
 Degree = Range(1, 1024)
 Tokens = Range(1, 2**20)
 BatchSize = Range(1, 2**20)
+Nodes = Range(1, 1024)
+_NODES = "nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +50,20 @@ class Settings:
         """Devices that the point occupies."""
         raise NotImplementedError
 
+    @property
+    def num_nodes(self) -> int:
+        """Hosts that the devices are spread over, as many on each; 1 for a workload that has no such setting."""
+        return int(getattr(self, _NODES, 1))
+
+    @property
+    def num_gpus_per_node(self) -> int:
+        """Devices that the point occupies on each of its hosts, rounded up."""
+        return -(-self.num_gpus // self.num_nodes)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values by field."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Plain values by field. ``nodes`` is left out where it is 1: such a point is one that knows no hosts."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if (name, value) != (_NODES, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.traits import WorkloadTraits
@@ -23,6 +23,7 @@ class Train(ModelSettings):
 
     workload: Literal["train"] = "train"
     strategy: Annotated[StrategyName, "how ranks share the work"] = "ddp"
+    nodes: Annotated[int, Nodes, "hosts that the ranks are spread over, as many on each"] = 1
     global_batch_size: Annotated[int | None, BatchSize, "samples in a step over all GPUs: strong scaling"] = None
     batch_size_per_gpu: Annotated[
         int | Literal["auto"] | None,
