@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from pybench.engines.base import Argv, ImageStore, Job, Launcher, Notify
 from pybench.engines.environment import fixed, on_this_machine
-from pybench.engines.process import WorkerProcess, end_marked
+from pybench.engines.process import WorkerProcess, end_marked, is_program
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
@@ -92,7 +91,7 @@ class LocalEngine:
         """Launcher with ``--python``, or with the Python that runs pybench. Raises ``UsageError``."""
         del facts, notify, fetch
         python = options.python or sys.executable
-        if shutil.which(python) is None:
+        if not is_program(python):
             raise UsageError(f"--python {python}: no such program; name an interpreter that has the backends")
         return Local(python, needs.request.secrets)
 

@@ -6,14 +6,16 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pybench.engines.adoption import Adoption
 from pybench.model.container import ContainerRun
-from pybench.model.errors import MachineError
+from pybench.model.errors import MachineError, is_machine_fault
 
 # Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
 GRACE_S = 5.0
@@ -86,18 +88,17 @@ class WorkerProcess:
     ) -> None:
         """Start ``argv``. Raises ``OSError`` when it can't be started."""
         self._token = token
-        marked = {**environment, ATTEMPT_VARIABLE: token}
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                _guarded(argv, token) if guarded else argv,
-                # The guardian is none of those that are ended by their mark: it ends after them.
-                env=environment if guarded else marked,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=log.parent,
-                start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
-            )
+        self._adoption = Adoption() if guarded else None
+        try:
+            # The guardian is none of those that are ended by their mark: it ends after them.
+            if guarded:
+                self._process = _started(_guarded(argv, token), environment, log)
+            else:
+                self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
+        except BaseException:
+            if self._adoption:
+                self._adoption.close()
+            raise
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit code once the worker has ended (negative: the signal), ``None`` while it runs."""
@@ -113,15 +114,46 @@ class WorkerProcess:
     def end(self) -> int:
         """End the whole tree and return the first process's exit code. Raises ``MachineError`` where it can't be."""
         end_marked(self._token)
-        try:
-            return self._process.wait(KILL_S)
-        except subprocess.TimeoutExpired:
-            raise _unkillable(f"{self._process.pid}", KILL_S) from None
+        # A worker may have stopped its guardian, and a guardian waits for a process that can't be killed.
+        if self.wait(GRACE_S) is None:
+            self._process.kill()
+        left = () if self.wait(KILL_S) is not None else (self._process.pid,)
+        if self._adoption:
+            left = (*left, *self._adoption.end(KILL_S))
+        if left:
+            raise _unkillable(",".join(map(str, left)), KILL_S)
+        return self._process.returncode
+
+
+def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
+        )
+
+
+def is_program(name: str) -> bool:
+    """Whether a path, or a name on PATH, can be started. Raises ``OSError`` where the machine can't tell."""
+    if os.sep not in name:
+        return shutil.which(name) is not None
+    try:
+        mode = os.stat(name).st_mode  # noqa: PTH116 - Path.is_file takes a disk's error for an absent file
+    except OSError as error:
+        if is_machine_fault(error):
+            raise
+        return False
+    return stat.S_ISREG(mode) and os.access(name, os.X_OK)
 
 
 def _guarded(argv: Sequence[str], token: str) -> Sequence[str]:
     """Command line of a guardian of ``argv``. Raises ``FileNotFoundError``, as starting ``argv`` itself would."""
-    if shutil.which(argv[0]) is None:
+    if not is_program(argv[0]):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     script = Path(__file__).with_name("guardian.py")
     python = (sys.executable, "-I", "-S", "-B", str(script))

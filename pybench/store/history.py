@@ -28,11 +28,7 @@ _DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, Attrib
 class History:
     """Runs by time, the oldest first. ``skipped`` has the entries that are no run, each with its reason.
 
-    <<<<<<< HEAD
-        ``note`` is why the index could not be written.
-    =======
-        ``note`` is why the index could not be written, ``entries`` where in the folder each run is.
-    >>>>>>> 18147bd (wip gate)
+    ``note`` is why the index could not be written, ``entries`` where in the folder each run is.
     """
 
     folder: Path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pybench.engines import process as process_module
-from pybench.engines.process import WorkerProcess, end_marked, processes_marked
+from pybench.engines.process import WorkerProcess, end_marked, is_program, processes_marked
 from pybench.model.errors import MachineError
 
 # A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM and tells its pid.
@@ -44,6 +46,13 @@ def start(code: str, folder: Path, *, guarded: bool = False) -> tuple[WorkerProc
     token = f"test-{os.getpid()}-{time.monotonic_ns()}"
     log = folder / "worker.log"
     return WorkerProcess([sys.executable, "-c", code], os.environ, log, token, guarded=guarded), token
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline, f"no {file.name}"
+        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -128,6 +137,78 @@ def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) 
     daemon = int((tmp_path / "ready").read_text())
     assert not is_alive(daemon)
     assert not list(processes_marked(token))
+
+
+# What a worker does to its guardian, its parent; then it waits for the end, as a daemon that can't be found by its mark.
+ATTACK = """
+import os, signal, time
+os.kill(os.getppid(), signal.{signal})
+if os.fork() == 0:
+    os.setsid()
+    open("ready.new", "w").write(str(os.getpid()))
+    os.rename("ready.new", "ready")
+    os.execve("/bin/sleep", ["sleep", "600"], {{}})
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
+def test_a_worker_that_attacks_its_guardian_leaves_no_daemon(
+    tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner adopts the daemon, and kills it."""
+    monkeypatch.setattr(process_module, "GRACE_S", 0.2)
+    process, _ = start(ATTACK.format(signal=number), tmp_path, guarded=True)
+    wait_for(tmp_path / "ready")
+    assert process.end() == -9
+    assert not is_alive(int((tmp_path / "ready").read_text()))
+
+
+def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
+    """Neither one that it started before the worker nor one that it starts beside it."""
+    before = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    beside = subprocess.Popen(["sleep", "600"])
+    try:
+        wait_for(tmp_path / "ready")
+        process.end()
+        assert (before.poll(), beside.poll()) == (None, None)
+    finally:
+        for program in (before, beside):
+            program.kill()
+            program.wait()
+
+
+def test_an_adopted_process_that_cannot_be_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for it for ever."""
+    monkeypatch.setattr(process_module, "KILL_S", 0.1)
+    process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    wait_for(tmp_path / "ready")
+    daemon = int((tmp_path / "ready").read_text())
+    end_marked(process._token)
+    kill = os.kill
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda pid, number: None if pid == daemon else kill(pid, number))
+        with pytest.raises(MachineError, match=f"killed, but not ended within 0.1 s: process {daemon} of a worker"):
+            process.end()
+    os.kill(daemon, 9)
+    os.waitpid(daemon, 0)
+
+
+def test_a_program_on_a_faulty_disk_is_not_taken_for_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_name: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "stat", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        is_program(str(tmp_path / "python"))
+
+
+def test_a_folder_is_no_program(tmp_path: Path) -> None:
+    """Nor is what can't be executed."""
+    (tmp_path / "file").touch(mode=0o644)
+    found = [is_program(str(path)) for path in (tmp_path, tmp_path / "file", tmp_path / "absent", Path(sys.executable))]
+    assert found == [False, False, False, True]
 
 
 def test_without_a_guardian_such_a_daemon_stays(tmp_path: Path) -> None:
