@@ -1,7 +1,7 @@
 """Processes of a worker that lost their guardian: they become this process's children, and are killed.
 
 A worker on this machine is of the same user as its guardian and may kill it. What the guardian held is then handed to
-the nearest ancestor that asked the kernel for it (``PR_SET_CHILD_SUBREAPER``, prctl(2)): this process, while it has a
+the nearest ancestor that requests it (``PR_SET_CHILD_SUBREAPER``, prctl(2)): this process, while it has a
 worker.
 """
 

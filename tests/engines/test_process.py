@@ -139,7 +139,7 @@ def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) 
     assert not list(processes_marked(token))
 
 
-# What a worker does to its guardian, its parent; then it waits for the end, as a daemon that can't be found by its mark.
+# A worker that attacks its guardian, which is its parent, and leaves a daemon that no mark shows.
 ATTACK = """
 import os, signal, time
 os.kill(os.getppid(), signal.{signal})
