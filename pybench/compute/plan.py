@@ -76,6 +76,7 @@ def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapp
         settings=settings,
         effort=benchmark.effort,
         architecture=architectures[settings.model] if isinstance(settings, ModelSettings) else None,
+        job=benchmark.job,
     )
 
 

@@ -8,6 +8,7 @@ from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_results
 from pybench.judge.counts import count
 from pybench.judge.family import corrected
+from pybench.judge.jobs import job_results
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
@@ -67,6 +68,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
             *scaling_claims(suite, measurements, tables, machine, scaling),
             *absolute_claims(suite, measurements, points, tables, machine),
         ),
+        jobs=job_results(measurements),
         counts=counts,
         left_out=left_out,
         machine_fields=machine_fields(manifest.machine),

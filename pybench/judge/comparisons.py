@@ -13,9 +13,8 @@ from pybench.judge.validity import starvation
 from pybench.judge.verdict import Judgement, judge_comparison
 from pybench.model.results import ComparisonResult, Verdict
 from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
-from pybench.model.workloads.settings import PARALLEL_AXES
+from pybench.model.workloads.settings import GPU_AXES
 
-_GPU_AXES = (*PARALLEL_AXES, "gpus")
 _Pair = tuple[Point | Skip, Point | Skip]
 """A point and the other benchmark's."""
 
@@ -76,7 +75,7 @@ def _comparable(entry: Point | Skip, other: Point | Skip) -> bool:
 
 
 def _work_axes(axes: dict[str, AxisValue]) -> dict[str, AxisValue]:
-    return {name: value for name, value in axes.items() if name not in _GPU_AXES}
+    return {name: value for name, value in axes.items() if name not in GPU_AXES}
 
 
 def _ends(pairs: Sequence[_Pair], along: str) -> Iterator[tuple[_Pair, _Pair]]:

@@ -231,6 +231,28 @@ class ComparisonResult:
         return tuple(name for name in named if name is not None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What a whole training job takes at one point: measured steps, times their number.
+
+    ``time_h`` and ``energy_j`` are of all ``steps``; the energy is ``None`` where no sensor was read. ``baseline_id``
+    is the point with the fewest GPUs among those that differ in their number alone, ``None`` for that point itself. The
+    fractions are what is saved of its time and energy, negative where more is needed; ``None`` where either is unknown.
+    """
+
+    benchmark: str
+    point_id: str
+    baseline_id: str | None
+    num_gpus: int
+    samples: int
+    epochs: int
+    steps: int
+    time_h: Estimate
+    energy_j: Estimate | None
+    time_saved_fraction: Estimate | None
+    energy_saved_fraction: Estimate | None
+
+
 ClaimState = Literal["kept", "not kept", "open"]
 
 
@@ -355,6 +377,7 @@ class Results:
     comparisons: tuple[ComparisonResult, ...] = ()
     node: tuple[NodeCheck, ...] = ()
     claims: tuple[ClaimResult, ...] = ()
+    jobs: tuple[JobResult, ...] = ()
     counts: Counts = Counts()
     left_out: tuple[str, ...] = ()
     machine_fields: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pybench.model.container import ContainerRequest
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.effort import Effort
+from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.workloads.registry import AnySettings
 from pybench.model.workloads.rules import GivenSettings
@@ -88,8 +89,8 @@ class Benchmark:
     """One ``[[benchmark]]`` table with the profile already applied.
 
     ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. What the
-    machine lacks for a ``required`` benchmark is missing instead of left out. ``implied`` holds the values that words
-    of the file stand for on this machine, by axis.
+    machine lacks for a ``required`` benchmark is missing instead of left out. ``job`` is the whole training that its
+    steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Benchmark:
     effort: Effort
     expectations: tuple[Expectation, ...] = ()
     required: bool = False
+    job: Job | None = None
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
     @property
@@ -124,7 +126,7 @@ class Point:
     """One combination of axis values: what one attempt measures.
 
     ``axes`` holds the values that distinguish this point from its siblings and make its ``id``. ``architecture`` is
-    ``None`` where no model runs.
+    ``None`` where no model runs. ``job`` is what the figures are scaled to, if anything; it shapes no measurement.
     """
 
     id: str
@@ -133,6 +135,7 @@ class Point:
     settings: AnySettings
     effort: Effort
     architecture: Architecture | None = field(repr=False)
+    job: Job | None = None
 
     @property
     def num_gpus(self) -> int:

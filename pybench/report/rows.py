@@ -10,6 +10,7 @@ from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.report import gpu_states, turns
 from pybench.report.headline import energy, headline, requests_differ
+from pybench.report.jobs import job_heads, job_rows, job_title
 from pybench.report.labels import common_axes, labels, short_labels
 from pybench.report.numbers import (
     Scale,
@@ -47,6 +48,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         _comparisons,
         _checks,
         _claims,
+        _jobs,
         _node,
         _gpu_states,
         _use,
@@ -196,6 +198,15 @@ def _claims(results: Results, names: Mapping[str, str]) -> Table:
         for claim in results.claims
     )
     return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "reason"), rows)
+
+
+def jobs(results: Results) -> Table:
+    """What a whole training job takes on each number of GPUs."""
+    return _jobs(results, short_labels(results.points, with_benchmark=True))
+
+
+def _jobs(results: Results, names: Mapping[str, str]) -> Table:
+    return Table(job_title(results.jobs), job_heads(results.jobs), job_rows(results, names))
 
 
 def _ratio_text(found: Estimate) -> str:

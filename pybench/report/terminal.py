@@ -16,7 +16,7 @@ from pybench.report.labels import short_labels
 from pybench.report.overview import Density, Group, flag_letters, groups, overview
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
-from pybench.report.rows import Table, claims, comparisons, tables
+from pybench.report.rows import Table, claims, comparisons, jobs, tables
 from pybench.report.run_view import RunView
 from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
 
@@ -32,6 +32,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     for group in groups(view.results):
         _group(out, view.results, group, width)
     _table(out, comparisons(view.results), width)
+    _table(out, jobs(view.results), width)
     _table(out, claims(view.results), width)
     _findings(out, view, everything=detail)
     if detail:

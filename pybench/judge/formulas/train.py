@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from pybench.compute.gpu_models import gpu_peak
+from pybench.compute.job_steps import job_steps
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
 from pybench.judge.formulas.joint_step import JointStep
+from pybench.model.job import Job
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 
 _PERCENTILES = (50, 90, 99)
+_S_PER_H = 3600
 
 
 def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
@@ -23,6 +26,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
         "loss": step.first.loss,
+        "job_h": _job_h(point, step),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
 
@@ -36,7 +40,16 @@ def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
     samples = sum(step.first.work.samples for step in steps)
-    return {"energy_j_per_token": samples * _settings(point).sequence_tokens}
+    of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point.job, steps[0])}
+    return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
+
+
+def _job_h(point: Point, step: JointStep) -> float | None:
+    return None if point.job is None else _job_steps(point.job, step) * step.length_s / _S_PER_H
+
+
+def _job_steps(job: Job, step: JointStep) -> int:
+    return job_steps(job, step.first.work.samples)
 
 
 def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:

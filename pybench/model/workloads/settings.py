@@ -20,6 +20,8 @@ WorkloadName = str
 """Name of one of ``registry.WORKLOADS``."""
 
 PARALLEL_AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel")
+GPU_AXES = (*PARALLEL_AXES, "gpus")
+"""Axes that multiply the GPUs of a point, whatever its workload."""
 
 ALL_GPUS = "all"
 """As a value of an axis of GPUs: as many as the run may use (``pybench.compute.axis_words``)."""

@@ -137,6 +137,8 @@ _METRICS = {
     "straggler_gap_fraction": less(
         "", "slowest rank over the median of the others, less 1, in steps where no rank waits for another", "max"
     ),
+    "job_h": less("h", "length of the whole job that the benchmark names, its training steps alone"),
+    "job_energy_j": less("J", "energy of the whole job, its training steps alone, all GPUs together"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),
 }

@@ -16,7 +16,7 @@ from pybench.report.page.node import gpu_cards, link_matrix
 from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
 from pybench.report.provenance import changes, sentence
-from pybench.report.rows import comparisons, tables
+from pybench.report.rows import comparisons, jobs, tables
 from pybench.report.run_view import RunView
 
 
@@ -42,6 +42,7 @@ def _content(view: RunView) -> dict[str, Any]:
         "verdicts": verdicts(points),
         "charts": scaling_charts(results),
         "comparisons": comparisons(results),
+        "jobs": jobs(results),
         "energy": energy_chart(results),
         "steps": step_chart(view),
         "explained": attribution_chart(view.explanation, names) if view.explanation else None,

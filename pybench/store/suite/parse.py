@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pybench.model.effort import Effort
+from pybench.model.job import Job
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.container import container_request
 from pybench.store.suite.expectations import expectation_of
@@ -31,6 +32,7 @@ def _benchmark(table: dict[str, Any]) -> WrittenBenchmark:
         fields=_fields(table),
         expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
         required=table.get("required", False),
+        job=Job(**table["job"]) if "job" in table else None,
     )
 
 

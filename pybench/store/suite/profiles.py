@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from pybench.model.container import ContainerRequest
 from pybench.model.effort import Effort
+from pybench.model.job import Job
 from pybench.model.suite import AxisValue, Benchmark, Expectation
 from pybench.model.workloads.registry import SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
@@ -47,6 +48,7 @@ class WrittenBenchmark:
     fields: Fields
     expectations: tuple[Expectation, ...]
     required: bool
+    job: Job | None = None
 
     def under(self, profile: Profile | None) -> Benchmark:
         """The benchmark with the profile's fields for all, then those for this one, laid over its own."""
@@ -61,6 +63,7 @@ class WrittenBenchmark:
             effort=_effort({key: value for key, value in fields.values.items() if key in _EFFORT}),
             expectations=self.expectations,
             required=self.required,
+            job=self.job,
         )
 
     def is_omitted(self, profile: Profile | None) -> bool:

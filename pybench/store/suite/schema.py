@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import PydanticCustomError
 
 from pybench.model.effort import Effort
+from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
@@ -28,6 +29,7 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 WORD, NUMBER = "[word]", "[number]"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+JOB_WORKLOAD = "train"
 _COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -160,9 +162,18 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     expectation = _model(f"{workload}_expect", {**_optional(expect), "metric": metric})
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
     required = Annotated[bool, Field(description="what the machine lacks for it is missing instead of left out")]
-    more = _optional({"expect": listed, "required": required})
+    job = {"job": Annotated[_job(), Field(description="the whole training that a step is part of")]}
+    more = _optional({"expect": listed, "required": required, **(job if workload == JOB_WORKLOAD else {})})
     named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **more}
     return _override(f"{workload}_benchmark", types, **named)
+
+
+@cache
+def _job() -> type[BaseModel]:
+    types = fields_of(Job)
+    required = {field.name for field in dataclasses.fields(Job) if field.default is dataclasses.MISSING}
+    own = {name: (kind, ...) for name, kind in types.items() if name in required}
+    return _model("job", {**own, **_optional({name: kind for name, kind in types.items() if name not in required})})
 
 
 @cache
