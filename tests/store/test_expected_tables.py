@@ -172,12 +172,22 @@ def test_a_maximum_alone_can_gate_what_should_be_small(tmp_path: Path) -> None:
 
 def test_the_promises_of_guides_are_in() -> None:
     """Two, four and eight GPUs by DDP: 1.8, 3.4 and 6.4 times; nobody's own measurement."""
-    rows = _table("ddp_train").rows
+    rows = [row for row in _table("ddp_train").rows if row.metric == "tokens_per_s"]
     assert [(row.count, row.value, row.kind) for row in rows] == [
         (2, 1.8, "claim"),
         (4, 3.4, "claim"),
         (8, 6.4, "claim"),
     ]
+
+
+def test_the_hours_of_a_guide_are_in() -> None:
+    """8 h become 2.5 h by DDP, 2 h become 35 min with LoRA: on 4 GPUs over one, and themselves."""
+    for table, hours in (("ddp_train", (8.0, 2.5)), ("lora_ddp_train", (2.0, 35 / 60))):
+        rows = [row for row in _table(table).rows if row.metric == "job_h"]
+        assert {row.kind for row in rows} == {"claim"}
+        ratio, *found = (row.value for row in rows)
+        assert found == pytest.approx(hours, abs=1e-4)
+        assert ratio == pytest.approx(hours[1] / hours[0], abs=1e-4)
 
 
 @pytest.mark.parametrize("row", _ROWS)
@@ -194,7 +204,7 @@ def test_every_figure_says_where_it_comes_from(row: ExpectedRow) -> None:
 
 @pytest.mark.parametrize("row", _RATIOS)
 def test_speedups_are_possible(row: RatioRow) -> None:
-    """No throughput above 1.1 times its GPUs, none below 1; energy per token at most grows with the GPUs."""
+    """No throughput above 1.1 times its GPUs, none below 1; no time shrinks more than that."""
     linear = row.count / row.baseline_count
     figures = [figure for figure in (row.value, row.minimum, row.maximum) if figure is not None]
     assert figures
@@ -202,7 +212,7 @@ def test_speedups_are_possible(row: RatioRow) -> None:
         assert all(1 <= figure <= 1.1 * linear for figure in figures if figure is not row.minimum)
         assert all(figure >= 0.5 for figure in figures)
     else:
-        assert all(0.3 <= figure <= 2 * linear for figure in figures)
+        assert all(1 / (1.1 * linear) <= figure <= 2 * linear for figure in figures)
 
 
 @pytest.mark.parametrize("table", [pytest.param(table, id=table.name) for table in _TABLES])
@@ -253,6 +263,10 @@ def test_absolute_figures_are_within_reach_of_the_hardware(row: FigureRow) -> No
         assert 0.1 < figure * 5 * 16e9 / _MATMUL_FLOPS_PER_S[row.machine] < 1
     elif row.metric == "peak_memory_bytes":
         assert 0.5 < figure / _MEMORY_BYTES[row.machine] < 1
+    elif row.metric == "job_h":
+        # 8,058 samples of 512 to 4,096 tokens, 22 GFLOP a token (3.6e9 active weights), at 1 to 50 % of the peak.
+        peak = row.count * _MATMUL_FLOPS_PER_S[row.machine]
+        assert 8058 * 512 * 22e9 / (0.5 * peak) < figure * 3600 < 8058 * 4096 * 22e9 / (0.01 * peak)
     else:
         assert (row.metric, row.unit) == ("tokens_per_s", "tokens/s")
         assert 10 < figure < 1e6
