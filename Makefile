@@ -9,7 +9,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: run check test lint fast bench clean
+.PHONY: run check test lint fast slow contained bench clean
 
 run: $(STAMP)
 	$(BIN)/pybench run suites/tp_scaling.toml
@@ -23,9 +23,15 @@ fast: $(STAMP)
 	$(PYTEST) -m pure -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 	$(PYTEST) -m process -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
-# Engines belong to the machine: their tests exclude each other.
 test: check
-	$(PYTEST) -m "torch or native or whole" -n $(CORES) --dist loadfile --ignore tests/containers
+	$(MAKE) --no-print-directory --jobs 2 slow contained
+
+# In the order that tests/conftest.py gives them: long files first.
+slow: $(STAMP)
+	$(PYTEST) -m "runs or torch or native or whole" -n $(CORES) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+
+# Engines belong to the machine: their tests exclude each other. They wait more than they compute.
+contained: $(STAMP)
 	$(PYTEST) tests/containers
 
 lint: $(STAMP)

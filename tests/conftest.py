@@ -19,7 +19,8 @@ import pytest
 
 from pybench.machine import health_watch
 from tests.builders import NO_DRIVER
-from tests.tiers import left_out, no_process, tier_of, watch_processes
+from tests.processes import kill_on_failure
+from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes
 
 NATIVE = Path(__file__).parent / "native"
 ROOT = NATIVE.parents[1]
@@ -45,6 +46,7 @@ _drivers = itertools.count()
 # A shell's background job ignores Ctrl-C, and so would every program that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 watch_processes()
+kill_on_failure()
 
 # Tests that run at once, here or in another checkout, do not wait for each other's devices.
 os.environ["PYBENCH_LOCKS"] = tempfile.mkdtemp(prefix="pybench-locks-")
@@ -59,8 +61,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test with the tier of its folder."""
-    item.add_marker(tier_of(item.path))
+    """Mark a test with its tier and, unless it has a time limit of its own, that of the tier."""
+    tier = tier_of(item.path)
+    item.add_marker(tier)
+    if tier in TIME_LIMITS_S and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(TIME_LIMITS_S[tier]))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the last tier, whose files take longest: at the end of parallel tests no long file is alone."""
+    order = {tier: place for place, tier in enumerate(reversed(TIERS))}
+    items.sort(key=lambda item: order[tier_of(item.path)])
 
 
 @pytest.hookimpl(wrapper=True)

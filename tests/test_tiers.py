@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.tiers import HERE, TIERS, left_out, tier_of
+from tests.tiers import HERE, TIERS, TIME_LIMITS_S, left_out, tier_of
 
 
 def test_other_tiers_start_what_they_like() -> None:
@@ -24,11 +23,25 @@ def test_other_tiers_start_what_they_like() -> None:
         ("judge/node/test_drills.py", "pure"),
         ("worker/test_timing.py", "process"),
         ("worker/torch/test_control.py", "torch"),
+        ("cli/test_main.py", "process"),
+        ("cli/test_ci.py", "runs"),
     ],
 )
-def test_the_nearest_named_folder_decides(module: str, tier: str) -> None:
-    """A folder below has its parent's, unless it has one of its own."""
+def test_the_nearest_name_decides(module: str, tier: str) -> None:
+    """The module's own, its folder's, or that of the folder above."""
     assert tier_of(HERE / module) == tier
+
+
+def test_every_place_is_there() -> None:
+    """A module that was renamed would change its tier without a word."""
+    assert [place for places in TIERS.values() for place in places if not (HERE / place).exists()] == []
+
+
+def test_a_tiers_time_limit_gives_way_to_a_tests_own(request: pytest.FixtureRequest) -> None:
+    """This one has none of its own."""
+    marker = request.node.get_closest_marker("timeout")
+    assert marker is not None
+    assert marker.args == (TIME_LIMITS_S["process"],)
 
 
 def test_a_new_folder_needs_a_tier() -> None:
@@ -56,5 +69,6 @@ def test_every_folder_of_tests_has_a_tier() -> None:
 )
 def test_modules_that_a_choice_leaves_unread(expression: str, kept: set[str]) -> None:
     """A choice that is no list of tiers reads all, and pytest deselects tests as ever."""
-    folders: dict[str, Path] = {tier: HERE / names[-1] / "test_x.py" for tier, names in TIERS.items()}
-    assert {tier for tier, path in folders.items() if not left_out(path, expression)} == kept
+    last = {tier: HERE / places[-1] for tier, places in TIERS.items()}
+    modules = {tier: place if place.suffix else place / "test_x.py" for tier, place in last.items()}
+    assert {tier for tier, path in modules.items() if not left_out(path, expression)} == kept

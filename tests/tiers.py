@@ -1,4 +1,4 @@
-"""Tiers of tests, by folder: what a test may cost, and that a pure test starts no process."""
+"""Tiers of tests, by folder or module: what a test may cost, and that a pure test starts no process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-TIERS = {
+# Of the tier process by their folders, but each of their tests makes a run or several.
+_RUNS_BY_COMMAND = (
+    *("ci", "compare", "disk_full", "encodings", "exit_codes", "gate", "provenance", "run_several"),
+    "system_call_faults",
+)
+_RUNS_BY_RUNNER = ("any_machine", "engine_drills", "node_drill", "rerun", "run", "sessions", "time_limit")
+TIERS: dict[str, tuple[str, ...]] = {
     "pure": ("compute", "judge", "model", "report", "store", "suites"),
     "process": (".", "cli", "engines", "images", "machine", "runner", "worker"),
+    "runs": (
+        *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
+        *(f"runner/test_{name}.py" for name in _RUNS_BY_RUNNER),
+    ),
     "torch": ("worker/torch",),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "whole"),
 }
-"""Folders below ``tests``; one that is not named here has its parent's tier."""
+"""Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
+TIME_LIMITS_S = {"pure": 120, "process": 120}
+"""Of a test, where it is shorter than the ``timeout`` of pyproject.toml."""
 
-_TIER_OF = {Path(folder): tier for tier, folders in TIERS.items() for folder in folders}
+_TIER_OF = {Path(place): tier for tier, places in TIERS.items() for place in places}
 _STARTS = frozenset(
     ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn")
 )
@@ -30,10 +42,11 @@ _forbidden: list[str] = []
 
 def tier_of(path: Path) -> str:
     """Of a test module; a new folder beside the others has none."""
-    folder = path.relative_to(HERE).parent
+    module = path.relative_to(HERE)
+    folder = module.parent
     if folder.parts and Path(folder.parts[0]) not in _TIER_OF:
         raise pytest.UsageError(f"tests/{folder}: no tier; add the folder to TIERS in tests/tiers.py")
-    return next(_TIER_OF[parent] for parent in (folder, *folder.parents) if parent in _TIER_OF)
+    return next(_TIER_OF[place] for place in (module, *module.parents) if place in _TIER_OF)
 
 
 def left_out(path: Path, expression: str) -> bool:

@@ -83,18 +83,17 @@ def test_a_variable_that_differs_is_refused_by_name(measure: Measure) -> None:
         (("--metric", "nope"), "--metric nope: no such metric"),
     ],
 )
-def test_a_bad_option_is_refused(measure: Measure, arguments: tuple[str, ...], message: str) -> None:
+def test_a_bad_option_is_refused(finished: Path, arguments: tuple[str, ...], message: str) -> None:
     """With what is valid."""
-    folder = measure("then")
-    done = compare(folder, folder, *arguments)
+    done = compare(str(finished), str(finished), *arguments)
     assert done.exit_code == 2
     assert message in done.stderr
 
 
-def test_what_is_no_run_is_refused(here: Path, measure: Measure) -> None:
+def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
     """A folder, a file that is no JSON, one of another version, one that is a pipe or absent."""
-    good = measure("then")
-    results = json.loads((Path(good) / "results.json").read_text())
+    good = str(finished)
+    results = json.loads((finished / "results.json").read_text())
     (here / "other.json").write_text(json.dumps({**results, "schema_version": 99}))
     (here / "bad.json").write_text("{")
     (here / "empty").mkdir()
@@ -128,9 +127,9 @@ def test_report_of_several_runs_is_the_comparison(here: Path, measure: Measure) 
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
 
 
-def test_a_page_is_explained_by_a_run_that_measured_a_node(measure: Measure) -> None:
+def test_a_page_is_explained_by_a_run_that_measured_a_node(finished: Path) -> None:
     """One that did not is refused with what it lacks, as pybench explain does."""
-    now = measure("now")
+    now = str(finished)
     refused = CliRunner().invoke(main, ["report", now, "--format", "html", "--node", now])
     explained = CliRunner().invoke(main, ["explain", now, "--node", now])
     assert (refused.exit_code, refused.stderr) == (2, explained.stderr)

@@ -12,29 +12,20 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from tests.cli.conftest import Drill
 
 MEASURED = Path(__file__).parents[2] / "suites" / "measured"
 
 
-@pytest.fixture
-def run_folder(here: Path, drill: Drill) -> Path:
-    """A run of the fake worker."""
-    CliRunner().invoke(main, drill())
-    (folder,) = (here / "runs").iterdir()
-    return folder
-
-
-def test_pytest_benchmark_compares_two_exports(run_folder: Path, here: Path) -> None:
+def test_pytest_benchmark_compares_two_exports(finished: Path, here: Path) -> None:
     """Its own command reads both files and shows both points, with as many rounds as attempts."""
     for name in ("0001_a.json", "0002_b.json"):
-        done = CliRunner().invoke(main, ("report", str(run_folder), "--format", "pytest-benchmark", "-o", name))
+        done = CliRunner().invoke(main, ("report", str(finished), "--format", "pytest-benchmark", "-o", name))
         assert done.exit_code == 0, done.output
     command = [str(Path(sys.executable).with_name("pytest-benchmark")), "compare", "0001_a.json", "0002_b.json"]
     environ = {**os.environ, "COLUMNS": "200"}
     shown = subprocess.run(command, cwd=here, env=environ, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
-    results = json.loads((run_folder / "results.json").read_text())
+    results = json.loads((finished / "results.json").read_text())
     for point in results["points"]:
         assert shown.stdout.count(point["id"]) == 2
     stats = json.loads((here / "0001_a.json").read_text())["benchmarks"][0]["stats"]
@@ -51,13 +42,13 @@ def test_an_old_kept_result_has_no_attempts_to_export(here: Path) -> None:
     assert "no point has attempts with step times" in done.output
 
 
-def test_a_file_is_replaced_whole(run_folder: Path, here: Path) -> None:
+def test_a_file_is_replaced_whole(finished: Path, here: Path) -> None:
     """A collector that reads at that moment has the old file or the new one; nothing else is left beside it."""
     target = here / "out" / "pybench.prom"
     target.parent.mkdir()
     target.write_text("old")
     before = target.stat().st_ino
-    done = CliRunner().invoke(main, ("report", str(run_folder), "--format", "openmetrics", "-o", str(target)))
+    done = CliRunner().invoke(main, ("report", str(finished), "--format", "openmetrics", "-o", str(target)))
     assert done.exit_code == 0, done.output
     assert target.read_text().endswith("# EOF\n")
     assert target.stat().st_ino != before
@@ -65,19 +56,19 @@ def test_a_file_is_replaced_whole(run_folder: Path, here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["csv", "openmetrics", "bencher", "pytest-benchmark"])
-def test_a_text_format_can_be_piped(run_folder: Path, name: str) -> None:
+def test_a_text_format_can_be_piped(finished: Path, name: str) -> None:
     """To standard output, complete."""
-    done = CliRunner().invoke(main, ("report", str(run_folder), "--format", name))
+    done = CliRunner().invoke(main, ("report", str(finished), "--format", name))
     assert done.exit_code == 0, done.output
     assert done.output.endswith("\n")
     assert "step" in done.output
 
 
-def test_a_format_of_two_files_needs_a_folder(run_folder: Path, here: Path) -> None:
+def test_a_format_of_two_files_needs_a_folder(finished: Path, here: Path) -> None:
     """It is named in the message."""
-    done = CliRunner().invoke(main, ("report", str(run_folder), "--format", "github-benchmark"))
+    done = CliRunner().invoke(main, ("report", str(finished), "--format", "github-benchmark"))
     assert done.exit_code == 2
     assert "give their folder with -o DIR" in done.output
-    done = CliRunner().invoke(main, ("report", str(run_folder), "--format", "github-benchmark", "-o", "both"))
+    done = CliRunner().invoke(main, ("report", str(finished), "--format", "github-benchmark", "-o", "both"))
     assert done.exit_code == 0, done.output
     assert len(list((here / "both").iterdir())) == 2

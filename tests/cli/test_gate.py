@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from tests.builders import NO_DRIVER
+from tests.cli.conftest import write_drill
 
 Drill = Callable[..., tuple[str, ...]]
 Night = Callable[..., str]
@@ -36,14 +38,26 @@ def night(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> Night:
     return run
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Results of a real run."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_DRIVER)
+        patch.chdir(folder)
+        arguments = write_drill(folder, FAKE_NOISE="0:0.003")
+        assert CliRunner().invoke(main, arguments).exit_code == 0
+    (results,) = folder.glob("runs/*/results.json")
+    return results.read_text()
+
+
 @pytest.fixture
-def nights(here: Path, night: Night) -> Path:
-    """Nights of one real run: its folder again and again, with the date and 0.3 % of noise of each night."""
-    first = json.loads((Path(night(0)) / "results.json").read_text())
+def nights(here: Path, first: str) -> Path:
+    """Nights of one real run: its results again and again, with the date and 0.3 % of noise of each night."""
     folder = here / "nights"
     folder.mkdir()
     for day in range(1, NUM_NIGHTS + 1):
-        found = json.loads(json.dumps(first))
+        found = json.loads(first)
         found["run_id"] = f"night {day}"
         found["provenance"]["created_utc"] = f"2026-10-{day:02}T03:00:00+00:00"
         for number, point in enumerate(found["points"]):
@@ -51,7 +65,6 @@ def nights(here: Path, night: Night) -> Path:
             for metric in point["metrics"].values():
                 metric["medians"] = [value * factor for value in metric["medians"]]
         (folder / f"{day}.json").write_text(json.dumps(found))
-    shutil.rmtree(here / "tonight")
     return folder
 
 
@@ -144,9 +157,7 @@ def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: 
         ("[[[", "not valid TOML"),
     ],
 )
-def test_a_bad_file_of_accepted_changes_is_refused(
-    here: Path, nights: Path, night: Night, text: str, message: str
-) -> None:
+def test_a_bad_file_of_accepted_changes_is_refused(here: Path, nights: Path, text: str, message: str) -> None:
     """Where, and what is valid; nothing is judged."""
     (here / "accepted.toml").write_text(text)
     done = gate(str(nights / "1.json"))

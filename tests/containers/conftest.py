@@ -32,6 +32,14 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return path, write_image(path, TAG, sorted(libraries))
 
 
+@pytest.fixture(autouse=True)
+def _scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scratch folder of the test's own: what other tests leave in the machine's meanwhile is not counted."""
+    folder = str(tmp_path_factory.mktemp("scratch"))
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+
+
 @pytest.fixture(scope="session")
 def _alone() -> Iterator[None]:
     """Engines belong to the machine: two sessions of these tests would count and remove each other's containers."""
