@@ -21,6 +21,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     if device == "cpu":
         yield from _on_cpu(settings)
     yield from _family(settings, shape)
+    yield from _experts(settings, shape)
     yield from _split(settings, shape)
     yield from _batch(settings)
 
@@ -37,6 +38,16 @@ def _family(settings: Train, shape: DecoderShape) -> Iterator[str]:
     families, family = STRATEGIES[settings.strategy].model_types, shape.model_type
     if families is not None and family not in families:
         yield f"strategy {settings.strategy} has models of type {' and '.join(families)} only, not {family}"
+
+
+def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    """The experts of a layer are one weight: no linear layer that peft adapts or bitsandbytes packs."""
+    if shape.num_experts == 1:
+        return
+    if settings.lora_targets == "all_linear":
+        yield f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'"
+    if settings.weights == "nf4":
+        yield f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'"
 
 
 def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:

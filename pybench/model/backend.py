@@ -56,7 +56,8 @@ class LogWords:
 class BackendTraits:
     """One backend's reach.
 
-    ``model_types`` are the model families it can build (``model_type`` of a config); ``parallel_axes`` maps a workload
+    ``model_types`` are the model families it can build (``model_type`` of a config); of these it can't split
+    ``unsplit_types`` over tensor-parallel ranks, whose experts are one weight. ``parallel_axes`` maps a workload
     to the parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process
     spans, for all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those
     in ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours:
@@ -79,6 +80,7 @@ class BackendTraits:
     packages: tuple[str, ...]
     extras: tuple[Extra, ...] = ()
     remedy: str = "install it there"
+    unsplit_types: tuple[str, ...] = ()
     axes_inside: tuple[str, ...] = ()
     lone_axes: tuple[str, ...] = ()
     gpu_axes: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ class BackendTraits:
 # Each family that an engine can load from a config alone, with its class in transformers.
 MODEL_CLASSES = {
     "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
@@ -136,7 +139,8 @@ _TRAINING_EXTRAS = (
 
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
-        model_types=("llama", "qwen2", "qwen3", "gemma3_text"),
+        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gpt_oss"),
+        unsplit_types=("gpt_oss",),
         parallel_axes={
             "generate": ("tensor_parallel", "data_parallel"),
             "train": PARALLEL_AXES,
@@ -154,7 +158,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         tuning_prefixes=("TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_"),
     ),
     "transformers": BackendTraits(
-        model_types=("llama", "qwen2", "qwen3"),
+        model_types=("llama", "mistral", "qwen2", "qwen3"),
         parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
         packages=("torch", "transformers", "accelerate"),
         remedy=install("transformers"),
@@ -197,7 +201,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         pads_vocabulary=True,
     ),
     "tensorrt_llm": BackendTraits(
-        model_types=("llama", "qwen2", "qwen3"),
+        model_types=("llama", "mistral", "qwen2", "qwen3"),
         parallel_axes={"generate": ("tensor_parallel", "pipeline_parallel", "data_parallel")},
         packages=("torch", "transformers", "tensorrt_llm"),
         remedy="use its image, nvcr.io/nvidia/tensorrt-llm/release (--engine docker or podman)",

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from pybench.compute.feasibility import infeasible
 from pybench.compute.train_feasibility import train_reasons
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.train import Train
+from tests.builders import TINY, with_settings
+from tests.judge.conftest import Build
 
 SHAPE = DecoderShape(
     model_type="llama",
@@ -115,3 +118,29 @@ def test_what_only_a_gpu_has(options: dict[str, Any], reason: str) -> None:
     """On a CPU it would show nothing."""
     assert reason in reasons("cpu", **options)
     assert reasons("cuda", **options) == ""
+
+
+MIXTURE = dataclasses.replace(SHAPE, model_type="gpt_oss", num_experts=8, active_experts=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"lora_targets": "all_linear"}, "experts, which get no adapters; use 'attention'"),
+        ({"lora_targets": "attention", "weights": "nf4"}, "packs linear layers, and the experts of m are none"),
+    ],
+)
+def test_experts_are_no_linear_layers(options: dict[str, Any], reason: str) -> None:
+    """Adapters and packing that would leave out nine tenths of the weights without a word; a dense model takes both."""
+    assert reason in reasons(shape=MIXTURE, lora_rank=4, **options)
+    assert reasons(lora_rank=4, **options) == ""
+    assert reasons(shape=MIXTURE, lora_rank=4, lora_targets="attention") == ""
+
+
+def test_experts_are_not_split_over_tensor_parallel_ranks() -> None:
+    """A split of attention alone would be no tensor parallelism; the reason names the backend."""
+    shape = {**TINY, "model_type": "gpt_oss", "num_local_experts": 8, "num_experts_per_tok": 2}
+    point = Build().train(1)
+    split = with_settings(point, tensor_parallel=2, strategy="tensor_parallel")
+    split = dataclasses.replace(split, architecture=shape)
+    assert infeasible(split, "cuda", 2) == "backend torch can't split the experts of gpt_oss over tensor_parallel ranks"

@@ -29,12 +29,11 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from tests.judge.conftest import Build
-from tests.worker.torch.train_ranks import TINY, settings_of, trained
+from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, settings_of, trained
 
 Spec = dict[str, Any]
 CPU = torch.device("cpu")
-QWEN3 = {"model_type": "qwen3", "head_dim": 16}
-GEMMA3 = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 4, "tie_word_embeddings": True}
+QWEN3, GEMMA3, MISTRAL = (FAMILY_SHAPES[family] for family in ("qwen3", "gemma3_text", "mistral"))
 SCALED_LLAMA = {
     "max_position_embeddings": 16384,
     "rope_parameters": {
@@ -64,6 +63,17 @@ ALONE: dict[str, Spec] = {
     "selective": {"activation_checkpointing": "selective"},
     **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", *BROUGHT}},
 }
+EXPERTS: dict[str, Spec] = {
+    "ddp": DDP,
+    "fsdp": {**FSDP, "activation_checkpointing": "full"},
+    "accelerate": {"strategy": "accelerate", **DDP},
+    "context": CP,
+    "layer_split": {"strategy": "layer_split", "pipeline_parallel": 2},
+    "pipeline": {**PP, "microbatches": 4},
+    "lora_ddp": {**DDP, "lora_rank": 4, "lora_targets": "attention"},
+    "lora_fsdp": {**FSDP, "lora_rank": 4, "lora_targets": "attention", "loss_chunk_tokens": 64},
+}
+WINDOWS: dict[str, Spec] = {"fsdp": FSDP, "tensor": TP, "context": CP, "pipeline": PP}
 TWO: dict[str, Spec] = {
     "ddp": {**DDP, "control_steps": 2},
     "ddp_passes": {**DDP, "grad_accum": 2, "find_unused_parameters": True},
@@ -91,6 +101,8 @@ TWO: dict[str, Spec] = {
     "gpipe": {**PP, "schedule": "gpipe", "microbatches": 4},
     "1f1b": {**PP, "schedule": "1f1b", "microbatches": 4, "activation_checkpointing": "full"},
     "interleaved": {**PP, **INTERLEAVED, "grad_accum": 2},
+    **{f"{name}_experts": {**spec, "architecture": GPT_OSS} for name, spec in EXPERTS.items()},
+    **{f"{name}_mistral": {**spec, "architecture": MISTRAL} for name, spec in WINDOWS.items()},
     # Last: what is broken stays so.
     "broken": {**DDP, "broken": True},
     "broken_lora": {**DDP, "broken": True, "lora_rank": 4},

@@ -26,6 +26,30 @@ TINY: dict[str, Any] = {
     "vocab_size": 256,
     "max_position_embeddings": 128,
 }
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "intermediate_size": 32,
+    "num_attention_heads": 8,
+    "head_dim": 16,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "sliding_window": 4,
+}
+FAMILY_SHAPES: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama"},
+    "mistral": {"model_type": "mistral", "sliding_window": 4},
+    "qwen2": {"model_type": "qwen2"},
+    "qwen3": {"model_type": "qwen3", "head_dim": 16},
+    "gemma3_text": {
+        "model_type": "gemma3_text",
+        "head_dim": 16,
+        "sliding_window": 4,
+        "sliding_window_pattern": 3,
+        "tie_word_embeddings": True,
+    },
+    "gpt_oss": GPT_OSS,
+}
+"""What each family changes of the tiny shape; windows are shorter than the samples."""
 NUM_STEPS = 5
 
 

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from pybench.model.backend import BACKENDS
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch import attention
+from pybench.worker.backends.torch.expert_balance import balanced
 from pybench.worker.backends.torch.tensor_parallel import Shard, like
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
@@ -104,7 +105,10 @@ class Weights:
     def _value(self, name: str, module: nn.Module, meta: nn.Parameter) -> torch.Tensor:
         # A layer under an adapter has the weights that it has without one.
         plain = name.replace(".base_layer", "")
-        return full_weight(plain, meta, _constant(module, name), self._device, self._seed)
+        weight = full_weight(plain, meta, _constant(module, name), self._device, self._seed)
+        config: Any = self._model.config
+        has_experts = getattr(config, "num_local_experts", None) is not None
+        return balanced(plain, weight, config.hidden_size) if has_experts else weight
 
 
 def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:
@@ -133,7 +137,7 @@ def _constant(module: nn.Module, name: str) -> float | None:
 
     Gemma's norms multiply by 1 + weight.
     """
-    if name.endswith(".bias") or ".lora_B." in name:
+    if name.endswith((".bias", "_bias")) or ".lora_B." in name:
         return 0.0
     kind = type(module).__name__
     if "RMSNorm" in kind:
