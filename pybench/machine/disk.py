@@ -25,6 +25,9 @@ _REMEDIES = {
     errno.ENOMEM: "free memory",
 }
 _OTHER_REMEDY = "look for the fault in the kernel's log (dmesg)"
+# Somebody moved, removed or replaced the folder meanwhile: whether it holds all that was recorded is not known.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_CLOSED = (errno.EACCES, errno.EPERM)
 _SCRATCH = "room"
 
 
@@ -32,18 +35,25 @@ _SCRATCH = "room"
 def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
     """Turn a fault of the machine in ``folder`` into a ``MachineError``: where, what, what is ``kept``, what next.
 
-    A full disk is reported with what is left of it. The remedy ends with ``then``.
+    So with a folder that somebody moved, removed or closed meanwhile. A full disk is reported with what is left of it.
+    The remedy ends with ``then``.
     """
     try:
         yield
     except OSError as error:
-        if not is_machine_fault(error):
+        if not is_machine_fault(error) and error.errno not in (*_GONE, *_CLOSED):
             raise
         names = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
         where = next((name for name in names if Path(name).is_relative_to(folder)), folder)
         room = f" ({room_text(folder)})" if is_disk_full(error) else ""
-        remedy = f"{_REMEDIES.get(error.errno or 0, _OTHER_REMEDY)}, then{then}"
-        raise MachineError(f"{where}: {error.strerror}{room}; {f'{kept}: ' if kept else ''}{remedy}") from error
+        known = f"{kept}: " if kept and error.errno not in _GONE else ""
+        raise MachineError(f"{where}: {error.strerror}{room}; {known}{_remedy(error)}, then{then}") from error
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in _GONE:
+        return "put it back"
+    return "make it writable" if error.errno in _CLOSED else _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
 
 
 def require_room(folder: Path, num_bytes: int) -> None:

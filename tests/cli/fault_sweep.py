@@ -23,7 +23,7 @@ READS, WRITES, OPENS = 1, 2, 4
 ERRORS = {READS: (errno.EIO,), WRITES: (errno.EIO, errno.ENOSPC, errno.EROFS), OPENS: (errno.EIO, errno.EMFILE)}
 NUM_ATTEMPTS = 4
 # Of what a run only reads of Python, its packages and other processes, and of the source that it copies.
-_ALIKE = re.compile(r"/proc/N/|/site-packages/|/\.pyenv/|/lib/pythonN|/pybench/.*/|/node/|\.py[c ]")
+_ALIKE = re.compile(r"/proc/N/|/site-packages/|/\.pyenv/|/lib/pythonN|(?:/worker)?/pybench/|/node/|\.py[c ]")
 # Verdicts of a run that would have passed, and codes of defects.
 _FALSE = {
     1: "a false verdict",
@@ -32,6 +32,19 @@ _FALSE = {
     98: "an internal error",
     99: "a traceback",
 }
+
+
+def write_quick_drill(here: Path) -> tuple[str, ...]:
+    """Write a suite of four attempts, its table and a Python that is the quick worker; returns the run's arguments."""
+    (here / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=60))
+    (here / "expected").mkdir()
+    (here / "expected" / "drill.toml").write_text(table_text())
+    python = here / "python"
+    # The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N].
+    worker = f'"{sys.executable}" -I -S -B "{HERE / "quick_worker.py"}"'
+    python.write_text(f'#!/bin/sh\ncase "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\nexit 1\n')
+    python.chmod(0o755)
+    return ("run", "drill.toml", "--python", str(python))
 
 
 @dataclass(frozen=True)
@@ -134,14 +147,7 @@ class FaultSweep:
         self._number += 1
         here = self._folder / f"run{self._number}"
         here.mkdir()
-        (here / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=60))
-        (here / "expected").mkdir()
-        (here / "expected" / "drill.toml").write_text(table_text())
-        python = here / "python"
-        # The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N].
-        worker = f'"{sys.executable}" -I -S -B "{HERE / "quick_worker.py"}"'
-        python.write_text(f'#!/bin/sh\ncase "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\nexit 1\n')
-        python.chmod(0o755)
+        write_quick_drill(here)
         return here
 
     def _first(self, here: Path) -> tuple[str, ...]:

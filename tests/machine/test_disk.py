@@ -34,8 +34,8 @@ def test_a_quota_is_a_full_disk(tmp_path: Path) -> None:
 
 def test_other_refusals_are_not_taken_for_it(tmp_path: Path) -> None:
     """They have their own remedies."""
-    with pytest.raises(PermissionError), disk_error(tmp_path, "", ""):
-        raise PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(FileExistsError), disk_error(tmp_path, "", ""):
+        raise FileExistsError(errno.EEXIST, "File exists")
 
 
 def test_room_is_asked_for_and_given_back(tmp_path: Path) -> None:
@@ -52,6 +52,7 @@ def test_room_is_asked_for_and_given_back(tmp_path: Path) -> None:
         (errno.EIO, "look for the fault in the kernel's log (dmesg), then do it"),
         (errno.EROFS, "make it writable, then do it"),
         (errno.EMFILE, "allow more open files (ulimit -n), then do it"),
+        (errno.EACCES, "make it writable, then do it"),
     ],
 )
 def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> None:
@@ -59,6 +60,14 @@ def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> 
     with pytest.raises(MachineError) as failed, disk_error(tmp_path, "all is kept", " do it"):
         raise OSError(code, os.strerror(code), str(tmp_path / "file"))
     assert str(failed.value) == f"{tmp_path}/file: {os.strerror(code)}; all is kept: {remedy}"
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP])
+def test_a_folder_that_is_gone(tmp_path: Path, code: int) -> None:
+    """Nothing is claimed of what it held."""
+    with pytest.raises(MachineError) as failed, disk_error(tmp_path, "all is kept", " do it"):
+        raise OSError(code, os.strerror(code), "room")
+    assert str(failed.value) == f"{tmp_path}: {os.strerror(code)}; put it back, then do it"
 
 
 def test_room_is_not_made_through_a_link(tmp_path: Path) -> None:
