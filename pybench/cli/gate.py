@@ -100,14 +100,16 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
 
 
 def _manifest(history: History, run_id: str | None) -> Manifest | None:
-    """Manifest of a reference, where the history keeps its folder."""
+    """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
     from pybench.model.errors import RunFolderError
     from pybench.store.journal import RunFolder
 
     if run_id is None:
         return None
     try:
-        return RunFolder.open(history.path(run_id)).read_manifest()
+        folder = RunFolder.open(history.path(run_id))
+        folder.require_owner()
+        return folder.read_manifest()
     except RunFolderError:
         return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from pydantic import TypeAdapter, ValidationError
 
 from pybench.machine.command import run_command
 from pybench.model.software import Software
@@ -30,23 +31,28 @@ print(json.dumps([platform.python_version(), {name: text for name, text in found
 """
 
 
+_SOFTWARE = TypeAdapter(tuple[str, dict[str, str]])
+_NAMES = TypeAdapter(list[str])
+
+
 def python_software(python: str, names: Iterable[str]) -> Software | None:
-    """Version of ``python`` and of those of ``names`` that it has; ``None`` where it can't be started."""
+    """Version of ``python`` and of those of ``names`` that it has; ``None`` where it prints anything else."""
     result = run_command((python, "-I", "-B", "-c", _VERSIONS, *names))
     try:
-        version, packages = json.loads(result.out)
-    except (ValueError, TypeError):
+        version, packages = _SOFTWARE.validate_json(result.out, strict=True)
+    except ValidationError:
         return None
     return Software(python=version, packages=packages)
 
 
-def missing_packages(python: str, names: Iterable[str]) -> tuple[str, ...]:
+def missing_packages(python: str, names: Sequence[str]) -> tuple[str, ...]:
     """Those of ``names`` that ``python`` can't find, without importing any.
 
-    None of them where it can't be started: starting a worker then reports why.
+    None of them where it can't be started or prints anything else: starting a worker then reports why.
     """
     result = run_command((python, "-I", "-B", "-c", _CODE, *names))
     try:
-        return tuple(json.loads(result.out)) if result.ok else ()
-    except ValueError:
+        found = _NAMES.validate_json(result.out, strict=True) if result.ok else []
+    except ValidationError:
         return ()
+    return tuple(name for name in names if name in found)

@@ -81,7 +81,7 @@ def _prepared(run: RunFolder, manifest: Manifest, point_ids: Collection[str], ch
     _check_python(run, launcher)
     environment = recorded(launcher.tuning(os.environ), launcher.secrets)
     check_software(run.path, manifest, launcher.software(), environment)
-    folder = RunFolder.create(run.path / FOLDER, manifest.suite.name)
+    folder = RunFolder.create(run.subfolder(FOLDER), manifest.suite.name)
     stage_worker(folder.worker)
     again = replace(
         manifest,

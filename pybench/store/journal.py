@@ -87,7 +87,7 @@ class RunFolder:
     def require_owner(self) -> None:
         """Refuse to write into a folder that another user prepared. Raises ``RunFolderError``."""
         with _os_error_as_run_folder_error(self.path, "look for a run"):
-            names = (_MANIFEST_FILE, _JOURNAL_FILE, "lock", "worker", "attempts")
+            names = (_MANIFEST_FILE, _JOURNAL_FILE, "lock", "worker", "attempts", "reruns")
             foreign = next(foreign_files(self.path, names), None)
         if foreign is not None:
             raise RunFolderError(f"{foreign}: belongs to another user; start a new run instead")
@@ -115,6 +115,15 @@ class RunFolder:
             with opened_folder("attempts", folder) as attempts:
                 fresh_folder(attempts, name)
         return path
+
+    def subfolder(self, name: str) -> Path:
+        """A folder inside, made where there is none. Raises ``RunFolderError``, also for a link of this name."""
+        path = self.path / name
+        with _os_error_as_run_folder_error(path, "make a folder in the run's"), opened_folder(self.path) as folder:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=folder)
+            with opened_folder(name, folder):
+                return path
 
     @contextmanager
     def lock(self) -> Iterator[None]:

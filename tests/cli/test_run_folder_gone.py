@@ -87,7 +87,12 @@ def test_in_mid_run(here: Path, change: Callable[[Path], None], access: str, mon
     (here / "runs").mkdir()
     before = contents(here / "victim"), sorted(here.iterdir())
     runs: list[Path] = []
-    meet(monkeypatch, access, lambda: runs.extend((here / "runs").iterdir()) or change(runs[0]))
+
+    def change_it() -> None:
+        runs.extend((here / "runs").iterdir())
+        change(runs[0])
+
+    meet(monkeypatch, access, change_it)
     with as_a_user():
         result = CliRunner().invoke(main, command)
     (run,) = runs

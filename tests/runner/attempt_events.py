@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from pybench.compute.ordered_work import ordered_phases
 from pybench.model.wire import (
     Event,
     Metric,
     Phase,
     RequestTimes,
     Result,
+    Span,
     Step,
     Work,
     WorkOrder,
@@ -20,6 +22,7 @@ from pybench.model.wire import (
     events_file,
 )
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.turn import Turn
 from pybench.runner.events.contract import Contract
 from tests.builders import HEADER
 
@@ -37,6 +40,20 @@ ORDER = WorkOrder(
     max_warmup_steps=3,
 )
 MS = 1_000_000
+
+
+TURN_ORDER = WorkOrder(
+    point_id="p",
+    settings=Turn(
+        backend="torch", model="m", topology="full", tensor_parallel=2, batch_size=2, prompt_tokens=3, output_tokens=5,
+        strategy="fsdp", turns=2,
+    ),
+    architecture={},
+    device="cuda",
+    steps=2,
+    max_warmup_steps=3,
+)  # fmt: skip
+TURN_WORK = Work(prompt_tokens=12, output_tokens=20, samples=4)
 
 
 def contract(order: WorkOrder = ORDER, num_processes: int = 2, gpu_uuids: tuple[str, ...] = UUIDS) -> Contract:
@@ -93,6 +110,25 @@ def good_events(rank: int, start_ns: int) -> list[Event]:
         Metric(name="peak_memory_bytes", value=1e9, unit="bytes"),
         Result(warmup_steps=1, steady=True),
     ]
+
+
+def turn_events(rank: int, start_ns: int) -> list[Event]:
+    """As :func:`good_events`, of turns: the phases of a step are equally long."""
+    events: list[Event] = []
+    for event in good_events(rank, start_ns):
+        if not isinstance(event, Step):
+            events.append(event)
+            continue
+        names = ordered_phases(TURN_ORDER.settings)
+        each_ns = (event.end_ns - event.start_ns) // len(names)
+        starts = [event.start_ns + place * each_ns for place in range(len(names))]
+        spans = tuple(
+            Span(name=name, start_ns=start, end_ns=start + each_ns, device_bytes=2**30, host_bytes=2**20)
+            for name, start in zip(names, starts, strict=True)
+        )
+        values = {"handover_bytes": 1e9, "handover_floor_s": 1e-4, "logprob_gap": 0.0, "staleness_turns": 0.0}
+        events.append(replace(event, work=TURN_WORK, requests=(), token_end_ns=(), values=values, spans=spans))
+    return events
 
 
 def write_events(exchange: Path, rank: int, events: Iterable[Event]) -> None:

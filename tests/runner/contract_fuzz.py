@@ -7,25 +7,59 @@ journal and read back.
 from __future__ import annotations
 
 import json
+import math
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
+from pybench.judge.formulas.registry import metric_values
+from pybench.model.effort import Effort
 from pybench.model.record import Record
-from pybench.model.wire import Failure, encode_event, events_file
+from pybench.model.suite import Point
+from pybench.model.wire import Event, Failure, Work, WorkOrder, encode_event, events_file
 from pybench.runner.events.contract import Contract
 from pybench.runner.events.reader import EventReader
 from pybench.store.journal_line import decode_line, encode_line
-from tests.runner.attempt_events import MS, ORDER, UUIDS, WORK, contract, good_events
+from tests.builders import TINY
+from tests.runner.attempt_events import (
+    MS,
+    ORDER,
+    TURN_ORDER,
+    TURN_WORK,
+    UUIDS,
+    WORK,
+    contract,
+    good_events,
+    turn_events,
+)
 
 FILES_PER_SEED = 500
 
 
-def lines_of(rank: int, start_ns: int) -> list[bytes]:
-    return [encode_event(event).encode() for event in good_events(rank, start_ns)]
+@dataclass(frozen=True)
+class Honest:
+    """An attempt as an honest worker makes it: the files to change."""
+
+    order: WorkOrder
+    work: Work
+    events: Callable[[int, int], list[Event]]
+
+    def contract(self) -> Contract:
+        """An attempt that began a second ago."""
+        return contract(self.order)
+
+    def lines_of(self, rank: int, start_ns: int) -> list[bytes]:
+        """A rank's file."""
+        return [encode_event(event).encode() for event in self.events(rank, start_ns)]
+
+
+GENERATE = Honest(ORDER, WORK, good_events)
+TURN = Honest(TURN_ORDER, TURN_WORK, turn_events)
 
 
 def outcome(exchange: Path, kept: Contract, files: list[bytes]) -> tuple[Record, bool]:
@@ -65,15 +99,15 @@ def assert_readable(record: Record) -> None:
     assert decode_line(Path("journal.jsonl"), 1, line[:-1]) == record
 
 
-def assert_no_lie(record: Record, kept: Contract) -> None:
-    """What is taken as measured was ordered: checked again by other code than the contract's."""
+def assert_no_lie(record: Record, kept: Contract, honest: Honest = GENERATE) -> None:
+    """What is taken as measured was ordered, checked again by other code than the contract's; and it can be judged."""
     assert len(record.ranks) == 2
     for rank, report in enumerate(record.ranks):
         header = report.header
         assert (header.rank, header.world_size, header.boot_id, header.device) == (rank, 2, "boot", "cuda")
         assert set(header.all_uuids) <= set(UUIDS)
         assert [step.index for step in report.steps] == [1, 2]
-        assert [step.work for step in report.steps] == [WORK] * ORDER.steps
+        assert [step.work for step in report.steps] == [honest.work] * honest.order.steps
         times = [time for step in report.steps for time in (step.start_ns, step.end_ns)]
         assert all(earlier <= later for earlier, later in pairwise(times))
         assert kept.start_ns <= times[0]
@@ -83,6 +117,8 @@ def assert_no_lie(record: Record, kept: Contract) -> None:
         assert {metric.name: metric.unit for metric in report.metrics}.items() <= {("peak_memory_bytes", "bytes")}
         assert all(abs(value) <= 1e60 for step in report.steps for value in step.values.values())
     assert record.ranks[0].header.all_uuids != record.ranks[1].header.all_uuids
+    point = Point(id="p", benchmark="b", axes={}, settings=honest.order.settings, effort=Effort(), architecture=TINY)
+    assert all(math.isfinite(value) for values in metric_values(point, record).values() for value in values)
 
 
 SPLICES = (b"9", b"-", b"e9", b"\0", b"\xff", b'"', b"{", b"[", b"NaN", b"\n")
@@ -132,11 +168,11 @@ def mutated(numbers: random.Random, lines: list[bytes]) -> bytes:
     return b"\n".join(lines) + numbers.choice((b"\n", b"\n", b""))
 
 
-def check_changed_bytes(tmp_path: Path, seed: int) -> None:
+def check_changed_bytes(tmp_path: Path, seed: int, honest: Honest = GENERATE) -> None:
     """500 files."""
     numbers = random.Random(seed)
-    kept = contract()
-    good = [lines_of(rank, kept.start_ns) for rank in range(2)]
+    kept = honest.contract()
+    good = [honest.lines_of(rank, kept.start_ns) for rank in range(2)]
     whole = [b"\n".join(lines) + b"\n" for lines in good]
     taken = 0
     for _ in range(FILES_PER_SEED):
@@ -147,7 +183,7 @@ def check_changed_bytes(tmp_path: Path, seed: int) -> None:
         assert_readable(record)
         taken += measured
         if measured:
-            assert_no_lie(record, kept)
+            assert_no_lie(record, kept, honest)
     assert 0 < taken < FILES_PER_SEED / 2, "some changes are harmless, most are not"
 
 
@@ -187,10 +223,10 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(leaf for key, item in inside for leaf in leaves(item, (*path, key)))]
 
 
-def check_changed_values(tmp_path: Path, data: st.DataObject) -> None:
+def check_changed_values(tmp_path: Path, data: st.DataObject, honest: Honest = GENERATE) -> None:
     """Any value of any event is exchanged for a hostile one, or gains a key."""
-    kept = contract()
-    good = [lines_of(rank, kept.start_ns) for rank in range(2)]
+    kept = honest.contract()
+    good = [honest.lines_of(rank, kept.start_ns) for rank in range(2)]
     rank = data.draw(st.integers(0, 1))
     number = data.draw(st.integers(0, len(good[rank]) - 1))
     event = json.loads(good[rank][number])
@@ -206,4 +242,4 @@ def check_changed_values(tmp_path: Path, data: st.DataObject) -> None:
     record, measured = outcome(tmp_path, kept, [b"\n".join(lines) + b"\n" for lines in good])
     assert_readable(record)
     if measured:
-        assert_no_lie(record, kept)
+        assert_no_lie(record, kept, honest)

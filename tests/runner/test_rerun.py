@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pybench.cli.gate import _manifest
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
@@ -15,6 +16,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.progress import NoProgress
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
+from pybench.store.history import History
 from pybench.store.journal import RunFolder
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
@@ -126,3 +128,20 @@ def test_another_users_run_is_refused(run: RunFolder, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(RunFolderError, match="belongs to another user"):
         rerun(run, {POINT}, boxed, NoProgress())
+
+
+def test_a_link_in_the_place_of_reruns_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    """Nothing is written where it leads."""
+    (tmp_path / "victim").mkdir()
+    (run.path / FOLDER).symlink_to(tmp_path / "victim")
+    with pytest.raises(RunFolderError, match=r"reruns: cannot make a folder in the run's: Not a directory"):
+        rerun(run, {POINT}, boxed, NoProgress())
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+def test_another_users_reference_names_no_image(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history may have nights of anybody: what they name is not started."""
+    history = History(folder=run.path.parent, runs=(), entries={"night": run.path.name})
+    assert _manifest(history, "night") == run.read_manifest()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert _manifest(history, "night") is None

@@ -1,4 +1,4 @@
-"""9,000 event files with bytes changed at random and 2,000 with hostile values, besides those of ``tests/runner``."""
+"""11,000 event files with bytes changed at random and 2,000 with hostile values, besides those of ``tests/runner``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.runner.contract_fuzz import check_changed_bytes, check_changed_values
+from tests.runner.contract_fuzz import TURN, check_changed_bytes, check_changed_values
 
 
 @pytest.mark.parametrize("seed", range(2, 20))
 def test_changed_bytes(tmp_path: Path, seed: int) -> None:
     """500 files each."""
     check_changed_bytes(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(20, 24))
+def test_changed_bytes_of_turns(tmp_path: Path, seed: int) -> None:
+    """500 files each."""
+    check_changed_bytes(tmp_path, seed, TURN)
 
 
 @settings(

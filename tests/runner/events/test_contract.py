@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybench.compute.ordered_work import ordered_work
+from pybench.compute.ordered_work import ordered_phases, ordered_work
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Span, Step, Work, WorkOrder
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.matmul import Matmul
@@ -288,20 +288,31 @@ def _span(name: str, start_ns: int, end_ns: int, **more: int) -> Span:
     return Span(name=name, start_ns=start_ns, end_ns=end_ns, **more)
 
 
+def _spans(*changed: Span, left_out: int = 0) -> tuple[Span, ...]:
+    """The phases of a turn, 10 ns each from 10 ns on, the first ones replaced."""
+    names = ordered_phases(TURN.settings)[: len(ordered_phases(TURN.settings)) - left_out]
+    whole = tuple(_span(name, 10 + 10 * place, 20 + 10 * place) for place, name in enumerate(names))
+    return (*changed, *whole[len(changed) :])
+
+
 @pytest.mark.parametrize(
     ("spans", "reason"),
     [
-        ((_span("generate", 10, 20, device_bytes=1), _span("train", 20, 30)), None),
-        ((_span("generate", 10, 21), _span("train", 20, 30)), "out of order or outside the step"),
-        ((_span("generate", 9, 20),), "out of order or outside the step"),
-        ((_span("train", 10, 31),), "out of order or outside the step"),
-        ((_span("rest", 10, 20),), "rest is no phase of the workload"),
-        ((_span("train", 10, 20, host_bytes=-1),), "has negative bytes"),
+        (_spans(), None),
+        (_spans(_span("generate", 10, 20, device_bytes=1)), None),
+        (_spans(_span("generate", 10, 21)), "out of order or outside the step"),
+        (_spans(_span("generate", 9, 20)), "out of order or outside the step"),
+        (_spans(_span("generate", 10, 10)), "has a part without length"),
+        (_spans(_span("rest", 10, 20)), "rest is no phase of the order"),
+        (_spans(_span("engine_sleep", 10, 20)), "are not the order's phases"),
+        (_spans(left_out=1), "are not the order's phases"),
+        ((), "are not the order's phases"),
+        (_spans(_span("generate", 10, 20, host_bytes=-1)), "has negative bytes"),
     ],
 )
 def test_parts_of_a_step_are_phases_inside_it(spans: tuple[Span, ...], reason: str | None) -> None:
-    """One after another."""
-    step = Step(index=0, phase="measure", start_ns=10, end_ns=30, work=Work(), spans=spans)
+    """One after another, all that the order has."""
+    step = Step(index=0, phase="measure", start_ns=10, end_ns=150, work=Work(), spans=spans)
     kept = contract(TURN, num_processes=1)
     if reason is None:
         kept._check_spans(0, step)
