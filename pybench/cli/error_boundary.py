@@ -57,7 +57,7 @@ class ErrorBoundary(click.Group):
             ctx.exit(MACHINE)
 
 
-_JUDGING = frozenset({"run", "power", "compare", "gate"})
+_JUDGING = frozenset({"run", "power", "compare", "gate", "fleet"})
 
 
 def _end(ctx: click.Context, message: str, code: int) -> None:

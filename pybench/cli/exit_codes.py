@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
+from pybench.model.fleet import NodeState
 from pybench.model.gate import GateState
 from pybench.model.results import Verdict
 
@@ -41,6 +42,13 @@ BY_GATE: dict[GateState, int] = {
     "incomparable": 4,
     "undecided": 4,
     "learning": 4,
+}
+BY_FLEET: dict[NodeState, int] = {
+    "healthy": 0,
+    "bad": 1,
+    "not measured": 1,
+    "suspect": 4,
+    "not compared": 4,
 }
 BY_ERROR: tuple[tuple[type[PybenchError], int], ...] = (
     (FileError, USAGE),

@@ -15,6 +15,7 @@ from pybench.cli.error_boundary import ErrorBoundary
 from pybench.cli.evidence import bundle, verify
 from pybench.cli.expect import expect
 from pybench.cli.explain import explain
+from pybench.cli.fleet import fleet
 from pybench.cli.gate import gate
 from pybench.cli.history import history
 from pybench.cli.images import images
@@ -69,6 +70,7 @@ def doctor(ctx: click.Context) -> None:
 main.add_command(compare)
 main.add_command(history)
 main.add_command(gate)
+main.add_command(fleet)
 main.add_command(ci)
 main.add_command(images)
 main.add_command(expect)

@@ -16,7 +16,7 @@ from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admi
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
 from pybench.judge.regression.level_change import Split, best_split, last_change
-from pybench.judge.regression.night_look import Look, detectable, discoveries, look
+from pybench.judge.regression.night_look import Look, detectable, flagged, look
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, Row
@@ -101,7 +101,7 @@ class _Night:
             {row: look(self.rows[row], base, self.shift(row), worse=worse) for row, base in self.learnt.items()}
             for worse in (True, False)
         ]
-        worse, better = (discoveries(looks, smallest) for looks in sides)
+        worse, better = (flagged(looks, smallest) for looks in sides)
         beside = {point.id for point in self.series.last.points if not point.is_alone}
         for row in self.rows:
             if row not in self.learnt:

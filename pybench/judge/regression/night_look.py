@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from pybench.compute.false_discovery import FALSE_DISCOVERIES, discoveries
 from pybench.compute.stats import as_fraction
 from pybench.compute.student_t import quantile
 from pybench.judge.regression.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 from pybench.model.figures import Row
 
-FALSE_DISCOVERIES = 0.004
-"""Expected share of false ones among a night's flagged rows; of a night without a change, probability of any."""
 _LOOKS = 2.2
 """Looks at one to four nights are as good as so many independent ones (tests/benchmarks/test_gate.py)."""
 _POWER = 0.95
@@ -52,11 +51,10 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Lo
     return min(found, key=lambda one: one.p)
 
 
-def discoveries(looks: Mapping[Row, Look], smallest: Mapping[str, float]) -> set[Row]:
-    """Rows that stand among all and whose change is large enough (Y. Benjamini, Y. Hochberg, JRSS B 57, 1995)."""
-    ordered = sorted(looks, key=lambda row: looks[row].p)
-    num = max((n for n, row in enumerate(ordered, 1) if looks[row].p <= FALSE_DISCOVERIES * n / len(looks)), default=0)
-    return {row for row in ordered[:num] if _is_large(looks[row], smallest[row.metric])}
+def flagged(looks: Mapping[Row, Look], smallest: Mapping[str, float]) -> set[Row]:
+    """Rows that stand among all and whose change is large enough."""
+    stand = discoveries({row: found.p for row, found in looks.items()})
+    return {row for row in stand if _is_large(looks[row], smallest[row.metric])}
 
 
 def _is_large(found: Look, smallest: float) -> bool:

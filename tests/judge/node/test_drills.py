@@ -11,7 +11,7 @@ from pybench.model.health import PcieLink, Xid
 from pybench.model.record import Energy
 from pybench.model.wire import Failure
 from tests.builders import with_settings
-from tests.judge.node.conftest import Node
+from tests.nodes import Node
 
 SLOW = 5
 

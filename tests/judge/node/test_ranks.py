@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybench.judge.node.ranks import judge_alike, shares_of_others
-from tests.judge.node.conftest import Node
+from tests.nodes import Node
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""``pybench fleet``: nodes held against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybench.cli.compare import across_option, smallest_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group()
+def fleet() -> None:
+    """Find the slow node or link of a fleet."""
+
+
+@fleet.command()
+@click.argument("run_paths", metavar="[[NODE=]RUN]...", nargs=-1)
+@click.option("--pairs", "pair_file", type=_FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
+@click.option("--barriers", "barrier_file", type=_FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
+@click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")
+@across_option
+@smallest_option
+@click.option("--drain-list", is_flag=True, help="Print a line for scontrol for each bad node, and nothing else.")
+@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
+@click.pass_context
+def check(
+    ctx: click.Context,
+    /,
+    *,
+    run_paths: tuple[str, ...],
+    pair_file: Path | None,
+    barrier_file: Path | None,
+    nodes: str,
+    across: tuple[str, ...],
+    smallest: tuple[str, ...],
+    drain_list: bool,
+    json_file: Path | None,
+) -> None:
+    """Judge nodes by their runs of node_check: each RUN is a folder, a results.json, or a folder of those."""
+    from dataclasses import asdict
+
+    from pybench.cli.compare import effects_of
+    from pybench.cli.exit_codes import BY_FLEET
+    from pybench.cli.output import echo, terminal_options
+    from pybench.cli.power_files import write_json
+    from pybench.judge.fleet.decision import judge_fleet
+    from pybench.judge.regression.keys import check_across
+    from pybench.model.errors import UsageError
+    from pybench.report import fleet as report
+    from pybench.store.fleet_runs import CollectedRuns, read_fleet
+    from pybench.store.pair_file import read_barriers, read_pairs
+
+    if not run_paths and pair_file is None and barrier_file is None:
+        raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")
+    apart = [file for file in (pair_file, barrier_file) if file is not None]
+    found = read_fleet(run_paths, apart) if run_paths else CollectedRuns(runs=(), unreadable={}, skipped=())
+    check_across(across, {name for run in found.runs for name in run.figures.keys})
+    result = judge_fleet(
+        found.runs,
+        pairs=read_pairs(pair_file) if pair_file else (),
+        barriers=read_barriers(barrier_file) if barrier_file else None,
+        expected=_names(nodes),
+        refused=found.unreadable,
+        across=across,
+        effects=effects_of(smallest),
+    )
+    points = [point for run in found.runs for point in run.figures.points]
+    if drain_list:
+        for line in report.drain_list(result):
+            echo(line)
+    else:
+        echo(report.render(result, points, **terminal_options()), nl=False)
+    write_json(json_file, asdict(result))
+    ctx.exit(BY_FLEET[result.state])
+
+
+@fleet.command()
+@click.argument("names", metavar="NODE...", nargs=-1, required=True)
+@click.option("--rounds", type=click.IntRange(min=1), help="Rounds to print; default: 3, which decide.")
+@click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
+def pairs(names: tuple[str, ...], rounds: int | None, *, every: bool) -> None:
+    """Print which nodes to measure in pairs, all pairs of a round at the same time."""
+    from pybench.cli.output import echo
+    from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
+
+    found = pair_rounds(names)
+    for number, own in enumerate(found if every else found[: rounds or DECISION_ROUNDS], 1):
+        for first, second in own:
+            echo(f"{number} {first} {second}")
+
+
+def _names(text: str) -> Sequence[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]

@@ -1,0 +1,24 @@
+"""Which of many findings stand when all are looked at together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+FALSE_DISCOVERIES = 0.004
+"""Expected share of false ones among what stands; where nothing is the matter, probability that anything does."""
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def discoveries(probabilities: Mapping[_Key, float], share: float = FALSE_DISCOVERIES) -> set[_Key]:
+    """What stands, of the probability of each by chance (Y. Benjamini, Y. Hochberg, JRSS B 57, 1995)."""
+    ordered = sorted(probabilities, key=probabilities.__getitem__)
+    num = max((n for n, key in enumerate(ordered, 1) if probabilities[key] <= share * n / len(ordered)), default=0)
+    return set(ordered[:num])
+
+
+def joint_probability(probabilities: Mapping[_Key, float]) -> float:
+    """Probability of the smallest ones by chance, of figures that move together (R. Simes, Biometrika 73, 1986)."""
+    ordered = sorted(probabilities.values())
+    return min((1.0, *(len(ordered) * p / n for n, p in enumerate(ordered, 1))))

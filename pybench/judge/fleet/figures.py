@@ -1,0 +1,160 @@
+"""Every figure of a unit, a node or a GPU, against those of the fleet's other units.
+
+Values are logarithms, turned so that higher is better. A unit is held against the mean of the others, values far off
+pulled in, with their standard deviation: a prediction interval of one more. Variances are shrunk towards those of the
+fleet's other figures (:mod:`pybench.compute.spread`). Figures of one group are taken together, so that one cause counts
+once; over all units and groups the share of false discoveries is controlled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+from typing import Generic, TypeVar
+
+from pybench.compute.false_discovery import FALSE_DISCOVERIES, joint_probability
+from pybench.compute.spread import MIN_POINTS, prior, robust_sd, variance_of
+from pybench.compute.stats import as_fraction
+from pybench.compute.student_t import quantile, upper_tail
+from pybench.judge.fleet.groups import group_of
+from pybench.model.figures import Row
+
+MIN_UNITS = 3
+"""Of two that differ nobody knows which is usual."""
+LEAST_SD = 0.001
+"""Nodes that are steadier, such as in memory, are judged as if they scattered by 0.1 %."""
+_ROBUST_SDS = 3.0
+_POWER = 0.95
+_MANY = 32
+"""From so many units on, one of them changes the distribution by too little to be left out of it."""
+
+Unit = TypeVar("Unit", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One figure of one unit: a logarithm for each run, and the standard error that its own attempts show."""
+
+    runs: tuple[float, ...]
+    error: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """Mean over its runs."""
+        return fmean(self.runs)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a unit lies above the others (negative: below), and the probability of this low a figure by chance."""
+
+    deviation: float
+    p: float
+    by_run: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Figures(Generic[Unit]):
+    """Readings of every unit by row."""
+
+    rows: Mapping[Row, Mapping[Unit, Reading]]
+
+    @cached_property
+    def judged(self) -> Mapping[Row, Mapping[Unit, Reading]]:
+        """Rows that enough units have."""
+        return {row: units for row, units in self.rows.items() if len(units) >= MIN_UNITS}
+
+    @cached_property
+    def distances(self) -> Mapping[Row, Mapping[Unit, Distance]]:
+        """Of every unit in every judged row."""
+        return {row: self._row(units) for row, units in self.judged.items()}
+
+    @cached_property
+    def probabilities(self) -> Mapping[tuple[Unit, str], float]:
+        """Of each unit's group of figures by chance."""
+        found: dict[tuple[Unit, str], dict[Row, float]] = {}
+        for row, units in self.distances.items():
+            for unit, distance in units.items():
+                found.setdefault((unit, group_of(row.metric) or row.metric), {})[row] = distance.p
+        return {key: joint_probability(rows) for key, rows in found.items()}
+
+    def has(self, group: str) -> bool:
+        """Whether any figure of a group is judged."""
+        return any(group_of(row.metric) == group for row in self.judged)
+
+    def lowest(self, unit: Unit, group: str) -> tuple[Row, Distance]:
+        """The row of a group that is least likely by chance."""
+        rows = {row: units[unit] for row, units in self.distances.items() if unit in units}
+        own = {row: distance for row, distance in rows.items() if group_of(row.metric) == group}
+        return min(own.items(), key=lambda one: (one[1].p, one[1].deviation))
+
+    def spread(self, group: str) -> float:
+        """Standard deviation between units of a group: that of its median row."""
+        return median(math.sqrt(self._shrunk[row][0]) for row in self.judged if group_of(row.metric) == group)
+
+    def detectable(self, group: str) -> float:
+        """The shortfall that is found with 95 % power if it is the only one among all units and groups."""
+        level = FALSE_DISCOVERIES / max(len(self.probabilities), 1)
+        return median(self._reach(row, level) for row in self.judged if group_of(row.metric) == group)
+
+    def _reach(self, row: Row, level: float) -> float:
+        variance, freedom = self._shrunk[row]
+        sds = quantile(level, freedom) + quantile(1 - _POWER, math.inf)
+        return -as_fraction(-sds * math.sqrt(variance * (1 + 1 / (len(self.judged[row]) - 1))))
+
+    @cached_property
+    def _shrunk(self) -> Mapping[Row, tuple[float, float]]:
+        """Variance between units of each row with its degrees of freedom, moderated by the other rows'."""
+        own = {row: spread_of([one.value for one in units.values()]) for row, units in self.judged.items()}
+        if len(own) < MIN_POINTS:
+            return {row: (variance, float(freedom)) for row, (variance, freedom) in own.items()}
+        common, weight = self._prior
+        return {row: _moderated(spread, common, weight) for row, spread in own.items()}
+
+    @cached_property
+    def _prior(self) -> tuple[float, float]:
+        own = [spread_of([one.value for one in units.values()]) for units in self.judged.values()]
+        if len(own) < MIN_POINTS:
+            return 0.0, 0.0
+        return prior([variance for variance, _ in own], [freedom for _, freedom in own])
+
+    def _row(self, units: Mapping[Unit, Reading]) -> dict[Unit, Distance]:
+        values = {unit: one.value for unit, one in units.items()}
+        whole = pulled_in([*values.values()])
+        return {
+            unit: self._distance(one, whole if len(values) > _MANY else _without(values, unit))
+            for unit, one in units.items()
+        }
+
+    def _distance(self, own: Reading, others: Sequence[float]) -> Distance:
+        centre = fmean(others)
+        variance, freedom = _moderated(spread_of(others), *self._prior)
+        error = math.sqrt(max(variance, own.error**2) * (1 + 1 / len(others)))
+        return Distance(
+            own.value - centre,
+            upper_tail((centre - own.value) / error, freedom),
+            tuple(value - centre for value in own.runs),
+        )
+
+
+def _without(values: Mapping[Unit, float], unit: Unit) -> list[float]:
+    return pulled_in([value for other, value in values.items() if other != unit])
+
+
+def pulled_in(values: Sequence[float]) -> list[float]:
+    """Values, none farther from their median than 3 robust standard deviations."""
+    centre, reach = median(values), _ROBUST_SDS * max(robust_sd(values), LEAST_SD)
+    return [min(max(value, centre - reach), centre + reach) for value in values]
+
+
+def spread_of(values: Sequence[float]) -> tuple[float, int]:
+    """Variance of values, those far off pulled in, at least that of :data:`LEAST_SD`; and its degrees of freedom."""
+    return max(variance_of(pulled_in(values)), LEAST_SD**2), len(values) - 1
+
+
+def _moderated(spread: tuple[float, int], common: float, weight: float) -> tuple[float, float]:
+    variance, freedom = spread
+    return (weight * common + freedom * variance) / (weight + freedom), weight + freedom

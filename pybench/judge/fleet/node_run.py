@@ -1,0 +1,83 @@
+"""What a run of a node shows to the fleet: its figures, those of each GPU, and the checks of its own that failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median
+
+from pybench.judge.measurements import Measurements
+from pybench.judge.node.ranks import PointRecords
+from pybench.judge.regression.figures import run_figures
+from pybench.model.figures import Row, RunFigures
+from pybench.model.fleet import NodeRun
+from pybench.model.machine import Machine
+from pybench.model.results import NodeCheck, Results
+from pybench.model.suite import Point
+from pybench.model.workloads.registry import SLOWER_FRACTIONS
+
+
+def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
+    """The run of a node. ``gpus`` are the figures of each GPU, which results alone do not have."""
+    found = results.provenance.gpus
+    return NodeRun(
+        node=node,
+        figures=_without_uuids(run_figures(results), results),
+        uuids=tuple(gpu.uuid for gpu in found),
+        gpus=gpus or {},
+        indices={gpu.uuid: gpu.index for gpu in found},
+        states={point.id: point.gpu_states for point in results.points},
+        faults=tuple(_faults(results)),
+        warnings=tuple(_text(one) for one in results.node if _is_warning(one)),
+    )
+
+
+def gpu_figures(measurements: Measurements, machine: Machine) -> dict[Row, dict[str, tuple[float, ...]]]:
+    """The median step of each attempt of every GPU by UUID, where GPUs work each by itself."""
+    found: dict[Row, dict[str, tuple[float, ...]]] = {}
+    for entry in measurements.entries:
+        if not isinstance(entry, Point) or not (good := measurements.good(entry.id)):
+            continue
+        records = PointRecords(entry, good, machine)
+        for metric in SLOWER_FRACTIONS:
+            own = {
+                uuid: tuple(median(steps) for steps in attempts)
+                for rank, attempts in records.values(metric).items()
+                if (uuid := records.uuid(rank)) is not None
+            }
+            if own:
+                found[Row(entry.id, metric)] = own
+    return found
+
+
+def _without_uuids(figures: RunFigures, results: Results) -> RunFigures:
+    """Nodes of one kind have equal names of GPUs; power limits and their number stand in keys of their own."""
+    return replace(figures, keys={**figures.keys, "gpu": json.dumps(results.provenance.gpu_names)})
+
+
+def _faults(results: Results) -> Iterator[str]:
+    """Each check once for what it is about, however many points show it."""
+    found: dict[tuple[str, str], list[NodeCheck]] = {}
+    for check in results.node:
+        if check.verdict == "fail":
+            found.setdefault((check.name, check.subject), []).append(check)
+    for checks in found.values():
+        points = f", at {len(checks)} points" if len(checks) > 1 else ""
+        yield f"{_text(checks[0])}{points}"
+    for figure in results.checks:
+        if figure.verdict == "fail":
+            yield f"{figure.metric} at {figure.point_id}: {figure.reason}"
+
+
+def _text(check: NodeCheck) -> str:
+    return (
+        f"{check.subject}: {check.reason}"
+        if check.name in check.reason
+        else f"{check.subject}: {check.name}: {check.reason}"
+    )
+
+
+def _is_warning(check: NodeCheck) -> bool:
+    """What the driver counted and no further attempt decides, such as corrected memory errors."""
+    return check.point_id is None and check.verdict == "inconclusive"

@@ -1,0 +1,177 @@
+"""The nodes of a fleet for the terminal: the state, each node with its evidence, links, what was left out."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from pybench.compute.node_ranges import node_ranges
+from pybench.judge.fleet.decision import BY_IMPORTANCE
+from pybench.model.figures import PointFigures
+from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
+from pybench.report.change_words import value_text
+from pybench.report.labels import labels_of_runs
+from pybench.report.numbers import plain
+from pybench.report.printable import printable
+from pybench.report.text_table import COLOURS, console, hanging, without_trailing_spaces
+
+_MOST_NOTES = 8
+_MAX_REASON = 120
+_COLOUR: dict[NodeState, str] = {
+    "bad": COLOURS["fail"],
+    "not measured": COLOURS["missing"],
+    "healthy": COLOURS["pass"],
+}
+_NEXT: dict[NodeState, str] = {
+    "bad": "--drain-list prints how to take bad nodes out of service; after a repair measure them again",
+    "not measured": "run pybench run node_check there, and give the run beside the others",
+    "suspect": "measure the suspect again, and give both runs, or both pairs, of it: a second one decides",
+    "not compared": "three nodes of one kind can be compared; --across KEY lets them differ in a key",
+}
+
+
+def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 80, color: bool = False) -> str:
+    """Draw it. ``points`` are those of all runs."""
+    stream = io.StringIO()
+    out = console(stream, width, color=color)
+    names = labels_of_runs(points)
+    _head(out, result)
+    for state in BY_IMPORTANCE:
+        nodes = [node for node in result.nodes if node.state == state]
+        links = [link for link in result.links if link.state == state]
+        if nodes or links:
+            out.print()
+            _of_state(out, state, nodes, links, names)
+    _notes(out, result.notes)
+    out.print()
+    if result.state in _NEXT:
+        hanging(out, f"next: {_NEXT[result.state]}")
+    out.print(Text.assemble("verdict: ", _word(result.state), f" - {_counts(result)}"), soft_wrap=True)
+    return without_trailing_spaces(stream.getvalue())
+
+
+def drain_list(result: FleetResult) -> Iterator[str]:
+    """A command for each bad node, as ``scontrol`` takes it, quoted for a shell. Nothing is drained by printing it."""
+    for node in result.nodes:
+        if node.state == "bad":
+            reason = printable(f"pybench: {'; '.join(_short(one) for one in node.evidence)}")
+            shown = reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 3]}..."
+            yield f"scontrol update NodeName={shlex.quote(node.name)} State=DRAIN Reason={shlex.quote(shown)}"
+
+
+def _head(out: Console, result: FleetResult) -> None:
+    subject = f"{result.suite or 'pairs'} on {len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
+    out.print(Text.assemble((printable(f"{subject}: "), "bold"), _word(result.state)))
+    if measured := "; ".join(_measured(result)):
+        hanging(out, measured, style="dim")
+    if result.groups:
+        hanging(out, f"found with 95 % power: {', '.join(map(_finds, result.groups))} slower", style="dim")
+    for text in result.wanted:
+        hanging(out, f"across: {text}")
+
+
+def _measured(result: FleetResult) -> Iterator[str]:
+    if num := sum(node.num_runs for node in result.nodes):
+        yield f"{num} run{'' if num == 1 else 's'}{_kind(result.keys)}"
+    if result.num_pairs:
+        yield f"{result.num_pairs} measurements of pairs"
+    if result.num_barriers:
+        yield f"{result.num_barriers} barriers"
+    yield f"smallest effect {plain(100 * result.effects.default)} %"
+
+
+def _finds(group: GroupSpread) -> str:
+    one = "" if group.gpu_fraction is None else f" (one GPU {_percent(group.gpu_fraction)})"
+    return f"{group.name} {_percent(group.detectable_fraction)}{one}"
+
+
+def _kind(keys: Mapping[str, str]) -> str:
+    """The GPUs and the driver that the compared nodes have."""
+    gpus = Counter(map(str, _loaded(keys.get("gpu"))))
+    parts = [f"{count} x {name}" for name, count in gpus.items()]
+    if driver := _loaded(keys.get("driver")):
+        parts.append(f"driver {driver[0]}")
+    return f" of {', '.join(parts)}" if parts else ""
+
+
+def _loaded(text: str | None) -> list[object]:
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _of_state(
+    out: Console, state: NodeState, nodes: Sequence[FleetNode], links: Sequence[FleetLink], names: Mapping[str, str]
+) -> None:
+    if any(node.evidence for node in nodes) or links:
+        for node in nodes:
+            out.print(Text.assemble(_word(state), printable(f": {node.name}")))
+            for one in node.evidence:
+                hanging(out, f"  {_evidence(one, names)}")
+        for link in links:
+            out.print(Text.assemble(_word(state), f": link {link.nodes[0]} - {link.nodes[1]}"))
+            hanging(out, f"  {_link(link)}")
+        return
+    by_reason: dict[str, list[str]] = {}
+    for node in nodes:
+        by_reason.setdefault(node.reason, []).append(node.name)
+    for reason, own in by_reason.items():
+        hanging(out, f"{state}: {node_ranges(own)}{f': {reason}' if reason else ''}")
+
+
+def _evidence(one: Evidence, names: Mapping[str, str]) -> str:
+    if not one.group:
+        return one.text
+    figure = ""
+    if one.row is not None:
+        at = names.get(one.row.point_id, one.row.point_id)
+        figure = f"{value_text(one.value, one.unit)} for {value_text(one.usual, one.unit)} at {at}"
+    runs = f"in {one.num_separate} of {one.num_measured} runs" if one.row is not None and one.num_measured > 1 else ""
+    return f"{_short(one)}: {'; '.join(filter(None, (figure, runs, one.text)))}"
+
+
+def _short(one: Evidence) -> str:
+    if not one.group:
+        return one.text
+    subject = f"{one.gpu}: {one.group}" if one.gpu else one.group
+    return subject if one.fraction is None else f"{subject} {-100 * one.fraction:.1f} % slower"
+
+
+def _link(link: FleetLink) -> str:
+    rail = "" if link.rail is None else f", rail {link.rail}"
+    times = f"{link.num_separate} measurement{'' if link.num_separate == 1 else 's'}"
+    return f"{link.metric}{rail}: {-100 * link.fraction:.1f} % slower than other pairs, in {times}; both reach others"
+
+
+def _notes(out: Console, notes: Sequence[str]) -> None:
+    if not notes:
+        return
+    out.print()
+    for text in notes[:_MOST_NOTES]:
+        hanging(out, f"note: {text}")
+    if (more := len(notes) - _MOST_NOTES) > 0:
+        hanging(out, f"note: {more} more")
+
+
+def _counts(result: FleetResult) -> str:
+    found = [(state, sum(node.state == state for node in result.nodes)) for state in BY_IMPORTANCE]
+    text = ", ".join(f"{count} {state}" for state, count in found if count) or "no node"
+    slow = len(result.links)
+    links = f", {slow} slow link{'' if slow == 1 else 's'}" if slow else ""
+    return f"of {len(result.nodes)} nodes: {text}{links}"
+
+
+def _word(state: NodeState) -> tuple[str, str]:
+    return state, _COLOUR.get(state, COLOURS["inconclusive"])
+
+
+def _percent(fraction: float) -> str:
+    return f"{plain(100 * fraction, 2)} %"

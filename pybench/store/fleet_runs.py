@@ -1,0 +1,113 @@
+"""Runs of the nodes of a fleet, from folders that somebody collected.
+
+A path is a run's folder, a ``results.json`` or ``NODE.json``, or a folder of those, three levels deep. The node of a
+run is the last part of its path that is neither a run's name nor ``runs`` or ``results``; ``NODE=PATH`` names it. Links
+are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.judge.assemble import assemble
+from pybench.judge.fleet.node_run import gpu_figures, node_run
+from pybench.judge.measurements import Measurements
+from pybench.model.errors import PybenchError, RunFolderError
+from pybench.model.fleet import NodeRun
+from pybench.store.journal import RunFolder
+from pybench.store.results_file import read_results
+
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+"""What a scheduler takes as a node's name."""
+_NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
+_OF_NO_NODE = re.compile(r"\d{8}T\d{6}Z-.*|runs|results|\.{0,2}|/")
+_MANIFEST, _RESULTS = "manifest.json", "results.json"
+_MOST_LEVELS = 3
+_DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedRuns:
+    """Runs, and paths that are none: those of a known node by its name, each with the reason."""
+
+    runs: tuple[NodeRun, ...]
+    unreadable: dict[str, str]
+    skipped: tuple[str, ...]
+
+
+def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedRuns:
+    """Read every run below the paths, but files ``apart``. Raises ``RunFolderError`` where nothing can be read."""
+    runs: list[NodeRun] = []
+    unreadable: dict[str, str] = {}
+    skipped: list[str] = []
+    for text in given:
+        name, path = _name_and_path(text)
+        for place in _places(path):
+            if any(place.exists() and place.samefile(file) for file in apart if file.exists()):
+                continue
+            node = name or _node_of(place)
+            try:
+                if node is None:
+                    raise RunFolderError(f"{place}: its path names no node; give NODE={place}")
+                runs.append(_read(node, place))
+            except PybenchError as error:
+                reason = str(error).splitlines()[0]
+                skipped.append(reason)
+                unreadable.setdefault(node or "", reason)
+    if not runs:
+        raise RunFolderError("\n".join(skipped[:5]))
+    unreadable.pop("", None)
+    return CollectedRuns(runs=tuple(runs), unreadable=unreadable, skipped=tuple(skipped))
+
+
+def _name_and_path(text: str) -> tuple[str | None, Path]:
+    named = None if os.path.lexists(text) else _NAMED.fullmatch(text)
+    return (named[1], Path(named[2])) if named else (None, Path(text))
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Every run below a path. Raises ``RunFolderError`` where there is none."""
+    if not os.path.lexists(path):
+        raise RunFolderError(f"{path}: no such file or folder; give a run, a results.json or a folder of those")
+    found = list(_runs_below(path, _MOST_LEVELS))
+    if not found:
+        raise RunFolderError(f"{path}: no run in it; give a run, a results.json or a folder of those")
+    yield from found
+
+
+def _runs_below(path: Path, levels: int) -> Iterator[Path]:
+    if not path.is_dir() or os.path.lexists(path / _MANIFEST):
+        yield path
+    elif os.path.lexists(path / _RESULTS):
+        yield path / _RESULTS
+    elif levels:
+        with os.scandir(path) as entries:
+            names = sorted(e.name for e in entries if not e.is_symlink() and (e.is_dir() or e.name.endswith(".json")))
+        for name in names:
+            if not name.startswith("."):
+                yield from _runs_below(path / name, levels - 1)
+
+
+def _node_of(place: Path) -> str | None:
+    parts = [*place.parts[:-1], place.name.removesuffix(".json")]
+    name = next((part for part in reversed(parts) if not _OF_NO_NODE.fullmatch(part)), None)
+    return name if name is not None and NODE_NAME.fullmatch(name) else None
+
+
+def _read(node: str, place: Path) -> NodeRun:
+    """One run. Raises ``RunFolderError``: a collected folder may hold anything."""
+    try:
+        if not place.is_dir():
+            return node_run(node, read_results(place))
+        folder = RunFolder.open(place)
+        manifest = folder.read_manifest()
+        measurements = Measurements.of(manifest.plan, folder.records())
+        return node_run(node, assemble(manifest, measurements), gpu_figures(measurements, manifest.machine))
+    except PybenchError:
+        raise
+    except _DEFECTS as error:
+        raise RunFolderError(f"{place}: cannot be judged: {type(error).__name__}: {error}") from error

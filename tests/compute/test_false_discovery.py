@@ -1,0 +1,21 @@
+"""Which of many findings stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.compute.false_discovery import discoveries, joint_probability
+
+
+def test_a_finding_stands_by_its_rank() -> None:
+    """Of four at 4 % the limits are 1, 2, 3 and 4 %: b is above its own, and stands since c is at its own."""
+    assert discoveries({"a": 0.009, "b": 0.021, "c": 0.03, "d": 0.2}, 0.04) == {"a", "b", "c"}
+    assert discoveries({"a": 0.011, "b": 0.5}, 0.02) == set()
+    assert discoveries({}, 0.04) == set()
+
+
+def test_figures_that_move_together_count_once() -> None:
+    """Three equal ones have the probability of one of them; a single low one of three is three times as likely."""
+    assert joint_probability({"a": 0.01, "b": 0.01, "c": 0.01}) == pytest.approx(0.01)
+    assert joint_probability({"a": 0.01, "b": 0.9, "c": 0.8}) == pytest.approx(0.03)
+    assert joint_probability({"a": 1.0, "b": 1.0}) == 1.0

@@ -1,0 +1,53 @@
+"""Who arrives last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pybench.judge.fleet.barriers import late_nodes
+from pybench.judge.fleet.decision import judge_fleet
+from pybench.model.change import SmallestEffects
+from pybench.model.fleet import Barriers
+
+NAMES = tuple(f"node{n}" for n in range(1, 9))
+
+
+def barriers(late_s: float, num: int = 100, bound_s: float = 0.0002, names: tuple[str, ...] = NAMES) -> Barriers:
+    """One a second, arrivals 2 ms apart; node3 so much later."""
+    random = np.random.default_rng(1)
+    return Barriers(
+        clock_bound_s=bound_s,
+        arrivals_s=tuple(
+            {name: n + 0.002 * random.standard_normal() + late_s * (name == "node3") for name in names}
+            for n in range(num)
+        ),
+    )
+
+
+def test_who_arrives_last_is_the_slow_one() -> None:
+    """By 30 ms of a second: last at every barrier, though all others wait for it."""
+    found = late_nodes(barriers(0.03), SmallestEffects())
+    assert [*found] == ["node3"]
+    assert found["node3"].text.startswith("last at 100 of 100, by 30")
+    assert found["node3"].fraction == pytest.approx(-0.03, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("late_s", "num", "bound_s"),
+    [
+        (0.0, 100, 0.0002),  # nobody is late
+        (0.006, 100, 0.0002),  # below 1 % of the time between barriers
+        (0.03, 100, 0.05),  # below what the clocks are certain to
+        (0.03, 7, 0.0002),  # too few barriers
+    ],
+)
+def test_what_shows_nobody(late_s: float, num: int, bound_s: float) -> None:
+    """Chance, the smallest effect, and clocks."""
+    assert late_nodes(barriers(late_s, num, bound_s), SmallestEffects()) == {}
+
+
+def test_of_two_nodes_the_later_one_is_named() -> None:
+    """It makes a node suspect; a node that arrived and has no run is not healthy."""
+    result = judge_fleet((), barriers=barriers(0.03, names=("node1", "node3")))
+    assert {node.name: node.state for node in result.nodes} == {"node1": "not measured", "node3": "suspect"}
