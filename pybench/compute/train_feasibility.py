@@ -30,6 +30,8 @@ def _on_cpu(settings: Train) -> Iterator[str]:
     for option, traits in OPTION_TRAITS.items():
         if traits.gpu_only and getattr(settings, option):
             yield f"{option} needs GPUs"
+    if settings.process_group == "nccl":
+        yield "process_group = 'nccl' needs GPUs"
     if settings.finds_batch_size:
         yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
 

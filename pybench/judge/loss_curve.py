@@ -21,7 +21,7 @@ NUM_STEPS = 5
 TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
 # Relative to the first loss: what rounding alone sets apart, 2e-7 in float32 on CPUs, 1e-4 in bfloat16 on H200s.
 NOISE = {"float32": 1e-6, "bfloat16": 2e-4, "float16": 2e-4}
-_SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate")
+_SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate", "max_grad_norm")
 _SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights", "double_quantization")
 _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
@@ -43,18 +43,29 @@ def loss_checks(measurements: Measurements) -> tuple[CheckResult, ...]:
 
 
 def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object, ...], tuple[float, ...]]]:
-    """The first losses of each good attempt, with what they depend on."""
+    """The first losses of each good attempt, with what they depend on; dropout's depend on chance."""
     settings = point.settings
-    if not isinstance(settings, Train):
+    if not isinstance(settings, Train) or settings.lora_dropout:
         return []
-    same = tuple(getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS))
+    same = (*(getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS)), *_update(settings))
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
 
 
+def _update(settings: Train) -> tuple[object, ...]:
+    """How gradients change the weights: by which optimizer, and whether ranks exchange less than all of them."""
+    approximated = settings.comm_hook == "powersgd" and settings.data_parallel > 1
+    return settings.optimizer or "adamw", (settings.powersgd_rank or 1) if approximated else None
+
+
+def _coarsest_type(settings: Train) -> str:
+    """The type that bounds the loss's precision."""
+    return settings.mixed_precision or ("bfloat16" if settings.comm_hook == "bf16" else settings.dtype)
+
+
 def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
     assert isinstance(point.settings, Train)
-    computed = point.settings.mixed_precision or point.settings.dtype
+    computed = _coarsest_type(point.settings)
     pairs = list(zip(curve, expected, strict=False))
     deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
     moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]

@@ -30,6 +30,12 @@ VALUES = {
     "zero_stage": "3",
     "weights": '"nf4"',
     "loss_chunk_tokens": "64",
+    "optimizer": '"sgd"',
+    "max_grad_norm": "0.1",
+    "comm_hook": '"powersgd"',
+    "powersgd_rank": "4",
+    "process_group": '"gloo"',
+    "lora_dropout": "0.05",
 }
 # What an option needs beside it, so that only the strategy can be wrong.
 BESIDE = {
@@ -39,6 +45,8 @@ BESIDE = {
     "async_tensor_parallel": "sequence_parallel = true\ncompile = true\n",
     "offload_parameters": "zero_stage = 3\n",
     "weights": "lora_rank = 8\n",
+    "lora_dropout": "lora_rank = 8\n",
+    "powersgd_rank": 'comm_hook = "powersgd"\n',
     "double_quantization": 'lora_rank = 8\nweights = "nf4"\n',
 }
 
@@ -131,6 +139,18 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
             "batch_size_per_gpu: 'auto' can't be tried with strategy pipeline_parallel",
         ),
         (STRONG + 'strategy = "deepspeed"\nfused_adamw = true\n', "brings its own optimizer"),
+        (STRONG + 'comm_hook = "bf16"\n', "comm_hook: 'bf16' saves nothing where gradients have 16 bits"),
+        (STRONG + 'comm_hook = "none"\npowersgd_rank = 2\n', "powersgd_rank: belongs to comm_hook = 'powersgd'"),
+        (STRONG + 'optimizer = "sgd"\nfused_adamw = true\n', "optimizer: fused_adamw belongs to optimizer = 'adamw'"),
+        (
+            STRONG + 'strategy = "fsdp"\noptimizer = "adamw_8bit"\n',
+            "strategy: fsdp splits weights and states, which bitsandbytes' optimizers can't take",
+        ),
+        (
+            STRONG + 'strategy = "fsdp"\nmax_grad_norm = 1.0\ncpu_offload = true\n',
+            "max_grad_norm: can't join the norms of gradients in host memory",
+        ),
+        (STRONG + "lora_dropout = 0.1\n", "lora_dropout: needs lora_rank"),
         (
             WEAK_ALONG_TENSOR,
             "tensor_parallel adds no samples: weak scaling of training runs along data_parallel",

@@ -38,6 +38,11 @@ class Train(ModelSettings):
     sequence_tokens: Annotated[int, Tokens, "sample length, in tokens"]
     learning_rate: Annotated[float, Range(0, 1), "AdamW's learning rate"] = 1e-4
     fused_adamw: Annotated[bool, "AdamW as one kernel"] = True
+    optimizer: Annotated[
+        Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit", "sgd"] | None,
+        "default: adamw; 8bit: states in eight bits, paged: states in memory that the driver pages (bitsandbytes)",
+    ] = None
+    max_grad_norm: Annotated[float | None, Range(1e-9, 1e9), "greatest norm of all gradients together"] = None
     activation_checkpointing: Annotated[
         Literal["none", "selective", "full"] | None,
         "recompute in backward: nothing, all but matrix products and attention, or every layer",
@@ -45,6 +50,7 @@ class Train(ModelSettings):
     loss_chunk_tokens: Annotated[
         int | None, Range(64, 1_048_576), "tokens whose logits are in memory at once; the head runs again in backward"
     ] = None
+    activation_offload: Annotated[bool | None, "what backward needs of the layers, in host memory until then"] = None
     compile: Annotated[bool | None, "torch.compile each layer"] = None
     control_steps: Annotated[
         int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
@@ -54,6 +60,14 @@ class Train(ModelSettings):
     broadcast_buffers: Annotated[bool | None, "ddp: rank 0's buffers before each forward pass"] = None
     static_graph: Annotated[bool | None, "ddp: the graph never changes"] = None
     gradient_as_bucket_view: Annotated[bool | None, "ddp: gradients live in the buckets"] = None
+    comm_hook: Annotated[
+        Literal["none", "bf16", "powersgd"] | None,
+        "ddp: gradients are reduced as they are, in bfloat16, or as factors of low rank (PowerSGD)",
+    ] = None
+    powersgd_rank: Annotated[int | None, Range(1, 1024), "powersgd: rank of the factors; default: 1"] = None
+    process_group: Annotated[
+        Literal["nccl", "gloo"] | None, "library of the collectives; default: nccl on GPUs, gloo on CPUs"
+    ] = None
     reshard_after_forward: Annotated[bool | None, "fsdp: gather weights again for backward"] = None
     mixed_precision: Annotated[
         Literal["bfloat16"] | None, "fsdp, accelerate: compute in this type over weights of dtype"
@@ -68,6 +82,9 @@ class Train(ModelSettings):
     lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
     lora_targets: Annotated[
         Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
+    ] = None
+    lora_dropout: Annotated[
+        float | None, Range(0, 0.9), "share of the adapters' inputs that is zero in a pass, by chance"
     ] = None
     weights: Annotated[
         Literal["dtype", "nf4"] | None, "frozen weights under adapters: stored in dtype, or in four bits (QLoRA)"
@@ -139,6 +156,7 @@ _METRICS = {
     ),
     "job_h": less("h", "length of the whole job that the benchmark names, its training steps alone"),
     "job_energy_j": less("J", "energy of the whole job, its training steps alone, all GPUs together"),
+    "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),
 }

@@ -49,6 +49,10 @@ def _equals(wanted: object) -> Callable[[object], bool]:
     return lambda value: value == wanted
 
 
+def _differs_from(*usual: object) -> Callable[[object], bool]:
+    return lambda value: value is not None and value not in usual
+
+
 def _is_several(value: object) -> bool:
     return isinstance(value, int) and value > 1
 
@@ -105,6 +109,47 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="selective activation_checkpointing",
         is_unpredicted=_equals("selective"),
     ),
+    "optimizer": OptionTraits(
+        needs=(
+            Need(
+                other="fused_adamw",
+                wanted=(None,),
+                why="fused_adamw belongs to optimizer = 'adamw': remove it",
+                applies=_differs_from("adamw"),
+            ),
+        ),
+        work="optimizer other than adamw",
+        is_unpredicted=_differs_from("adamw"),
+    ),
+    "max_grad_norm": OptionTraits(
+        needs=(
+            Need(
+                other="cpu_offload",
+                wanted=(None, False),
+                why="can't join the norms of gradients in host memory over the GPUs' process group: remove cpu_offload",
+            ),
+        ),
+        work="max_grad_norm",
+        is_unpredicted=is_given,
+    ),
+    "comm_hook": OptionTraits(
+        needs=(
+            Need(
+                other="dtype",
+                wanted=("float32",),
+                why="'bf16' saves nothing where gradients have 16 bits: set dtype = 'float32'",
+                applies=_equals("bf16"),
+            ),
+        ),
+        work="comm_hook",
+        is_unpredicted=_differs_from("none"),
+    ),
+    "powersgd_rank": OptionTraits(
+        needs=(Need(other="comm_hook", wanted=("powersgd",), why="belongs to comm_hook = 'powersgd'"),),
+    ),
+    "process_group": OptionTraits(work="process_group = 'gloo'", is_unpredicted=_equals("gloo")),
+    "activation_offload": OptionTraits(gpu_only=True, work="activation_offload", is_unpredicted=is_on),
+    "lora_dropout": OptionTraits(at_least_given="lora_rank"),
     "loss_chunk_tokens": OptionTraits(work="loss_chunk_tokens", is_unpredicted=is_given),
     "mixed_precision": OptionTraits(
         needs=(Need(other="dtype", wanted=("float32",), why="computes over float32 weights: set dtype = 'float32'"),),

@@ -21,11 +21,20 @@ StrategyName = Literal[
 ]
 Sharing = Literal["ddp", "fsdp"]
 
-_LORA = ("lora_rank", "lora_alpha", "lora_targets")
-_OWN_MODEL = ("weights", "double_quantization", "loss_chunk_tokens")
+_LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
+_OWN_MODEL = ("weights", "double_quantization", "loss_chunk_tokens", "activation_offload")
+_UPDATE = ("optimizer", "max_grad_norm")
 _MODEL = ("activation_checkpointing", "compile")
-_DDP = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view")
+_DDP = (
+    *("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view"),
+    *("comm_hook", "powersgd_rank", "process_group"),
+)
 _STAGES = ("activation_checkpointing",)
+_SPLIT_STATES = Need(
+    other="optimizer",
+    wanted=(None, "adamw", "sgd"),
+    why="splits weights and states, which bitsandbytes' optimizers can't take: optimizer = 'adamw' or 'sgd'",
+)
 _WHOLE_LAYERS = Need(
     other="activation_checkpointing", wanted=(None, "none", "full"), why="recomputes whole layers only"
 )
@@ -63,7 +72,7 @@ class StrategyTraits:
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=(*_DDP, *_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
+        options=(*_DDP, *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
         sharing="ddp",
         exchanges_once=True,
     ),
@@ -71,13 +80,15 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("data_parallel", "tensor_parallel"),
         options=(
             *("reshard_after_forward", "mixed_precision", "cpu_offload", "sequence_parallel", "async_tensor_parallel"),
-            *(*_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
+            *(*_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
         ),
+        needs=(_SPLIT_STATES,),
         sharing="fsdp",
     ),
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),
-        options=("sequence_parallel", "async_tensor_parallel", *_MODEL),
+        options=("sequence_parallel", "async_tensor_parallel", *_UPDATE, *_MODEL),
+        needs=(_SPLIT_STATES,),
         sharing="ddp",
         exchanges_once=True,
     ),
@@ -87,27 +98,27 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         microbatch_each_stage=True,
         sharing="ddp",
     ),
-    "context_parallel": StrategyTraits(parallel_axes=("context_parallel",), options=_MODEL),
+    "context_parallel": StrategyTraits(parallel_axes=("context_parallel",), options=(*_UPDATE, *_MODEL)),
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
     "accelerate": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=("mixed_precision", *_LORA, *_OWN_MODEL, *_MODEL, "control_steps"),
+        options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=("zero_stage", "offload_optimizer", "offload_parameters", *_LORA, *_MODEL),
+        options=("zero_stage", "offload_optimizer", "offload_parameters", "max_grad_norm", *_LORA, *_MODEL),
         own_optimizer=True,
     ),
     "torchtune": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),
-        options=("reshard_after_forward", "cpu_offload", *_MODEL, "control_steps"),
+        options=("reshard_after_forward", "cpu_offload", *_UPDATE, *_MODEL, "control_steps"),
         model_types=("llama", "qwen2"),
-        needs=(_WHOLE_LAYERS,),
+        needs=(_WHOLE_LAYERS, _SPLIT_STATES),
         untied_head=True,
     ),
     "unsloth": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=(*_DDP, *_LORA, "activation_checkpointing", "control_steps"),
+        options=(*_DDP, *_LORA, *_UPDATE, "activation_checkpointing", "control_steps"),
         model_types=("llama", "qwen2", "qwen3"),
         needs=(_WHOLE_LAYERS,),
     ),

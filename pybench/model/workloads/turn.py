@@ -131,6 +131,7 @@ class Turn(ModelSettings):
             grad_accum="auto",
             sequence_tokens=self.longest_sequence_tokens,
             learning_rate=self.learning_rate,
+            max_grad_norm=self.max_grad_norm,
             activation_checkpointing=self.activation_checkpointing,
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,

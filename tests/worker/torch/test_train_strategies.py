@@ -50,6 +50,7 @@ FSDP = {"strategy": "fsdp", "data_parallel": 2}
 TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
+NORM = {"optimizer": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.3}
 QLORA = {"lora_rank": 4, "lora_targets": "all_linear", "weights": "nf4"}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
@@ -61,6 +62,7 @@ ALONE: dict[str, Spec] = {
     "chunks": {"loss_chunk_tokens": 100},
     "checkpointing": {"activation_checkpointing": "full"},
     "selective": {"activation_checkpointing": "selective"},
+    "offload": {"activation_offload": True},
     **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", *BROUGHT}},
 }
 EXPERTS: dict[str, Spec] = {
@@ -110,12 +112,13 @@ TWO: dict[str, Spec] = {
 FOUR: dict[str, Spec] = {
     "ddp": {"data_parallel": 4},
     "fsdp_tensor": {**FSDP, **TP, "strategy": "fsdp"},
+    "fsdp_tensor_norm": {**FSDP, **TP, **NORM, "strategy": "fsdp"},
     "fsdp_sequence": {**FSDP, **TP, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
     "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},
     "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
 }
 # What changes the model or its numbers; everything else is only another way to the same.
-SHAPING = ("architecture", "lora_rank", "lora_targets", "weights")
+SHAPING = ("architecture", "lora_rank", "lora_targets", "weights", "optimizer", "learning_rate", "max_grad_norm")
 
 
 def start(num_ranks: int, specs: list[Spec], out: Path) -> list[list[dict[str, Any]]]:

@@ -60,9 +60,9 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
     device = _device(order.device, numbers.local_rank if local_rank is None else local_rank)
     on_gpu = device.type == "cuda"
     if numbers.world_size > 1:
-        distributed.init_process_group(
-            "nccl" if on_gpu else "gloo", timeout=_TIMEOUT, device_id=device if on_gpu else None
-        )
+        library = getattr(order.settings, "process_group", None) or ("nccl" if on_gpu else "gloo")
+        bound = device if library == "nccl" else None
+        distributed.init_process_group(library, timeout=_TIMEOUT, device_id=bound)
     yield TorchRanks(numbers.rank, numbers.world_size, device)
     # gloo's own clean-up hung one run in ten, and the rank is about to leave through os._exit anyway.
     if numbers.world_size > 1 and on_gpu:

@@ -33,7 +33,6 @@ class Trainer:
         if not isinstance(learner, WholeModel):
             raise UnsupportedError(f"strategy {settings.strategy} can't take turns with an engine")
         learner.objective = objective_of(settings)
-        learner.max_grad_norm = settings.max_grad_norm
         self._learner = learner
         self._states: Parked | None = None
         self._weights = Parked(self.model.parameters())

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pybench.model.wire import Metric
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 
@@ -72,6 +73,9 @@ class Learner(Protocol):
 
     def update(self) -> None:
         """Let the optimizer use the gradients, and clear them."""
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the strategy itself knows after the last step."""
 
     def silence(self) -> AbstractContextManager[None] | None:
         """Within it, steps exchange nothing; ``None`` where the strategy can't work so."""

@@ -11,13 +11,13 @@ from pybench.worker.backends.torch.train.lora_shape import lora_shape
 
 
 def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
-    """Freeze the empty ``model`` and give its projections adapters in ``dtype``; without dropout."""
+    """Freeze the empty ``model`` and give its projections adapters in ``dtype``."""
     shape = lora_shape(settings)
     config = LoraConfig(
         r=shape.rank,
         lora_alpha=shape.alpha,
         target_modules=list(shape.targets),
-        lora_dropout=0.0,
+        lora_dropout=settings.lora_dropout or 0.0,
         bias="none",
     )
     inject_adapter_in_model(config, model)

@@ -1,9 +1,10 @@
-"""AdamW over whatever parameters a strategy left."""
+"""The optimizer over whatever parameters a strategy left."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,25 +12,55 @@ from torch.distributed.tensor import DTensor
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.package import needs_package
 
 # The same for every library: each has its own default.
 WEIGHT_DECAY = 0.01
+# Their names in bitsandbytes (arXiv:2110.02861).
+_OF_BITSANDBYTES = {"adamw_8bit": "AdamW8bit", "paged_adamw": "PagedAdamW", "paged_adamw_8bit": "PagedAdamW8bit"}
 
 
-def adamw(parameters: Iterable[nn.Parameter], settings: Train) -> torch.optim.Optimizer:
-    """AdamW over the trainable ones, a group for each mesh: one kernel can't mix split and whole weights."""
+def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.optim.Optimizer:
+    """The settings' optimizer over the trainable ones. Raises ``MissingPackageError`` without bitsandbytes."""
+    listed = [{"params": group} for group in by_mesh(parameters)]
+    name = settings.optimizer or "adamw"
+    rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY}
+    if name == "adamw":
+        return torch.optim.AdamW(listed, fused=settings.fused_adamw, **rates)
+    if name == "sgd":
+        return torch.optim.SGD(listed, **rates)
+    with needs_package(f"optimizer = {name!r}", "qlora"):
+        from bitsandbytes import optim
+    found: torch.optim.Optimizer = getattr(optim, _OF_BITSANDBYTES[name])(listed, **rates)
+    return found
+
+
+def clip(parameters: Iterable[nn.Parameter], max_norm: float) -> None:
+    """Scale all gradients down to the joint norm ``max_norm`` where theirs is greater."""
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    squares = [_norm(group) ** 2 for group in by_mesh(trained)]
+    total = torch.stack(squares).sum().sqrt()
+    for group in by_mesh(trained):
+        torch.nn.utils.clip_grads_with_norm_(group, max_norm, total)
+
+
+def by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Trainable parameters, a group for each mesh: one kernel can't mix split and whole weights."""
     groups: dict[object, list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
             groups.setdefault(_mesh(parameter), []).append(parameter)
-    listed = [{"params": group} for group in groups.values()]
-    rate, fused = settings.learning_rate, settings.fused_adamw
-    return torch.optim.AdamW(listed, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
+    return list(groups.values())
 
 
 def update_with_all_cores(ranks: TorchRanks) -> None:
     """Give this rank its share of the host's cores, for an update in host memory; ranks of GPUs have a thread each."""
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks.world_size))
+
+
+def _norm(group: list[nn.Parameter]) -> torch.Tensor:
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in group if parameter.grad is not None])
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def _mesh(parameter: nn.Parameter) -> object:

@@ -57,11 +57,11 @@ class Training:
         return share.item() / self._task.num_labels
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory, the batch size, and what the control steps show."""
+        """Peak memory, the batch size, what the strategy knows, and what the control steps show."""
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        return (*memory, found, *self._control())
+        return (*memory, found, *self.learner.metrics(), *self._control())
 
     def _control(self) -> tuple[Metric, ...]:
         num_steps = self._task.settings.control_steps

@@ -42,7 +42,7 @@ def adapting(settings: Train) -> dict[str, Any]:
         "r": shape.rank,
         "lora_alpha": shape.alpha,
         "target_modules": list(shape.targets),
-        "lora_dropout": 0.0,
+        "lora_dropout": settings.lora_dropout or 0.0,
         "bias": "none",
         "use_gradient_checkpointing": checkpointing(settings),
     }

@@ -8,9 +8,13 @@ from typing import Any
 
 import torch
 
+from pybench.model.wire import Metric
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks
+from pybench.worker.backends.torch.train.activation_offload import ActivationOffload
 from pybench.worker.backends.torch.train.learner import Batch, Portion
 from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.optimizer import clip
 
 Quiet = Callable[[], AbstractContextManager[Any]]
 Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
@@ -25,9 +29,8 @@ def cross_entropy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
 class WholeModel:
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange.
 
-    ``objective`` and ``max_grad_norm``, the limit on the norm of all gradients together, may be set before the first
-    step.
-    A ``chunked`` model takes labels and returns its summed loss.
+    ``objective`` may be set before the first step, and ``report``, which gives what the strategy itself knows. With
+    the setting ``loss_chunk_tokens`` the model takes labels and returns its summed loss.
     """
 
     def __init__(
@@ -35,11 +38,11 @@ class WholeModel:
         model: Any,
         optimizer: Any,
         masks: Masks,
+        settings: Train,
         *,
         portion: Portion | None = None,
         averaged_over: int = 1,
         same_loss_on: int = 1,
-        chunked: bool = False,
         quiet: Quiet = nullcontext,
         silent: Quiet | None = None,
     ) -> None:
@@ -48,17 +51,20 @@ class WholeModel:
         self.averaged_over = averaged_over
         self.optimizer = optimizer
         self.objective: Objective = cross_entropy
-        self.max_grad_norm: float | None = None
+        self.report: Callable[[], tuple[Metric, ...]] = tuple
+        self._max_grad_norm = settings.max_grad_norm
+        self._saving = ActivationOffload(model) if settings.activation_offload else nullcontext
         self._masks = masks
         self._same_loss_on = same_loss_on
-        self._chunked = chunked
+        self._chunked = settings.loss_chunk_tokens is not None
         self._quiet = quiet
         self._silent = silent
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
         """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
         with nullcontext() if last else self._quiet():
-            loss = self.loss(batch)
+            with self._saving():
+                loss = self.loss(batch)
             self.differentiate(loss * scale)
         return loss.detach() / self._same_loss_on
 
@@ -84,10 +90,14 @@ class WholeModel:
 
     def update(self) -> None:
         """Clip where there is a limit, step and clear."""
-        if self.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+        if self._max_grad_norm is not None:
+            clip(self.model.parameters(), self._max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the strategy itself knows after the last step."""
+        return self.report()
 
     def silence(self) -> AbstractContextManager[None] | None:
         """Stop every exchange, where that can be."""

@@ -9,7 +9,7 @@ import torch
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
@@ -27,15 +27,15 @@ def learner(task: Task) -> Learner:
     compile_layers(task, model)
     precision = _PRECISION[settings.mixed_precision] if settings.mixed_precision else "no"
     accelerator = Accelerator(cpu=task.ranks.device.type == "cpu", mixed_precision=precision)
-    prepared, optimizer = accelerator.prepare(model, adamw(model.parameters(), settings))
+    prepared, optimizer = accelerator.prepare(model, optimizer_of(model.parameters(), settings))
     return Accelerated(
         accelerator,
         prepared,
         optimizer,
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        settings,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
-        chunked=bool(settings.loss_chunk_tokens),
         quiet=lambda: accelerator.no_sync(prepared),
         silent=(lambda: accelerator.no_sync(prepared)) if task.ranks.world_size > 1 else None,
     )

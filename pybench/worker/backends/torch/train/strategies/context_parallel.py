@@ -18,7 +18,7 @@ from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.ddp import replicated
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
@@ -38,8 +38,9 @@ def learner(task: Task) -> Learner:
     chunk = mesh.get_local_rank()
     return WholeModel(
         replicated(task, model),
-        adamw(model.parameters(), settings),
+        optimizer_of(model.parameters(), settings),
         _masks(task, model.config, chunk),
+        settings,
         portion=Portion(chunk=chunk, num_chunks=settings.context_parallel),
         averaged_over=settings.context_parallel,
     )

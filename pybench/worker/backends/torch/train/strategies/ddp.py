@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 
+from pybench.model.wire import Metric
 from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.train.comm_hook import reduce_by_hook
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _OPTIONS = ("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view")
@@ -24,16 +27,26 @@ def learner(task: Task) -> Learner:
     compile_layers(task, model)
     replica = replicated(task, model)
     alone = replica is model
-    return WholeModel(
+    whole = WholeModel(
         replica,
-        adamw(model.parameters(), task.settings),
+        optimizer_of(model.parameters(), task.settings),
         sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device),
+        task.settings,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
-        chunked=bool(task.settings.loss_chunk_tokens),
         quiet=nullcontext if alone else replica.no_sync,
         silent=None if alone else replica.no_sync,
     )
+    whole.report = reductions(task, replica)
+    return whole
+
+
+def reductions(task: Task, replica: Any) -> Callable[[], tuple[Metric, ...]]:
+    """Have gradients reduced by the settings' hook; returns what reports how much that is. A lone rank has none."""
+    if task.ranks.world_size == 1:
+        return tuple
+    num_bytes = reduce_by_hook(replica, task.settings)
+    return lambda: (Metric(name="reduced_bytes", value=num_bytes(), unit="bytes"),)
 
 
 def replicated(task: Task, model: Any, group: ProcessGroup | None = None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pybench.model.wire import Metric
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
@@ -52,7 +53,7 @@ def configuration(task: Task) -> dict[str, Any]:
         "gradient_accumulation_steps": settings.num_passes,
         # torch's AdamW: DeepSpeed's fused one is compiled on the machine, which containers without a compiler can't.
         "optimizer": {"type": "AdamW", "params": params},
-        "gradient_clipping": 0.0,  # as everywhere here; its own default clips at 1
+        "gradient_clipping": settings.max_grad_norm or 0.0,  # its own default clips at 1
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": zero,
@@ -84,6 +85,10 @@ class Zero:
     def update(self) -> None:
         """The engine's step at the last pass is the optimizer's."""
         self._engine.step()
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Nothing of its own."""
+        return ()
 
     def silence(self) -> AbstractContextManager[None] | None:
         """ZeRO's exchange is its bookkeeping: it can't do without."""

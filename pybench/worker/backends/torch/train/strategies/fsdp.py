@@ -14,7 +14,7 @@ from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
@@ -36,11 +36,11 @@ def learner(task: Task) -> Learner:
     fully_shard(model, **options)
     return WholeModel(
         model,
-        adamw(model.parameters(), settings),
+        optimizer_of(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        settings,
         portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
-        chunked=bool(settings.loss_chunk_tokens),
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
         silent=(lambda: everything_gathered(model)) if _exchanges_weights_alone(settings) else None,

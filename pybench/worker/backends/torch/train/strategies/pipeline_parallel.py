@@ -10,10 +10,11 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
+from pybench.model.wire import Metric
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.stage import stage_module
 from pybench.worker.backends.torch.train.strategies.ddp import replicated
 
@@ -39,7 +40,7 @@ class Pipeline:
         stages = _stages(task, mesh, stages_per_rank, microbatches)
         self._is_first = stages[0].is_first
         self._is_last = stages[-1].is_last
-        self._optimizer = adamw((p for stage in stages for p in stage.submod.parameters()), task.settings)
+        self._optimizer = optimizer_of((p for stage in stages for p in stage.submod.parameters()), task.settings)
         options: dict[str, Any] = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
         self._schedule: Any = (
             ScheduleInterleaved1F1B(list(stages), **options)
@@ -60,6 +61,10 @@ class Pipeline:
         """Step and clear."""
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Nothing of its own."""
+        return ()
 
     def silence(self) -> AbstractContextManager[None] | None:
         """Stages can't work without what they hand each other."""

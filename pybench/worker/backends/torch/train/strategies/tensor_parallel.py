@@ -21,7 +21,7 @@ from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
@@ -38,8 +38,9 @@ def learner(task: Task) -> Learner:
     compile_layers(task, model)
     return WholeModel(
         model,
-        adamw(model.parameters(), settings),
+        optimizer_of(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        settings,
         same_loss_on=settings.tensor_parallel,
     )
 

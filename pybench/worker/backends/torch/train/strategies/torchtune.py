@@ -16,7 +16,7 @@ from pybench.worker.backends.torch.architecture import Weights, empty_model
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
-from pybench.worker.backends.torch.train.optimizer import adamw
+from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathered
 from pybench.worker.backends.torch.train.whole_model import WholeModel
@@ -47,8 +47,9 @@ def learner(task: Task) -> Learner:
     _fill(task, model, source)
     return Tuned(
         model.train(),
-        adamw(model.parameters(), settings),
+        optimizer_of(model.parameters(), settings),
         None,
+        settings,
         portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
         same_loss_on=settings.tensor_parallel,

@@ -25,8 +25,8 @@ with needs_package("strategy 'unsloth'", "unsloth"):
     from unsloth import FastLanguageModel
 
     from pybench.worker.backends.torch.train.model import trainable_model
-    from pybench.worker.backends.torch.train.optimizer import adamw
-    from pybench.worker.backends.torch.train.strategies.ddp import replicated
+    from pybench.worker.backends.torch.train.optimizer import optimizer_of
+    from pybench.worker.backends.torch.train.strategies.ddp import reductions, replicated
     from pybench.worker.backends.torch.train.unsloth_arguments import (
         adapting,
         checkpointing,
@@ -42,15 +42,18 @@ def learner(task: Task) -> Learner:
     model = _model(task)
     replica = replicated(task, model)
     alone = replica is model
-    return Fast(
+    fast = Fast(
         replica,
-        adamw(model.parameters(), settings),
+        optimizer_of(model.parameters(), settings),
         None,
+        settings,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=nullcontext if alone else replica.no_sync,
         silent=None if alone else replica.no_sync,
     )
+    fast.report = reductions(task, replica)
+    return fast
 
 
 class Fast(WholeModel):
