@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pybench.model.limits import Range
 
+_LONGEST_COLLECTIVE_S = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
@@ -20,6 +22,16 @@ class Effort:
         float, Range(0, 1000), "a power sensor's sampling period: pauses spread steps over all its phases"
     ] = 0.0
     time_limit_s: Annotated[float, Range(1, 86_400), "wall clock of one attempt before it is ended"] = 900.0
+    collective_timeout_s: Annotated[
+        float | None,
+        Range(1, 86_400),
+        "how long a rank waits for others in a collective; default: two thirds of time_limit_s, at most 600",
+    ] = None
     share_process: Annotated[
         bool, "whether one worker process may measure several points that need the same engine, one after another"
     ] = True
+
+    @property
+    def longest_collective_s(self) -> float:
+        """After so long a wait a collective hangs; before the attempt's limit, unless the suite has another."""
+        return self.collective_timeout_s or min(_LONGEST_COLLECTIVE_S, self.time_limit_s * 2 / 3)

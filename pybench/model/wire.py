@@ -39,6 +39,7 @@ FailureCause = Literal[
     "unsupported",  # the backend can't run this combination
     "engine",  # a process that the backend started itself failed
     "wrong_result",  # what the worker computed failed a check of its own
+    "collective_timeout",  # ranks waited too long for one that did not come
     "exception",  # anything else the worker could still report
     "exit_code",  # the worker ended without a result
     "signal",  # something killed the worker
@@ -61,6 +62,7 @@ class WorkOrder:
     steps: int
     max_warmup_steps: int
     dither_ms: float = 0.0
+    collective_timeout_s: float = 600.0
     protocol: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:

@@ -27,6 +27,7 @@ _CAUSE_ORDER: tuple[FailureCause, ...] = (
     "unsupported",
     "engine",
     "wrong_result",
+    "collective_timeout",
     "exception",
 )
 

@@ -61,6 +61,7 @@ def work_order(point: Point, device: DeviceKind, records: Iterable[Record]) -> W
         steps=point.effort.steps,
         max_warmup_steps=point.effort.max_warmup_steps,
         dither_ms=point.effort.dither_ms,
+        collective_timeout_s=point.effort.longest_collective_s,
     )
 
 

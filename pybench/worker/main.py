@@ -68,7 +68,8 @@ def run_session(
         header = read_header(ranks.rank, ranks.world_size, RECORDED_PACKAGES, device)
         events.write(header)
         events.write(Phase(name="prepare", start_ns=prepare_ns))
-        with backend.prepare(orders[0], ranks) as session:
+        gpu = device.uuid or device.name
+        with ranks.watched(gpu, events), backend.prepare(orders[0], ranks) as session:
             run_order(orders[0], session, ranks, events)
             for place, order in enumerate(orders[1:], start=1):
                 wait_for_go(place)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
+
+from pybench.worker.events import EventStream
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Ranks(Protocol):
     def agree(self, decision: bool) -> bool:
         """Rank 0's decision."""
 
+    def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
+        """Within it, ranks that wait too long for each other report that and end; ``gpu`` names this rank's."""
+
 
 class SingleRank:
     """The only rank: nobody to wait for."""
@@ -55,3 +61,7 @@ class SingleRank:
     def agree(self, decision: bool) -> bool:
         """Its own decision."""
         return decision
+
+    def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody to wait for
+        """Nothing to watch."""
+        return nullcontext()

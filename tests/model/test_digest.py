@@ -13,7 +13,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.registry import SETTINGS_OF
 
 # How often a point is measured, and when it is ended, shapes no record that there is.
-_OUTSIDE = {"attempts", "max_attempts", "time_limit_s"}
+_OUTSIDE = {"attempts", "max_attempts", "time_limit_s", "collective_timeout_s"}
 
 
 def _point(settings: Any, effort: Effort) -> Point:

@@ -33,7 +33,7 @@ from pybench.runner.events.reader import RankLog
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 # The host alone knows of the others.
 _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
-    ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "exception")
+    ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
 )
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.
 _STAMP_SLACK_NS = 5_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 
 import torch
@@ -13,19 +13,24 @@ from torch import distributed
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import WorkOrder
 from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
+from pybench.worker.events import EventStream
 from pybench.worker.ranks import rank_numbers
 
-# A rank that waits this long for another has lost it; the host's own limit usually comes first.
-_TIMEOUT = timedelta(minutes=10)
+# The library's own timeout, which ends a process without a name for what hangs, comes so long after the watch.
+_LATER_S = 60.0
+# Of torch's flight recorder, in each rank: a step of a large model has hundreds.
+_RECORDED_OPERATIONS = "2000"
 
 
 class TorchRanks:
     """The ranks of a point and this rank's device; one rank needs no process group."""
 
-    def __init__(self, rank: int, world_size: int, device: torch.device) -> None:
+    def __init__(self, rank: int, world_size: int, device: torch.device, collective_timeout_s: float = 600.0) -> None:
         self.rank = rank
         self.world_size = world_size
         self.device = device
+        self._collective_timeout_s = collective_timeout_s
 
     def barrier(self) -> None:
         """Wait for this rank's device, then for all ranks."""
@@ -41,6 +46,12 @@ class TorchRanks:
         flag = torch.tensor([int(decision)], device=self.device)
         distributed.broadcast(flag, src=0)
         return bool(flag.item())
+
+    def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
+        """Within it, ranks that wait too long for each other report that and end; ``gpu`` names this rank's."""
+        if self.world_size == 1:
+            return nullcontext()
+        return CollectiveWatch(self.rank, self.world_size, gpu, events, self._collective_timeout_s).running()
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -62,8 +73,10 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[TorchRan
     if numbers.world_size > 1:
         library = getattr(order.settings, "process_group", None) or ("nccl" if on_gpu else "gloo")
         bound = device if library == "nccl" else None
-        distributed.init_process_group(library, timeout=_TIMEOUT, device_id=bound)
-    yield TorchRanks(numbers.rank, numbers.world_size, device)
+        patience = timedelta(seconds=order.collective_timeout_s + _LATER_S)
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _RECORDED_OPERATIONS)
+        distributed.init_process_group(library, timeout=patience, device_id=bound)
+    yield TorchRanks(numbers.rank, numbers.world_size, device, order.collective_timeout_s)
     # gloo's own clean-up hung one run in ten, and the rank is about to leave through os._exit anyway.
     if numbers.world_size > 1 and on_gpu:
         distributed.destroy_process_group()

@@ -1,0 +1,188 @@
+"""Names a collective that hangs: which operation, which ranks entered it, which did not, and where those are.
+
+A thread in each rank looks at torch's flight recorder once nothing was reported for the time limit. A rank whose last
+operation has not ended since then writes down where it is; the others follow, also those that never entered it. What
+all wrote is each one's failure. NCCL's and gloo's own timeouts name an operation at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import distributed
+from torch._C import _distributed_c10d as c10d  # the recorder's only interface in Python
+from torch.distributed import distributed_c10d
+
+from pybench.model.wire import Failure
+from pybench.worker.events import EventStream
+
+FOLDER = "collectives"
+# Ranks that stand still without the interpreter, stopped or in a loop of C, never write: the others wait this long.
+_WAIT_FOR_OTHERS_S = 3.0
+_MOST_POLL_S = 1.0
+_RECORDERS = ("_dump_nccl_trace", "_dump_fr_trace")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """The last operation that a rank entered in one process group, ``number`` counted from 1 in that group."""
+
+    group: str
+    members: tuple[int, ...]
+    operation: str
+    number: int
+    is_over: bool
+    age_s: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is: its GPU, what it measures, and its last collective of each group by the group's name."""
+
+    rank: int
+    gpu: str
+    at: str
+    last: dict[str, Collective] = field(default_factory=dict)
+
+
+def recorded(now_ns: int) -> dict[str, Collective]:
+    """The last collective of each group, from the flight recorder; ``now_ns`` is the time since the epoch."""
+    found: dict[str, Collective] = {}
+    groups = dict(distributed_c10d._world.pg_names)  # noqa: SLF001 - the recorder names groups so
+    members = {str(name): tuple(distributed.get_process_group_ranks(group)) for group, name in groups.items()}
+    for recorder in _RECORDERS:
+        dump = getattr(c10d, recorder, None)
+        trace: dict[str, Any] = pickle.loads(dump()) if dump else {}  # noqa: S301 - of this process
+        for entry in trace.get("entries", ()):
+            one = _collective(entry, members, now_ns)
+            if one.group not in found or one.number >= found[one.group].number:
+                found[one.group] = one
+    return found
+
+
+def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
+    """The collective that a rank waits in for longer than ``limit_s``, the longest first."""
+    waiting = [one for one in last.values() if not one.is_over and one.age_s > limit_s]
+    return max(waiting, key=lambda one: one.age_s, default=None)
+
+
+def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float) -> str:
+    """What hangs, who entered it and who did not, from where the ranks are; ``gpus`` are those of all ranks."""
+    waiting = {rank: one for rank, place in places.items() if (one := hanging(place.last, limit_s)) is not None}
+    if not waiting:
+        return f"a rank waited for another for {limit_s:g} s, and none of them waits any longer"
+    first = min(waiting, key=lambda rank: -waiting[rank].age_s)
+    hung = waiting[first]
+    absent = [rank for rank in hung.members if rank != first and not _entered(places.get(rank), hung)]
+    others = [rank for rank in hung.members if rank not in absent]
+    what = f"{hung.operation}, operation {hung.number} of {hung.group}, {places[first].at}"
+    entered = f"entered by {_named(others, gpus)}"
+    if not absent:
+        return f"{what}: {entered}, and not over after {limit_s:g} s"
+    where = "; ".join(_whereabouts(rank, places.get(rank), hung) for rank in absent)
+    return f"{what}: {entered}, not by {_named(absent, gpus)} within {limit_s:g} s ({where})"
+
+
+class CollectiveWatch:
+    """One rank's thread. ``gpu`` names its device; it ends the process once something hangs."""
+
+    def __init__(self, rank: int, world_size: int, gpu: str, events: EventStream, limit_s: float) -> None:
+        self._rank, self._world_size = rank, world_size
+        self._events = events
+        self._limit_s = limit_s
+        self._folder = events.path.parent / FOLDER
+        self._gpu = gpu
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="collectives", daemon=True)
+        self._main = threading.get_ident()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch until the end."""
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / f"{self._rank}.gpu").write_text(self._gpu, encoding="utf-8")
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(min(_MOST_POLL_S, self._limit_s / 10)):
+            if self._is_called() or self._hangs():
+                self._end()
+
+    def _is_called(self) -> bool:
+        return any(self._folder.glob("*.json"))
+
+    def _hangs(self) -> bool:
+        quiet_s = (time.monotonic_ns() - self._events.last_ns) / 1e9
+        return quiet_s > self._limit_s and hanging(recorded(time.time_ns()), self._limit_s) is not None
+
+    def _end(self) -> None:
+        """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""
+        self._write(Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns())))
+        deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
+        while len(places := self._places()) < self._world_size and time.monotonic() < deadline:
+            time.sleep(0.05)
+        gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
+        message = account(places, gpus, self._limit_s)
+        self._events.write(Failure(cause="collective_timeout", message=message, detail=stack))
+        os._exit(1)
+
+    def _write(self, place: Place) -> None:
+        path = self._folder / f"{self._rank}.json"
+        whole = path.with_suffix(".part")
+        whole.write_text(json.dumps(asdict(place)), encoding="utf-8")
+        whole.replace(path)
+
+    def _places(self) -> dict[int, Place]:
+        found = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
+        return {place.rank: place for place in found}
+
+
+def _place(values: dict[str, Any]) -> Place:
+    last = {name: Collective(**{**one, "members": tuple(one["members"])}) for name, one in values["last"].items()}
+    return Place(**{**values, "last": last})
+
+
+def _collective(entry: dict[str, Any], members: dict[str, tuple[int, ...]], now_ns: int) -> Collective:
+    name, description = entry["process_group"]
+    library, _, operation = entry["profiling_name"].partition(":")
+    return Collective(
+        group=f"group {name}" if description in {"", "undefined"} else str(description),
+        members=members.get(name, ()),
+        operation=operation or library,
+        number=entry["collective_seq_id"] or entry["p2p_seq_id"],
+        is_over=bool(entry["retired"]) or entry["state"] == "completed",
+        age_s=(now_ns - entry["time_created_ns"]) / 1e9,
+    )
+
+
+def _entered(place: Place | None, hung: Collective) -> bool:
+    last = place.last.get(hung.group) if place else None
+    return last is not None and last.number >= hung.number
+
+
+def _named(ranks: list[int], gpus: dict[int, str]) -> str:
+    return ", ".join(f"rank {rank} ({gpus.get(rank, 'unknown device')})" for rank in ranks)
+
+
+def _whereabouts(rank: int, place: Place | None, hung: Collective) -> str:
+    if place is None:
+        return f"rank {rank} does not answer: stopped, or in code that holds the interpreter"
+    last = place.last.get(hung.group)
+    before = f"last entered {last.operation}, operation {last.number}" if last else "entered none before"
+    return f"rank {rank} is {place.at}, {before}"
