@@ -47,6 +47,7 @@ FOREIGN = {
     _TRAIN: {"torch"},
     f"{_TRAIN}.lora": {"peft"},
     f"{_TRAIN}.nf4": {"bitsandbytes"},
+    f"{_TRAIN}.optimizer": {"bitsandbytes"},
     f"{_TRAIN}.strategies": {"torch", "transformers"},
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
