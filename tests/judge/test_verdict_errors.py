@@ -9,6 +9,8 @@ import pytest
 
 from tests.benchmarks.verdict_simulation import attempt_medians, decide, family
 
+pytestmark = pytest.mark.no_cover  # many draws of what tests/judge/test_verdict.py covers
+
 
 @pytest.mark.parametrize("rows", [[(0, 1)], [(0, None)]], ids=["speedup", "metric"])
 def test_a_row_at_its_limit_is_rarely_decided(rows: list[tuple[int, int | None]]) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,10 @@ def architecture() -> dict[str, Any]:
     return dict(TINY)
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Path:
-    """The worker as the launcher copies it: itself and floor 0, nothing else."""
+def staged(folder: Path) -> Path:
+    """The worker as the launcher copies it, below a folder: itself and floor 0, nothing else."""
     source = Path(pybench.__file__).parent
-    target = tmp_path / "stage/pybench"
+    target = folder / "stage/pybench"
     skip = shutil.ignore_patterns("__pycache__")
     for room in ("model", "worker"):
         shutil.copytree(source / room, target / room, ignore=skip)
@@ -55,43 +55,51 @@ def stage(tmp_path: Path) -> Path:
     return target.parent
 
 
+def run_staged(
+    stage: Path,
+    settings: AnySettings,
+    architecture: dict[str, Any] | None,
+    ranks: int = 1,
+    device: str = "cpu",
+    then: tuple[AnySettings, ...] = (),
+) -> tuple[int, list[list[Event]], str]:
+    """Run one order, and ``then`` more, in a staged worker: exit code, events of each rank, standard error."""
+    exchange = stage.parent / "exchange"
+    exchange.mkdir()
+    orders = [
+        WorkOrder(
+            point_id="tiny",
+            settings=each,
+            architecture=architecture,
+            device=device,  # type: ignore[arg-type]
+            steps=2,
+            max_warmup_steps=4,
+        ).to_json()
+        for each in (settings, *then)
+    ]
+    (exchange / ORDERS_FILE).write_text("\n".join(orders))
+    for place in range(1, len(orders)):
+        (exchange / go_file(place)).touch()
+    argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
+    argv += ["--ranks", str(ranks)] if ranks > 1 else []
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, env=environ)
+    (stage.parent / "stdout").write_text(done.stdout)
+    streams = [(exchange / f"events.{rank}.jsonl") for rank in range(ranks)]
+    events = [[decode_event(line) for line in s.read_text().splitlines()] for s in streams if s.exists()]
+    return done.returncode, events, done.stderr
+
+
 @pytest.fixture
-def run_worker(stage: Path, tmp_path: Path) -> RunWorker:
-    """Run one order, and ``then`` more, in the staged worker: exit code, events of each rank, standard error."""
+def stage(tmp_path: Path) -> Path:
+    """A staged worker of the test's own."""
+    return staged(tmp_path)
 
-    def run(
-        settings: AnySettings,
-        architecture: dict[str, Any] | None,
-        ranks: int = 1,
-        device: str = "cpu",
-        then: tuple[AnySettings, ...] = (),
-    ) -> tuple[int, list[list[Event]], str]:
-        exchange = tmp_path / "exchange"
-        exchange.mkdir()
-        orders = [
-            WorkOrder(
-                point_id="tiny",
-                settings=each,
-                architecture=architecture,
-                device=device,  # type: ignore[arg-type]
-                steps=2,
-                max_warmup_steps=4,
-            ).to_json()
-            for each in (settings, *then)
-        ]
-        (exchange / ORDERS_FILE).write_text("\n".join(orders))
-        for place in range(1, len(orders)):
-            (exchange / go_file(place)).touch()
-        argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
-        argv += ["--ranks", str(ranks)] if ranks > 1 else []
-        environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, env=environ)
-        (tmp_path / "stdout").write_text(done.stdout)
-        streams = [(exchange / f"events.{rank}.jsonl") for rank in range(ranks)]
-        events = [[decode_event(line) for line in s.read_text().splitlines()] for s in streams if s.exists()]
-        return done.returncode, events, done.stderr
 
-    return run
+@pytest.fixture
+def run_worker(stage: Path) -> RunWorker:
+    """:func:`run_staged` with the test's own stage."""
+    return partial(run_staged, stage)
 
 
 @pytest.fixture

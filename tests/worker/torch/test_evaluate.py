@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -10,12 +10,13 @@ pytest.importorskip("transformers")
 
 from pybench.model.wire import Step
 from pybench.model.workloads.evaluate import Evaluate
-from tests.worker.conftest import steps_of
+from tests.builders import TINY
+from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of
 
 
-def measured(run_worker: Any, architecture: Any, method: Literal["loss", "generation"], ranks: int) -> list[list[Step]]:
-    """Measured steps of every rank: 4 samples of 6 prompt and 4 answer tokens."""
-    settings = Evaluate(
+def settings(method: Literal["loss", "generation"], ranks: int) -> Evaluate:
+    """4 samples of 6 prompt and 4 answer tokens."""
+    return Evaluate(
         backend="torch",
         model="tiny",
         dtype="float32",
@@ -25,27 +26,34 @@ def measured(run_worker: Any, architecture: Any, method: Literal["loss", "genera
         output_tokens=4,
         data_parallel=ranks,
     )
-    code, streams, log = run_worker(settings, architecture, ranks)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Step]]]:
+    """Measured steps of both methods, of both ranks: one worker measures them one after the other."""
+    loss, generation = settings("loss", 2), settings("generation", 2)
+    code, streams, log = run_staged(staged(tmp_path_factory.mktemp("two")), loss, dict(TINY), 2, then=(generation,))
     assert code == 0, log
-    return [steps_of(events) for events in streams]
+    return [[steps_of(part) for part in parts] for parts in zip(*map(points_of, streams), strict=True)]
 
 
-def test_two_ranks_find_one_ranks_loss(run_worker: Any, architecture: dict[str, Any], tmp_path: Any) -> None:
+def test_two_ranks_find_one_ranks_loss(run_worker: RunWorker, two_ranks: list[list[list[Step]]]) -> None:
     """Of the same samples; near ln(256) from random weights."""
-    found = {}
-    for ranks in (1, 2):
-        streams = measured(run_worker, architecture, "loss", ranks)
-        (tmp_path / "exchange").rename(tmp_path / f"exchange-{ranks}")
-        found[ranks] = [{step.index: step.loss for step in steps} for steps in streams]
-        assert {step.work.samples for steps in streams for step in steps} == {4}
-    both = found[1][0].keys() & found[2][0].keys()
-    assert found[2][0] == found[2][1]
-    for index in both:
-        assert found[2][0][index] == pytest.approx(found[1][0][index], rel=1e-5)
-        assert found[1][0][index] == pytest.approx(5.55, abs=0.3)
+    code, [alone], log = run_worker(settings("loss", 1), dict(TINY))
+    assert code == 0, log
+    both, _ = two_ranks
+    assert {step.work.samples for steps in (steps_of(alone), *both) for step in steps} == {4}
+    one = {step.index: step.loss for step in steps_of(alone)}
+    first, second = ({step.index: step.loss for step in steps} for steps in both)
+    assert first == second
+    assert one.keys() & first.keys()
+    for index in one.keys() & first.keys():
+        assert first[index] == pytest.approx(one[index], rel=1e-5)
+        assert one[index] == pytest.approx(5.55, abs=0.3)
 
 
-def test_generation_evaluates_every_sample(run_worker: Any, architecture: dict[str, Any]) -> None:
+def test_generation_evaluates_every_sample(two_ranks: list[list[list[Step]]]) -> None:
     """There is no loss: answers are decoded, not predicted."""
-    for steps in measured(run_worker, architecture, "generation", 2):
+    _, generation = two_ranks
+    for steps in generation:
         assert [(step.work.samples, step.loss) for step in steps] == [(4, None)] * 2

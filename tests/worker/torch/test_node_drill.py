@@ -22,12 +22,13 @@ from pybench.model.effort import Effort
 from pybench.model.record import RankReport, Record
 from pybench.model.results import NodeCheck
 from pybench.model.suite import Plan, Point
-from pybench.model.wire import ORDERS_FILE, Event, Header, Step, WorkOrder
+from pybench.model.wire import ORDERS_FILE, Event, Header, WorkOrder, go_file
 from pybench.model.workloads.burn import Burn
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.runner.events.line import decode_event
 from tests.judge.conftest import Build
+from tests.worker.conftest import points_of, steps_of
 
 _SLOWED = "import time; time.sleep(0.5)"
 
@@ -88,9 +89,10 @@ def _break(stage: Path, module: str, before: str, fault: str) -> None:
 Harm = Callable[[Path, threading.Event], None]
 
 
-def _attempt(stage: Path, point: Point, number: int, harm: Harm) -> Record:
+def _attempts(stage: Path, point: Point, harm: Harm) -> list[Record]:
+    """Two, by one worker: the point is in its session twice."""
     num_ranks = point.num_gpus
-    exchange = stage.parent / f"exchange-{number}"
+    exchange = stage.parent / "exchange"
     exchange.mkdir()
     order = WorkOrder(
         point_id=point.id,
@@ -99,26 +101,31 @@ def _attempt(stage: Path, point: Point, number: int, harm: Harm) -> Record:
         device="cpu",
         steps=point.effort.steps,
         max_warmup_steps=point.effort.max_warmup_steps,
-    )
-    (exchange / ORDERS_FILE).write_text(order.to_json())
+    ).to_json()
+    (exchange / ORDERS_FILE).write_text(f"{order}\n{order}")
+    (exchange / go_file(1)).touch()
     over = threading.Event()
     thread = threading.Thread(target=harm, args=(exchange, over))
     thread.start()
     worker = [str(stage / "pybench/worker/__main__.py"), str(exchange), "--ranks", str(num_ranks)]
-    done = subprocess.run(
-        [sys.executable, "-I", "-B", *worker], capture_output=True, text=True, check=False, timeout=280
-    )
-    over.set()
-    thread.join()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-B", *worker], capture_output=True, text=True, check=False, timeout=280
+        )
+    finally:
+        over.set()
+        thread.join()
     assert done.returncode == 0, done.stderr
-    return Build().record(point, tuple(_report(_events(exchange, rank)) for rank in range(num_ranks)), number)
+    attempts = zip(*(points_of(_events(exchange, rank)) for rank in range(num_ranks)), strict=True)
+    return [
+        Build().record(point, tuple(_report(events) for events in ranks), number)
+        for number, ranks in enumerate(attempts, 1)
+    ]
 
 
 def _report(events: list[Event]) -> RankReport:
     (header,) = (event for event in events if isinstance(event, Header))
-    return RankReport(
-        header=header, steps=tuple(event for event in events if isinstance(event, Step) and event.phase == "measure")
-    )
+    return RankReport(header=header, steps=tuple(steps_of(events)))
 
 
 @pytest.fixture
@@ -127,7 +134,8 @@ def drill(stage: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(point: Point, harm: Harm = _unharmed) -> Sequence[NodeCheck]:
-        records = [_attempt(stage, point, number, harm) for number in (1, 2)]
+        records = _attempts(stage, point, harm)
+        assert len(records) == 2
         return node_checks(Measurements.of(Plan(points=(point,), skips=()), records), snapshot())
 
     return run

@@ -11,7 +11,7 @@ import torch
 
 from pybench.model.wire import Failure
 from pybench.model.workloads.burn import Burn
-from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.collective import Collective, Operation
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.launch_latency import LaunchLatency
 from pybench.model.workloads.matmul import Matmul
@@ -26,7 +26,7 @@ from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
 from pybench.worker.backends.torch.node.operands import cache_bytes, num_sets, random_bytes, random_matrix
-from tests.worker.conftest import steps_of
+from tests.worker.conftest import points_of, run_staged, staged, steps_of
 
 CPU = torch.device("cpu")
 ALONE = TorchRanks(0, 1, CPU)
@@ -35,11 +35,26 @@ MATMUL = Matmul(**SMALL, precision="float32", m=32, n=16, k=64, products=3)
 BURN = Burn(**SMALL, burn_precision="float32", side=32, burn_s=0.01)
 
 
-def values(run_worker: Any, settings: NodeSettings) -> list[dict[str, float]]:
-    """Each rank's values in its last measured step."""
-    code, streams, log = run_worker(settings, None, settings.gpus)
+OPERATIONS: tuple[Operation, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+TALK: dict[str, Any] = {"element": "float32", "message_bytes": 13, "operations": 3}
+TWO_RANKS: dict[str, NodeSettings] = {
+    **{name: Collective(**SMALL, **TALK, gpus=2, operation=name) for name in OPERATIONS},
+    **{
+        name: HostDeviceCopy(**SMALL, gpus=2, direction="both", at_once=name == "at_once", copy_bytes=4096, copies=3)
+        for name in ("in_turn", "at_once")
+    },
+    "burn": Burn(**SMALL, gpus=2, burn_precision="bfloat16", side=32, burn_s=0.01),
+}
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, float]]]:
+    """Each rank's values in its last measured step of each of ``TWO_RANKS``, which one worker measures."""
+    first, *then = TWO_RANKS.values()
+    code, streams, log = run_staged(staged(tmp_path_factory.mktemp("two")), first, None, 2, then=tuple(then))
     assert code == 0, log
-    return [steps_of(events)[-1].values for events in streams]
+    points = zip(*map(points_of, streams), strict=True)
+    return {name: [steps_of(part)[-1].values for part in parts] for name, parts in zip(TWO_RANKS, points, strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -188,35 +203,34 @@ def test_bus_factors(operation: str, num_ranks: int, factor: float) -> None:
     assert bus_factor(operation, num_ranks) == factor
 
 
-@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
-def test_two_ranks_talk(run_worker: Any, operation: Any) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_two_ranks_talk(two_ranks: dict[str, list[dict[str, float]]], operation: Operation) -> None:
     """Over gloo; the message is rounded up to whole elements on both ranks."""
-    settings = Collective(**SMALL, gpus=2, operation=operation, element="float32", message_bytes=13, operations=3)
-    for found in values(run_worker, settings):
+    for found in two_ranks[operation]:
         assert found["algbw_bytes_per_s"] == pytest.approx(16 / found["collective_s"])
         assert found["busbw_bytes_per_s"] == pytest.approx(found["algbw_bytes_per_s"] * bus_factor(operation, 2))
 
 
 def test_three_ranks_copy_to_each_other(run_worker: Any) -> None:
     """Six links: every rank reports those that it sends over, and the slowest of them."""
-    found = values(run_worker, PeerCopy(**SMALL, gpus=3, peer_bytes=4096, peer_copies=3))
-    for rank, own in enumerate(found):
+    code, streams, log = run_worker(PeerCopy(**SMALL, gpus=3, peer_bytes=4096, peer_copies=3), None, 3)
+    assert code == 0, log
+    for rank, events in enumerate(streams):
+        own = steps_of(events)[-1].values
         links = {f"link_to_{peer}_bytes_per_s" for peer in range(3) if peer != rank}
         assert set(own) == {"peer_copy_bytes_per_s", *links}
         assert own["peer_copy_bytes_per_s"] == min(own[link] for link in links)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_two_ranks_copy_in_turn_or_at_once(run_worker: Any, at_once: bool) -> None:
+@pytest.mark.parametrize("order", ["in_turn", "at_once"])
+def test_two_ranks_copy_in_turn_or_at_once(two_ranks: dict[str, list[dict[str, float]]], order: str) -> None:
     """Each has its own figure."""
-    settings = HostDeviceCopy(**SMALL, gpus=2, direction="both", at_once=at_once, copy_bytes=4096, copies=3)
-    assert all(found["host_copy_bytes_per_s"] > 0 for found in values(run_worker, settings))
+    assert [found["host_copy_bytes_per_s"] > 0 for found in two_ranks[order]] == [True, True]
 
 
-def test_ranks_burn_to_one_checksum(run_worker: Any) -> None:
+def test_ranks_burn_to_one_checksum(two_ranks: dict[str, list[dict[str, float]]]) -> None:
     """Equal operands on all ranks."""
-    settings = Burn(**SMALL, gpus=2, burn_precision="bfloat16", side=32, burn_s=0.01)
-    first, second = values(run_worker, settings)
+    first, second = two_ranks["burn"]
     assert first["checksum"] == second["checksum"]
 
 

@@ -1,7 +1,7 @@
 """The torch backend: join the ranks, prepare a workload.
 
-What needs transformers is imported where it is used: it must come after a training strategy's library that replaces
-parts of it, and node workloads do without.
+What needs transformers or DTensor is imported where it is used: transformers must come after a training strategy's
+library that replaces parts of it, and node workloads do without both, which take longer to import than torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.train.package import needs_package
-from pybench.worker.backends.torch.train.training import training
 from pybench.worker.header import Device
 
 
@@ -50,6 +49,8 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
     if isinstance(settings, Train) and architecture is not None:
+        with needs_package("backend 'torch'", "torch"):
+            from pybench.worker.backends.torch.train.training import training
         return training(settings, architecture, ranks)
     if isinstance(settings, Evaluate) and architecture is not None:
         with needs_package("backend 'torch'", "torch"):
