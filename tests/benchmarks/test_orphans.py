@@ -12,6 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 ROOT = Path(__file__).parents[2]
 KILLS = 100
 EARLIEST_S, LATEST_S = 0.5, 25.0
+LATER_S = 1.0
 
 
 def test_no_orphan_of_100_killed_runs(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_no_orphan_of_100_killed_runs(benchmark: BenchmarkFixture, tmp_path: Pat
         moment_s = round(moments.uniform(EARLIEST_S, LATEST_S), 3)
         folder = tmp_path / f"kill{len(counts)}"
         folder.mkdir()
-        command = (sys.executable, "-m", "tests.worker.torch.orphans", str(folder), str(moment_s))
+        command = (sys.executable, "-m", "tests.worker.torch.orphans", str(folder), str(moment_s), str(LATER_S))
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
         num_processes, _, *alive = done.stdout.splitlines()
         counts.append(int(num_processes))

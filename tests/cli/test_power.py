@@ -257,7 +257,7 @@ def test_a_signal_is_the_commands_and_joules_are_printed(fake_nvml: Tell, number
         assert recording.stdout is not None
         assert recording.stdout.readline() == "begun\n"
         recording.send_signal(number)
-        _, errors = recording.communicate(timeout=20)
+        _, errors = recording.communicate(timeout=100)
     assert recording.returncode == 128 + number
     assert "scope: gpu_board" in errors
 

@@ -156,13 +156,12 @@ def test_a_stranger_on_a_gpu(
 ) -> None:
     """It is named when the run begins, and its points are flagged; a child of this process is the run's own."""
     monkeypatch.setattr(gpu_processes, "sees_driver_pids", lambda: True)
-    own = subprocess.Popen(("sleep", "600"))
-    fake_nvml(devices=2, processes=f"{stranger}:{3 * 2**30}:1,{own.pid}:{2**30}")
     notes: list[str] = []
     monkeypatch.setattr(Attempts, "note", lambda _self, text: notes.append(text))
-    results = run()
-    own.kill()
-    own.wait()
+    with subprocess.Popen(("sleep", "600")) as own:
+        fake_nvml(devices=2, processes=f"{stranger}:{3 * 2**30}:1,{own.pid}:{2**30}")
+        results = run()
+        own.kill()
     assert notes[0] == f"GPU 1: process {stranger} (sleep, 3.0 GiB) is on it; beside it no scaling row passes"
     assert not [note for note in notes if str(own.pid) in note]
     assert "not_alone" in results.points[0].flags

@@ -1,4 +1,4 @@
-"""Kill a run of real torch ranks at one moment, and print what is alive a second later: FOLDER MOMENT_S.
+"""Kill a run of real torch ranks at one moment, and print what is alive after a while: FOLDER MOMENT_S WHILE_S.
 
 This process adopts whatever the run leaves, with its environment or without.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from tests.builders import NO_DRIVER, decode_benchmark
 
 PR_SET_CHILD_SUBREAPER = 36
-LATER_S = 1.0
 SUITE = """
 schema = 1
 name = "orphans"
@@ -56,7 +55,7 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def main(folder: Path, moment_s: float) -> None:
+def main(folder: Path, moment_s: float, while_s: float) -> None:
     """Print how many processes there were, and each that is left."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     decode = decode_benchmark(prompt_tokens=16, output_tokens=64, attempts=5, steps=200)
@@ -69,12 +68,13 @@ def main(folder: Path, moment_s: float) -> None:
         before = alive()
         ended = run.poll()
         run.send_signal(signal.SIGKILL)
-        time.sleep(LATER_S)
-        left = alive()
+        deadline = time.monotonic() + while_s
+        while (left := alive()) and time.monotonic() < deadline:
+            time.sleep(0.02)
     print(len(before), "ended" if ended is not None else "killed", *left.values(), sep="\n")
     for pid in left:
         os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0  # the benchmark has one second
 
 
 @pytest.mark.parametrize("moment_s", [2.0, 5.0, 9.0])
-def test_nothing_is_left_a_second_later(tmp_path: Path, moment_s: float) -> None:
+def test_nothing_is_left(tmp_path: Path, moment_s: float) -> None:
     """While the run is prepared, while ranks import torch, while they measure, on a machine of whatever speed."""
-    command = (sys.executable, "-m", "tests.worker.torch.orphans", str(tmp_path), str(moment_s))
+    command = (sys.executable, "-m", "tests.worker.torch.orphans", str(tmp_path), str(moment_s), str(PATIENCE_S))
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     num_processes, how, *left = done.stdout.splitlines()
     assert how == "killed", (tmp_path / "log").read_text()
