@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 
 from pybench.model.job import Job
+from pybench.model.workloads.train import Train
 
 
-def job_steps(job: Job, samples_of_step: int) -> int:
-    """Steps of all epochs: an epoch's samples over those of a step, the last step of an epoch counted whole.
+def job_steps(job: Job, settings: Train, samples_of_step: int) -> int:
+    """Steps of all epochs: an epoch's sequences over those of a step, the last step of an epoch counted whole.
 
-    ``samples_of_step`` is the effective batch as it was measured: an ``auto`` batch size is not known before. Every
-    sample takes a sequence of its own, padded to ``sequence_tokens``.
+    Packed, samples of their mean length fill every sequence; else each takes one of its own, padded to
+    ``sequence_tokens``. ``samples_of_step`` is the effective batch as it was measured, in sequences: an ``auto`` batch
+    size is not known before.
     """
-    return job.epochs * math.ceil(job.samples / samples_of_step)
+    sequences = job.samples
+    if settings.packing:
+        sequences = math.ceil(job.samples * settings.mean_sample_tokens / settings.sequence_tokens)
+    return job.epochs * math.ceil(sequences / samples_of_step)

@@ -12,6 +12,7 @@ from pybench.model.results import Estimate, JobResult
 from pybench.model.suite import Point
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES
+from pybench.model.workloads.train import Train
 
 _TIME, _ENERGY = "job_h", "job_energy_j"
 
@@ -48,8 +49,9 @@ def _rows(measurements: Measurements, group: Sequence[Point]) -> Iterator[JobRes
 
 def _steps(measurements: Measurements, point: Point) -> int:
     assert point.job is not None
+    assert isinstance(point.settings, Train)
     first = measurements.good(point.id)[0]
-    return job_steps(point.job, first.ranks[0].steps[0].work.samples)
+    return job_steps(point.job, point.settings, first.ranks[0].steps[0].work.samples)
 
 
 def _has(measurements: Measurements, metric: str, point: Point) -> bool:

@@ -23,6 +23,7 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 2e-2}
 NOISE = {"float32": 1e-6, "bfloat16": 2e-4, "float16": 2e-4}
 _SAME = ("model", "dtype", "mixed_precision", "seed", "sequence_tokens", "learning_rate", "max_grad_norm")
 _SAME_ADAPTERS = ("lora_rank", "lora_alpha", "lora_targets", "weights", "double_quantization")
+_SAME_SAMPLES = ("packing", "sample_tokens", "length_spread_fraction")
 _VERDICTS: tuple[Verdict, ...] = ("pass", "inconclusive", "fail")
 
 
@@ -47,7 +48,7 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
     settings = point.settings
     if not isinstance(settings, Train) or settings.lora_dropout:
         return []
-    same = (*(getattr(settings, name) for name in (*_SAME, *_SAME_ADAPTERS)), *_update(settings))
+    same = (*(getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS)), *_update(settings))
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.stats import Samples, estimate, medians, outlying_attempts
+from pybench.compute.stats import Samples, estimate, location, medians, outlying_attempts
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
@@ -14,6 +14,9 @@ from pybench.model.record import Record
 from pybench.model.results import Estimate, PointResult
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
+
+_INPUT_BOUND = 0.05
+"""Share of a step spent on waiting for samples, above which a loader is what limits it."""
 
 
 def summarize(measurements: Measurements, time_limit_s: float | None = None) -> tuple[PointResult, ...]:
@@ -103,6 +106,8 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
         flags.append("kv_starved")
     if company(good):
         flags.append("not_alone")
+    if "input_wait_fraction" in samples and location(samples["input_wait_fraction"]) > _INPUT_BOUND:
+        flags.append("input_bound")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
 

@@ -23,6 +23,10 @@ PROTOCOL_VERSION = 2
 ORDERS_FILE = "orders.jsonl"
 
 
+SCRATCH_FOLDER = "scratch"
+"""Name, inside the exchange folder, of the folder for a worker's large files, which nothing of is kept."""
+
+
 def events_file(rank: int) -> str:
     """Name, inside the exchange folder, of the file that a rank appends its events to."""
     return f"events.{rank}.jsonl"

@@ -9,7 +9,7 @@ from pybench.report.numbers import percent, plain, quantity
 
 HEADS = (
     *("rank", "point", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
-    *("batch per GPU", "exposed comm.", "straggler gap", "loss"),
+    *("batch per GPU", "exposed comm.", "straggler gap", "input wait", "padding", "loss"),
 )
 
 
@@ -36,6 +36,8 @@ def _row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tupl
         _plain(metrics.get("batch_size_per_gpu")),
         _percent(metrics.get("exposed_communication_fraction")),
         _percent(metrics.get("straggler_gap_fraction")),
+        _percent(metrics.get("input_wait_fraction")),
+        _percent(metrics.get("padding_fraction")),
         _plain(metrics.get("loss")),
     )
 

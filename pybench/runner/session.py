@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pybench.engines.base import Job, Launcher, Worker
 from pybench.engines.redaction import Redaction
 from pybench.model.record import Record
 from pybench.model.suite import DeviceKind, Point
-from pybench.model.wire import ORDERS_FILE, WorkOrder, go_file
+from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +88,13 @@ class SessionWorker:
         return self._worker
 
     def end(self) -> None:
-        """End the process, and take secrets out of all that it wrote; a second time does nothing."""
+        """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""
         if self._ended:
             return
         if self._worker is not None:
             self._worker.end()
+        # A worker that was killed leaves what it would have removed itself.
+        shutil.rmtree(self._session.job.exchange / SCRATCH_FOLDER, ignore_errors=True)
         for folder in self._session.folders:
             self.redaction.files(folder)
         self._ended = True

@@ -15,6 +15,7 @@ from typing import cast
 
 from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Header, Phase, WorkOrder
+from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
@@ -27,6 +28,7 @@ from pybench.worker.timing import TimingLoop
 def run_rank(exchange: Path) -> int:
     """Work through the session in ``exchange`` and report every event there. Returns the exit code."""
     orders = read_orders(exchange)
+    scratch.place(exchange)
     with closing(EventStream(exchange, rank_numbers().rank)) as events:
         backend = import_backend(orders[0], events)
         if backend is None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pybench.compute.train_flops import model_flops_per_token
-from pybench.judge.measurements import metric_samples
+from pybench.judge.measurements import Measurements, metric_samples
+from pybench.judge.summary import summarize
+from pybench.model.suite import Plan
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
@@ -74,6 +76,26 @@ def test_percentiles_lie_between_the_nearest_steps(build: Build) -> None:
 def test_what_ranks_tell_is_the_worst_of_them(build: Build, name: str) -> None:
     """The point's is the largest."""
     assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == ((1.5,),)
+
+
+def test_the_rank_that_waits_longest_for_its_samples_counts(build: Build) -> None:
+    """0.5 s of a step of 2 s: a quarter, though the first rank waited for 0.1 s; beyond 5 % it is a caution."""
+    point = build.train(2)
+    ranks = tuple(
+        build.rank(
+            tuple(
+                dataclasses.replace(step, values={"input_wait_s": wait_s})
+                for step in build.steps([2.0], Work(samples=4))
+            ),
+            number,
+        )
+        for number, wait_s in enumerate((0.1, 0.5))
+    )
+    measured = Measurements.of(Plan(points=(point,), skips=()), [build.record(point, ranks)])
+    (result,) = summarize(measured)
+    assert result.metrics["input_wait_s"].value == 0.5
+    assert result.metrics["input_wait_fraction"].value == 0.25
+    assert "input_bound" in result.flags
 
 
 def test_evaluation_by_hand(build: Build) -> None:

@@ -175,3 +175,27 @@ def test_settings_that_contradict_each_other(tmp_path: Path, text: str, message:
 def test_settings_that_go_together(tmp_path: Path, text: str) -> None:
     """A word beside a number, too."""
     assert problems(tmp_path, text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pin_memory = true", "pin_memory: needs loader_workers"),
+        ("packing = true", "packing: needs loader_workers"),
+        ("sample_tokens = 2", "sample_tokens: needs loader_workers"),
+        ("length_spread_fraction = 0.5", "length_spread_fraction: needs loader_workers"),
+        (
+            "loader_workers = 0\nsample_tokens = 8",
+            "sample_tokens: 8 is above sequence_tokens = 4: needs packing = true",
+        ),
+        ("loader_workers = 300", "loader_workers: found 300, must be at most 256"),
+    ],
+)
+def test_settings_of_a_loader_need_a_loader(tmp_path: Path, text: str, message: str) -> None:
+    """And a sample that would be cut is refused."""
+    assert message in problems(tmp_path, f"{STRONG}{text}\n")
+
+
+def test_packing_takes_samples_of_any_length(tmp_path: Path) -> None:
+    """They go on in the next sequence."""
+    assert problems(tmp_path, f"{STRONG}loader_workers = 2\npacking = true\nsample_tokens = 8\n") == ""

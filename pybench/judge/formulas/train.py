@@ -26,6 +26,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
         "loss": step.first.loss,
+        "input_wait_fraction": _input_wait(step),
         "job_h": _job_h(point, step),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
@@ -40,16 +41,21 @@ def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     """What the joules of all steps are divided by."""
     samples = sum(step.first.work.samples for step in steps)
-    of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point.job, steps[0])}
+    of_job = {} if point.job is None else {"job_energy_j": len(steps) / _job_steps(point, point.job, steps[0])}
     return {"energy_j_per_token": samples * _settings(point).sequence_tokens, **of_job}
 
 
+def _input_wait(step: JointStep) -> float | None:
+    waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
+    return max(waits_s) / step.length_s if waits_s else None
+
+
 def _job_h(point: Point, step: JointStep) -> float | None:
-    return None if point.job is None else _job_steps(point.job, step) * step.length_s / _S_PER_H
+    return None if point.job is None else _job_steps(point, point.job, step) * step.length_s / _S_PER_H
 
 
-def _job_steps(job: Job, step: JointStep) -> int:
-    return job_steps(job, step.first.work.samples)
+def _job_steps(point: Point, job: Job, step: JointStep) -> int:
+    return job_steps(job, _settings(point), step.first.work.samples)
 
 
 def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:

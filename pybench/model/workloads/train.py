@@ -36,6 +36,23 @@ class Train(ModelSettings):
         "passes before each update; auto: as many as global_batch_size needs",
     ] = 1
     sequence_tokens: Annotated[int, Tokens, "sample length, in tokens"]
+    loader_workers: Annotated[
+        int | None,
+        Range(0, 256),
+        "samples come from a loader over a memory-mapped file, with so many processes on each rank; 0: the rank itself",
+    ] = None
+    pin_memory: Annotated[bool | None, "loader: batches in pinned host memory, copied while the rank goes on"] = None
+    packing: Annotated[
+        bool | None, "loader: samples one after another fill every sequence, instead of one padded to it"
+    ] = None
+    sample_tokens: Annotated[
+        int | None, Tokens, "loader: mean length of a sample, in tokens; default: sequence_tokens"
+    ] = None
+    length_spread_fraction: Annotated[
+        float | None,
+        Range(0, 0.99),
+        "loader: samples' lengths are drawn evenly from this far below to this far above their mean",
+    ] = None
     learning_rate: Annotated[float, Range(0, 1), "AdamW's learning rate"] = 1e-4
     fused_adamw: Annotated[bool, "AdamW as one kernel"] = True
     optimizer: Annotated[
@@ -128,6 +145,11 @@ class Train(ModelSettings):
         return self.micro_batch_size * self.num_passes * self.data_parallel
 
     @property
+    def mean_sample_tokens(self) -> int:
+        """Of the samples before any is cut, padded or packed."""
+        return self.sample_tokens or self.sequence_tokens
+
+    @property
     def longest_sequence_tokens(self) -> int:
         """One sample."""
         return self.sequence_tokens
@@ -157,6 +179,9 @@ _METRICS = {
     "job_h": less("h", "length of the whole job that the benchmark names, its training steps alone"),
     "job_energy_j": less("J", "energy of the whole job, its training steps alone, all GPUs together"),
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
+    "input_wait_s": less("s", "time that a step waits for its loader, on the rank that waits longest", "max"),
+    "input_wait_fraction": less("", "input_wait_s over the step's length"),
+    "padding_fraction": less("", "share of the trained tokens that pad samples to sequence_tokens", "max"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),
 }

@@ -150,6 +150,11 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     "process_group": OptionTraits(work="process_group = 'gloo'", is_unpredicted=_equals("gloo")),
     "activation_offload": OptionTraits(gpu_only=True, work="activation_offload", is_unpredicted=is_on),
     "lora_dropout": OptionTraits(at_least_given="lora_rank"),
+    "loader_workers": OptionTraits(work="input from a loader (loader_workers)", is_unpredicted=is_given),
+    "pin_memory": OptionTraits(at_least_given="loader_workers", gpu_only=True),
+    "packing": OptionTraits(at_least_given="loader_workers"),
+    "sample_tokens": OptionTraits(at_least_given="loader_workers"),
+    "length_spread_fraction": OptionTraits(at_least_given="loader_workers"),
     "loss_chunk_tokens": OptionTraits(work="loss_chunk_tokens", is_unpredicted=is_given),
     "mixed_precision": OptionTraits(
         needs=(Need(other="dtype", wanted=("float32",), why="computes over float32 weights: set dtype = 'float32'"),),

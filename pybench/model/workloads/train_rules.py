@@ -18,6 +18,7 @@ def train_rules(given: GivenSettings) -> Iterator[Breach]:
     """Every rule of training that the settings break."""
     yield from _batch_sizes(given)
     yield from _found_batch(given)
+    yield from _sample_lengths(given)
     yield from _options(given)
     yield from _joint_options(given)
     yield from _needs_of_strategies(given)
@@ -49,6 +50,15 @@ def _found_batch(given: GivenSettings) -> Iterator[Breach]:
     if staged and AUTO in given.values("batch_size_per_gpu"):
         message = f"{AUTO!r} can't be tried with strategy {staged[0]}, whose stages wait for each other; give a number"
         yield Breach(message, "batch_size_per_gpu")
+
+
+def _sample_lengths(given: GivenSettings) -> Iterator[Breach]:
+    """A sample longer than its sequence would be cut, and the rest of it never trained on."""
+    lengths, sequences = given.values("sample_tokens"), given.values("sequence_tokens")
+    if lengths and sequences and set(given.values("packing")) != {True}:
+        longest, shortest = (pick(int(str(v)) for v in values) for pick, values in ((max, lengths), (min, sequences)))
+        if longest > shortest:
+            yield Breach(f"{longest} is above sequence_tokens = {shortest}: needs packing = true", "sample_tokens")
 
 
 def _strategies(given: GivenSettings) -> tuple[StrategyName, ...]:

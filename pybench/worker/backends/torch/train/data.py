@@ -1,31 +1,88 @@
-"""The batch that every step trains on."""
+"""Where a step's samples come from: they lie on the device, or a loader brings them.
+
+Every step sees the same samples: what the model learns then shows in the loss at once, and ranks that don't learn
+together part ways. The joint batch is the same for every number of ranks and passes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 import torch
 
+from pybench.model.wire import Metric
 from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.train.learner import Batch, Portion, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
 
 
-def batches(task: Task, portion: Portion, vocab_size: int) -> list[Batch]:
-    """This rank's passes of a step, on its device.
+class Source(Protocol):
+    """This rank's part of every step's samples.
 
-    Every step sees the same samples: what the model learns then shows in the loss at once, and ranks that don't learn
-    together part ways. The joint batch is the same for every number of ranks and passes.
+    ``num_labels`` are the predicted tokens of a whole step, over all ranks.
     """
-    settings = task.settings
-    size = settings.micro_batch_size
-    first = portion.replica * size * settings.num_passes
-    return [_batch(task, portion, first + number * size, vocab_size) for number in range(settings.num_passes)]
+
+    num_labels: int
+
+    def passes(self) -> Iterator[Batch]:
+        """The batches of one step, on the rank's device."""
+
+    def values(self) -> dict[str, float]:
+        """What the last step showed of its input."""
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is known of the samples themselves."""
 
 
-def _batch(task: Task, portion: Portion, first: int, vocab_size: int) -> Batch:
-    settings, device = task.settings, task.ranks.device
-    length = settings.sequence_tokens
-    tokens = sample_tokens(first, settings.micro_batch_size, length, vocab_size, settings.seed)
-    labels = torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-    positions = torch.arange(length)[None]
-    parts = (part.chunk(portion.num_chunks, dim=1)[portion.chunk].to(device) for part in (tokens, labels, positions))
-    return Batch(*parts)
+class Resident:
+    """Samples that lie on the device from the start: what a step computes, and nothing else."""
+
+    def __init__(self, task: Task, portion: Portion, vocab_size: int) -> None:
+        settings = task.settings
+        self.num_labels = settings.effective_batch_size * (settings.sequence_tokens - 1)
+        size = settings.micro_batch_size
+        first = portion.replica * size * settings.num_passes
+        parts = Parts(task, portion)
+        self._batches = [
+            parts.batch(
+                *_with_labels(
+                    sample_tokens(first + n * size, size, settings.sequence_tokens, vocab_size, settings.seed)
+                )
+            )
+            for n in range(settings.num_passes)
+        ]
+
+    def passes(self) -> Iterator[Batch]:
+        """The same tensors in every step."""
+        return iter(self._batches)
+
+    def values(self) -> dict[str, float]:
+        """Nothing is waited for."""
+        return {}
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Nothing is padded."""
+        return ()
+
+
+class Parts:
+    """Cuts whole sequences to this rank's chunk of them, and brings it to the device."""
+
+    def __init__(self, task: Task, portion: Portion, *, non_blocking: bool = False) -> None:
+        self._portion = portion
+        self._device = task.ranks.device
+        self._non_blocking = non_blocking
+        self._positions = self._chunk(torch.arange(task.settings.sequence_tokens)[None])
+
+    def batch(self, tokens: torch.Tensor, labels: torch.Tensor) -> Batch:
+        """Of tokens and labels of shape (samples, tokens)."""
+        return Batch(self._chunk(tokens), self._chunk(labels), self._positions)
+
+    def _chunk(self, whole: torch.Tensor) -> torch.Tensor:
+        part = whole.chunk(self._portion.num_chunks, dim=1)[self._portion.chunk]
+        return part.to(self._device, non_blocking=self._non_blocking)
+
+
+def _with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return tokens, torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)

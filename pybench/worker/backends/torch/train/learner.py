@@ -27,11 +27,6 @@ class Task:
         found: torch.dtype = getattr(torch, self.settings.dtype)
         return found
 
-    @property
-    def num_labels(self) -> int:
-        """Tokens of a whole step that are predicted: all but each sample's first."""
-        return self.settings.effective_batch_size * (self.settings.sequence_tokens - 1)
-
 
 @dataclass(frozen=True)
 class Batch:

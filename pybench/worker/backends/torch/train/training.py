@@ -18,19 +18,20 @@ from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import find_batch_size
 from pybench.worker.backends.torch.train.control import control_metrics
-from pybench.worker.backends.torch.train.data import batches
+from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.loader import source
 from pybench.worker.backends.torch.train.strategies import registry
 
 
 class Training:
     """A learner and this rank's part of the batch."""
 
-    def __init__(self, task: Task, learner: Learner) -> None:
+    def __init__(self, task: Task, learner: Learner, samples: Source) -> None:
         self.learner = learner
         self._task = task
-        self._batches = batches(task, learner.portion, task.architecture["vocab_size"])
-        self._scale = learner.averaged_over / task.num_labels
+        self._source = samples
+        self._scale = learner.averaged_over / samples.num_labels
 
     def step(self, index: int) -> StepOutcome:
         """Train on the batch. The loss is the mean over all ranks' tokens, before the update.
@@ -40,13 +41,14 @@ class Training:
         loss = self.loss_mean(self.train())
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} at step {index}: training diverged")
-        return StepOutcome(work=Work(samples=self._task.settings.effective_batch_size), loss=loss)
+        work = Work(samples=self._task.settings.effective_batch_size)
+        return StepOutcome(work=work, loss=loss, values=self._source.values())
 
     def train(self) -> torch.Tensor:
         """All passes and the update; returns this rank's share of the summed loss."""
         share = torch.zeros((), device=self._task.ranks.device)
-        for number, batch in enumerate(self._batches, 1):
-            share += self.learner.backward(batch, self._scale, last=number == len(self._batches))
+        for number, batch in enumerate(self._source.passes(), 1):
+            share += self.learner.backward(batch, self._scale, last=number == self._task.settings.num_passes)
         self.learner.update()
         return share
 
@@ -54,14 +56,14 @@ class Training:
         """The ranks' shares over all labels; waits for the device."""
         if self._task.ranks.world_size > 1:
             distributed.all_reduce(share)
-        return share.item() / self._task.num_labels
+        return share.item() / self._source.num_labels
 
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory, the batch size, what the strategy knows, and what the control steps show."""
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        return (*memory, found, *self.learner.metrics(), *self._control())
+        return (*memory, found, *self.learner.metrics(), *self._source.metrics(), *self._control())
 
     def _control(self) -> tuple[Metric, ...]:
         num_steps = self._task.settings.control_steps
@@ -75,13 +77,22 @@ class Training:
 def training(settings: Train, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Training]:
     """Build the model on every rank and share the work by the settings' strategy."""
     if settings.finds_batch_size:
-        settings = replace(settings, batch_size_per_gpu=find_batch_size(settings, architecture, ranks, _try))
-    task = Task(settings, architecture, ranks)
-    yield Training(task, registry.learner(task))
+        resident = replace(settings, loader_workers=None)
+        settings = replace(settings, batch_size_per_gpu=find_batch_size(resident, architecture, ranks, _try))
+    with trainer(Task(settings, architecture, ranks)) as made:
+        yield made
+
+
+@contextmanager
+def trainer(task: Task) -> Iterator[Training]:
+    """A learner by the task's strategy, with its samples."""
+    learner = registry.learner(task)
+    with source(task, learner.portion) as samples:
+        yield Training(task, learner, samples)
 
 
 def _try(task: Task) -> None:
     """Two steps: the first makes the optimizer's states, the second needs room beside them."""
-    attempt = Training(task, registry.learner(task))
-    for index in range(2):
-        attempt.step(index)
+    with trainer(task) as attempt:
+        for index in range(2):
+            attempt.step(index)

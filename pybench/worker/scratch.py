@@ -1,0 +1,31 @@
+"""Large files of a worker's own: inside the exchange folder, the one place that it may write to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pybench.model.wire import SCRATCH_FOLDER
+
+_places: list[Path] = []
+
+
+def place(exchange: Path) -> None:
+    """Have scratch folders made inside ``exchange`` from now on."""
+    _places[:] = [exchange / SCRATCH_FOLDER]
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A folder of this name, the same for all ranks that see the exchange folder; removed with all that is in it.
+
+    What a rank that was killed leaves is removed by the host.
+    """
+    folder = _places[0] / name
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
