@@ -10,6 +10,7 @@ from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind, Point
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
@@ -28,6 +29,8 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: in
         reasons += generate_reasons(point.settings, device)
     if isinstance(point.settings, Train) and point.shape is not None:
         reasons += train_reasons(point.settings, point.shape, device)
+    if isinstance(point.settings, Checkpoint) and point.shape is not None:
+        reasons += train_reasons(point.settings.training, point.shape, device)
     if isinstance(point.settings, Turn) and point.shape is not None:
         reasons += turn_reasons(point.settings, point.shape, device)
     return "; ".join(reasons) or None

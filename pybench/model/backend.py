@@ -146,6 +146,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "train": PARALLEL_AXES,
             "evaluate": ("data_parallel",),
             "turn": ("tensor_parallel",),
+            "checkpoint": ("data_parallel",),
             **_NODE,
         },
         packages=("torch", "transformers"),

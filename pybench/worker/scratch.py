@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pybench.model.wire import SCRATCH_FOLDER
+from pybench.worker.ranks import rank_numbers
 
 _places: list[Path] = []
 
@@ -19,7 +20,7 @@ def place(exchange: Path) -> None:
 
 @contextmanager
 def scratch_folder(name: str) -> Iterator[Path]:
-    """A folder of this name, the same for all ranks that see the exchange folder; removed with all that is in it.
+    """A folder of this name, the same for all ranks of a host; the first of them removes it with all that is in it.
 
     What a rank that was killed leaves is removed by the host.
     """
@@ -28,4 +29,5 @@ def scratch_folder(name: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if rank_numbers().local_rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -32,6 +32,7 @@ TRAINING = (
         "tensor_training_scaling",
     ),
     "evaluation_step",
+    "checkpoint",
 )
 PROFILES = ("cpu", "rtx4090", "a100", "h100", "h200")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.judge.formulas import evaluate, generate, reported, train, turn
+from pybench.judge.formulas import checkpoint, evaluate, generate, reported, train, turn
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.model.record import Energy, Record
 from pybench.model.suite import Point
@@ -36,6 +36,7 @@ FORMULAS: dict[WorkloadName, Formulas] = {
     "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt),
     "evaluate": Formulas(evaluate.of_step, evaluate.shares),
     "turn": Formulas(turn.of_step, turn.shares, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
+    "checkpoint": Formulas(checkpoint.of_step, checkpoint.shares),
     **dict.fromkeys(NODE_WORKLOADS, Formulas(reported.of_step, reported.shares)),
 }
 _OVER_RANKS: dict[OverRanks, Callable[[Sequence[float]], float]] = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_type_hints
 
 from pybench.model.workloads import (
     burn,
+    checkpoint,
     collective,
     evaluate,
     generate,
@@ -18,6 +19,7 @@ from pybench.model.workloads import (
     train,
     turn,
 )
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.metric import MetricTraits
@@ -39,10 +41,11 @@ WORKLOADS: tuple[WorkloadTraits, ...] = (
     burn.WORKLOAD,
     evaluate.WORKLOAD,
     turn.WORKLOAD,
+    checkpoint.WORKLOAD,
 )
 
 if TYPE_CHECKING:
-    AnySettings = Generate | Train | Evaluate | Turn | NodeSettings
+    AnySettings = Generate | Train | Evaluate | Turn | Checkpoint | NodeSettings
 else:
     # Readers of files need every class: a base class would drop the fields of its subclasses.
     AnySettings = Union[tuple(traits.settings for traits in WORKLOADS)]  # noqa: UP007 - as many as there are

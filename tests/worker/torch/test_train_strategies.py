@@ -121,13 +121,12 @@ FOUR: dict[str, Spec] = {
 SHAPING = ("architecture", "lora_rank", "lora_targets", "weights", "optimizer", "learning_rate", "max_grad_norm")
 
 
-def start(num_ranks: int, specs: list[Spec], out: Path) -> list[list[dict[str, Any]]]:
+def start(num_ranks: int, specs: list[Spec], out: Path, script: str = "train_ranks.py") -> list[list[dict[str, Any]]]:
     """What each rank found, spec by spec."""
-    script = Path(__file__).with_name("train_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_ranks}", "--standalone"]
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
-        [*command, str(script), json.dumps(specs), str(out)],
+        [*command, str(Path(__file__).with_name(script)), json.dumps(specs), str(out)],
         env=environ,
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
@@ -60,4 +61,8 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
         with needs_package("backend 'torch'", "torch"):
             from pybench.worker.backends.torch.turn.turns import turns
         return turns(settings, architecture, ranks)
+    if isinstance(settings, Checkpoint) and architecture is not None:
+        from pybench.worker.backends.torch.checkpoint.checkpoints import checkpoints
+
+        return checkpoints(settings, architecture, ranks)
     raise UnsupportedError(f"{order.point_id}: backend torch has no {settings.workload} workload")

@@ -1,0 +1,94 @@
+"""Saving a trainer's state and loading it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pybench.model.limits import Range
+from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.traits import WorkloadTraits
+
+SAVE, LOAD, CHECK = "save", "load", "check"
+PHASES = (SAVE, LOAD, CHECK)
+"""Parts of a step. Between the first two the trainer's state is overwritten, so that loading must restore it."""
+_SEQUENCE_TOKENS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(ModelSettings):
+    """Checkpoints of a trainer after one training step: a step saves its state, loads it and compares every bit."""
+
+    workload: Literal["checkpoint"] = "checkpoint"
+    strategy: Annotated[Literal["ddp", "fsdp"], "how the trainer's ranks share its state: whole replicas, or parts"] = (
+        "ddp"
+    )
+    file_format: Annotated[
+        Literal["sharded", "torch_save", "safetensors"],
+        "sharded: every rank writes its part (torch.distributed.checkpoint); else rank 0 gathers and writes one file",
+    ] = "sharded"
+    contents: Annotated[
+        Literal["trainer", "weights", "adapters"],
+        "trainer: weights and optimizer states; adapters: trained weights alone, needs lora_rank",
+    ] = "trainer"
+    drop_page_cache: Annotated[bool, "the saved files leave the page cache before they are loaded"] = True
+    lora_rank: Annotated[int | None, Range(1, 1024), "the trainer has LoRA adapters of this rank"] = None
+    lora_targets: Annotated[
+        Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
+    ] = None
+
+    @property
+    def longest_sequence_tokens(self) -> int:
+        """Of the one training step."""
+        return _SEQUENCE_TOKENS
+
+    @property
+    def shared_samples(self) -> int | None:
+        """None: a checkpoint has no samples."""
+        return None
+
+    @property
+    def training(self) -> Train:
+        """The trainer: one step of it makes the optimizer's states."""
+        return Train(
+            backend=self.backend,
+            seed=self.seed,
+            model=self.model,
+            dtype=self.dtype,
+            strategy=self.strategy,
+            data_parallel=self.data_parallel,
+            batch_size_per_gpu=1,
+            sequence_tokens=_SEQUENCE_TOKENS,
+            activation_checkpointing="full",
+            lora_rank=self.lora_rank,
+            lora_targets=self.lora_targets,
+        )
+
+
+def _rules(given: GivenSettings) -> Iterator[Breach]:
+    if not given.values("lora_rank"):
+        if "adapters" in given.values("contents"):
+            yield Breach("'adapters' needs lora_rank", "contents")
+        if given.values("lora_targets"):
+            yield Breach("needs lora_rank", "lora_targets")
+
+
+_METRICS = {
+    "save_bytes_per_s": more("bytes/s", "checkpoint_bytes over save_s"),
+    "load_bytes_per_s": more("bytes/s", "checkpoint_bytes over load_s"),
+    "save_s": less("s", "until every file of a checkpoint is written and flushed to its device (fsync)"),
+    "load_s": less("s", "until every rank has its state back"),
+    "checkpoint_bytes": less("bytes", "size of a checkpoint's files", "max"),
+    "page_cache_fraction": less("", "share of the files in the page cache as loading begins: 0 is a cold load", "max"),
+}
+WORKLOAD = WorkloadTraits(
+    settings=Checkpoint,
+    metrics=_METRICS,
+    headline="save_bytes_per_s",
+    phases=PHASES,
+    rules=_rules,
+)

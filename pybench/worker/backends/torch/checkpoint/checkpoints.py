@@ -1,0 +1,101 @@
+"""The checkpoint workload: save, load, compare."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import distributed
+
+from pybench.model.wire import Metric, Span, Work
+from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
+from pybench.worker.backend import StepOutcome, WrongResultError
+from pybench.worker.backends.common_torch.memory import memory_metrics
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.checkpoint import storage
+from pybench.worker.backends.torch.checkpoint.files import files_of
+from pybench.worker.backends.torch.checkpoint.state import State, digests, num_bytes, overwrite, state_of
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.training import trainer
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+from pybench.worker.scratch import scratch_folder
+
+
+class Checkpoints:
+    """A trainer's live ``state``, and the ``files`` that it is saved to, in a folder of their own."""
+
+    def __init__(self, settings: Checkpoint, state: State, ranks: TorchRanks, folder: Path) -> None:
+        storage.require_room(folder, num_bytes(state))
+        self._settings = settings
+        self.state = state
+        self._ranks = ranks
+        self._folder = folder
+        self.files = files_of(settings.file_format, ranks)
+
+    def step(self, index: int) -> StepOutcome:
+        """Save, load and compare. Raises :class:`WrongResultError`, which names a tensor that came back otherwise."""
+        folder = self._folder / f"step{index}"
+        folder.mkdir(parents=True, exist_ok=True)
+        before = digests(self.state)
+        saved = self._timed(SAVE, lambda: self.files.save(self.state, folder))
+        values = self._rest(folder)
+        overwrite(self.state)
+        loaded = self._timed(LOAD, lambda: self.files.load(self.state, folder))
+        checked = self._timed(CHECK, lambda: self._compare(before))
+        if self._ranks.rank == 0:
+            shutil.rmtree(folder)
+        self._ranks.barrier()
+        return StepOutcome(work=Work(), values=values, spans=(saved, loaded, checked))
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Peak memory."""
+        return memory_metrics(self._ranks.device)
+
+    def _timed(self, phase: str, part: Callable[[], None]) -> Span:
+        """Ranks begin it together, and it ends when all are done."""
+        self._ranks.barrier()
+        start_ns = time.monotonic_ns()
+        part()
+        self._ranks.barrier()
+        return Span(name=phase, start_ns=start_ns, end_ns=time.monotonic_ns())
+
+    def _rest(self, folder: Path) -> dict[str, float]:
+        """What lies on the disk between saving and loading; rank 0 sees to it for all."""
+        if self._ranks.rank != 0:
+            return {}
+        if self._settings.drop_page_cache:
+            storage.drop_page_cache(folder)
+        return {
+            "checkpoint_bytes": storage.size_bytes(folder),
+            "page_cache_fraction": storage.page_cache_fraction(folder),
+        }
+
+    def _compare(self, before: dict[str, int]) -> None:
+        after = digests(self.state)
+        wrong = [f"{name} (rank {self._ranks.rank})" for name, bits in before.items() if after[name] != bits]
+        everywhere = self._on_all_ranks(wrong)
+        if everywhere:
+            more = f" and {len(everywhere) - 1} more" if len(everywhere) > 1 else ""
+            form = self._settings.file_format
+            raise WrongResultError(f"checkpoint ({form}): {everywhere[0]}{more} has other bits than were saved")
+
+    def _on_all_ranks(self, own: list[str]) -> list[str]:
+        """Of every rank: one that leaves alone would leave the others waiting."""
+        found: list[list[str]] = [own] * self._ranks.world_size
+        if self._ranks.world_size > 1:
+            distributed.all_gather_object(found, own)
+        return [name for names in found for name in names]
+
+
+@contextmanager
+def checkpoints(settings: Checkpoint, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Checkpoints]:
+    """A trainer after one step, which makes the optimizer's states; its checkpoints are removed in the end."""
+    with trainer(Task(settings.training, architecture, ranks)) as made, scratch_folder("checkpoint") as folder:
+        made.step(0)
+        learner = made.learner
+        assert isinstance(learner, WholeModel), "strategies with whole layers on each rank"
+        yield Checkpoints(settings, state_of(settings, learner.model, learner.optimizer), ranks, folder)
