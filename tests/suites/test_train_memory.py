@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pybench.compute.flops import num_parameters
 from pybench.compute.plan import expand
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -98,7 +100,8 @@ def zero_bytes(settings: Train, weights: float) -> float:
 def points(name: str, machine: str) -> tuple[Point, ...]:
     suite = read_suite(SUITES / f"{name}.toml", profile=machine, machine_kind=machine)
     found = expand(with_words(suite, num_devices=8), load_models(), device="cuda", num_devices=8).points
-    return tuple(point for point in found if isinstance(point.settings, Train))
+    trainers = (replace(p, settings=p.settings.training) if isinstance(p.settings, Checkpoint) else p for p in found)
+    return tuple(point for point in trainers if isinstance(point.settings, Train))
 
 
 @pytest.mark.parametrize("machine", CARD_BYTES)
