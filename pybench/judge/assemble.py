@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.compute.plan import left_out_list
 from pybench.judge.absolute import absolute_checks, absolute_claims
-from pybench.judge.comparisons import comparison_results
+from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.counts import count
 from pybench.judge.family import corrected
 from pybench.judge.jobs import job_results
@@ -67,6 +67,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         claims=(
             *scaling_claims(suite, measurements, tables, machine, scaling),
             *absolute_claims(suite, measurements, points, tables, machine),
+            *comparison_claims(suite, measurements),
         ),
         jobs=job_results(measurements),
         counts=counts,

@@ -21,13 +21,14 @@ def claim_result(
         found=found,
         minimum=minimum,
         maximum=maximum,
-        state=_state(found, minimum if more else None, None if more else maximum),
+        state=claim_state(found, minimum if more else None, None if more else maximum),
         source=row.source,
         table=table,
     )
 
 
-def _state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
+def claim_state(found: Estimate, minimum: float | None, maximum: float | None) -> ClaimState:
+    """Whether the whole interval lies on the claimed side of a limit, or beyond it."""
     if found.low is None or found.high is None:
         return "open"
     if (minimum is not None and found.high < minimum) or (maximum is not None and found.low > maximum):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
+from pybench.judge.claims import claim_state
 from pybench.judge.evidence import change_evidence, ratio_evidence
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import Judgement, judge_comparison
-from pybench.model.results import ComparisonResult, Verdict
+from pybench.model.results import ClaimResult, ComparisonResult, Estimate, Verdict
 from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
 from pybench.model.workloads.settings import GPU_AXES
 
@@ -48,8 +49,44 @@ def comparison_results(suite: Suite, measurements: Measurements) -> tuple[Compar
         row
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if isinstance(expectation, Comparison)
+        if isinstance(expectation, Comparison) and expectation.claim is None
         for row in _rows(_Compared(benchmark=benchmark.name, expected=expectation, measurements=measurements))
+    )
+
+
+def comparison_claims(suite: Suite, measurements: Measurements) -> tuple[ClaimResult, ...]:
+    """Factors that somebody claims, beside the ratios of all measured pairs of comparable points."""
+    return tuple(
+        claim
+        for benchmark in suite.benchmarks
+        for expectation in benchmark.expectations
+        if isinstance(expectation, Comparison) and expectation.claim is not None
+        for pair in _pairs(measurements, benchmark.name, expectation.other)
+        if (claim := _claim(measurements, expectation, pair)) is not None
+    )
+
+
+def _claim(measurements: Measurements, expected: Comparison, pair: _Pair) -> ClaimResult | None:
+    point, other = pair
+    if any(absence(entry, expected.metric, measurements) for entry in pair):
+        return None
+    try:
+        ratio, low, high = ratio_evidence(measurements, expected.metric, *_planned(pair)).interval
+    except NoRatioError:
+        return None
+    found = Estimate(value=ratio, low=low, high=high, unit="x")
+    minimum, maximum = (expected.factor, None) if expected.order == "above" else (None, expected.factor)
+    return ClaimResult(
+        benchmark=point.benchmark,
+        metric=expected.metric,
+        point_id=point.id,
+        baseline_id=other.id,
+        found=found,
+        minimum=minimum,
+        maximum=maximum,
+        state=claim_state(found, minimum, maximum),
+        source=expected.claim or "",
+        table=None,
     )
 
 

@@ -261,7 +261,8 @@ class ClaimResult:
     """What somebody promises, beside what was found; it judges nothing.
 
     ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``. It is *kept* or *not kept*
-    when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known.
+    when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known. ``table`` is
+    ``None`` for a claim of the suite itself.
     """
 
     benchmark: str
@@ -273,7 +274,7 @@ class ClaimResult:
     maximum: float | None
     state: ClaimState
     source: str
-    table: str
+    table: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from pybench.compute.plan import point_id
 from pybench.compute.schedule import undecided
-from pybench.judge.comparisons import comparison_results
+from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
 from pybench.model.effort import Effort
@@ -178,3 +178,22 @@ def test_no_ratio_to_nothing(build: Build) -> None:
     assert (row.verdict, row.flags, row.ratio) == ("inconclusive", ("no_ratio",), None)
     assert row.reason == "a ratio needs positive values, found 0 in an attempt"
     assert undecided((one, other), [row], records) == ()
+
+
+@pytest.mark.parametrize(
+    ("order", "factor", "state"),
+    [("above", 3.0, "kept"), ("above", 300.0, "not kept"), ("below", 5.0, "kept"), ("below", 3.0, "not kept")],
+)
+def test_a_claimed_factor_is_shown_and_judges_nothing(build: Build, order: Order, factor: float, state: str) -> None:
+    """Four times as long, give or take 2 %; without a second attempt the claim is open."""
+    one, other = _point(build, "tensor", "tensor_parallel", 2, 4), _point(build, "pipeline", "pipeline_parallel", 2, 4)
+    suite = _suite(order, factor=factor, claim="a guide")
+    plan = Plan(points=(one, other), skips=())
+    records = [*build.measured(one, [[4.0], [4.1], [4.05]]), *build.measured(other, [[1.0], [1.01], [1.02]])]
+    assert comparison_results(suite, Measurements.of(plan, records)) == ()
+    (claim,) = comparison_claims(suite, Measurements.of(plan, records))
+    assert (claim.state, claim.source, claim.table) == (state, "a guide", None)
+    assert claim.found.value == pytest.approx(4.0, rel=0.02)
+    (alone,) = comparison_claims(suite, Measurements.of(plan, [records[0], records[3]]))
+    assert alone.state == "open"
+    assert comparison_claims(suite, Measurements.of(plan, records[:3])) == ()

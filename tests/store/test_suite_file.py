@@ -57,6 +57,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "many_digits": ("a = " + "9" * 5000, "not valid TOML"),
     "lone_surrogate": ('name = "\\ud800"', "not valid TOML"),
     "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),
+    "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),
     "job_elsewhere": (GOOD + "[benchmark.job]\nsamples = 5\n", "job: unknown key"),
     "job_without_samples": (TRAIN + "[benchmark.job]\nepochs = 5\n", "job.samples: missing"),
     "job_of_nothing": (TRAIN + "[benchmark.job]\nsamples = 0\n", "job.samples: found 0, must be at least 1"),

@@ -34,8 +34,10 @@ def _problems(expect: dict[str, Any]) -> Iterator[KeyProblem]:
     if kinds.count(True) != 1 or not is_whole or len(orders) > 1:
         yield (), _FORMS
     elif not orders:
-        for key in [key for key in ("factor", "widening_along") if key in expect]:
+        for key in [key for key in ("factor", "widening_along", "claim") if key in expect]:
             yield (key,), "goes with below or above; add one of them"
+    elif {"claim", "widening_along"} <= set(expect):
+        yield ("claim",), "is of a factor; remove widening_along"
 
 
 def expectation_of(table: dict[str, Any]) -> Expectation:
