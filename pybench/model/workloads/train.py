@@ -178,6 +178,9 @@ _METRICS = {
     ),
     "job_h": less("h", "length of the whole job that the benchmark names, its training steps alone"),
     "job_energy_j": less("J", "energy of the whole job, its training steps alone, all GPUs together"),
+    "torch_adam_fallback": less(
+        "", "1 where torch's AdamW updates in host memory, since DeepSpeed's own does not build there; else 0", "max"
+    ),
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "input_wait_s": less("s", "time that a step waits for its loader, on the rank that waits longest", "max"),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +21,7 @@ from pybench.worker.gpus import show_by_number, visible_gpus
 
 with needs_package("strategy 'deepspeed'", "deepspeed"):
     import deepspeed
+    from deepspeed.ops.op_builder import CPUAdamBuilder
 
 _DEFAULT_STAGE = 2
 
@@ -35,23 +37,35 @@ def learner(task: Task) -> Learner:
     weights.fill()
     compile_layers(task, model)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=configuration(task))
-    return Zero(engine, task, model.config)
+    own_adam = bool(task.settings.offload_optimizer) and builds(CPUAdamBuilder())
+    config = configuration(task, own_adam=own_adam)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=config)
+    return Zero(engine, task, model.config, own_adam=own_adam)
 
 
-def configuration(task: Task) -> dict[str, Any]:
-    """DeepSpeed's own config for the settings."""
+def builds(builder: Any) -> bool:
+    """Whether an operation of DeepSpeed's compiles on this machine, or did before; the log has what is in the way."""
+    try:
+        builder.load(verbose=False)
+    except Exception as error:  # noqa: BLE001 - no compiler, another CUDA than torch's, a failed build: all its own
+        print(f"{builder.name} of DeepSpeed does not build: {error}", file=sys.stderr)  # noqa: T201 - the attempt's log
+        return False
+    return True
+
+
+def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
+    """DeepSpeed's own config for the settings; ``own_adam``: its Adam for host memory updates, instead of torch's."""
     settings = task.settings
     zero: dict[str, Any] = {"stage": settings.zero_stage or _DEFAULT_STAGE}
     if settings.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
     if settings.offload_parameters:
         zero["offload_param"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
-    params = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY, "torch_adam": True}
+    params = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY, "torch_adam": not own_adam}
     return {
         "train_micro_batch_size_per_gpu": settings.micro_batch_size,
         "gradient_accumulation_steps": settings.num_passes,
-        # torch's AdamW: DeepSpeed's fused one is compiled on the machine, which containers without a compiler can't.
+        # On GPUs torch's AdamW: DeepSpeed's fused one is compiled on the machine, which takes CUDA's compiler.
         "optimizer": {"type": "AdamW", "params": params},
         "gradient_clipping": settings.max_grad_norm or 0.0,  # its own default clips at 1
         "zero_allow_untested_optimizer": True,
@@ -65,7 +79,8 @@ def configuration(task: Task) -> dict[str, Any]:
 class Zero:
     """The engine counts the passes itself, and divides by them and by the ranks."""
 
-    def __init__(self, engine: Any, task: Task, config: Any) -> None:
+    def __init__(self, engine: Any, task: Task, config: Any, *, own_adam: bool) -> None:
+        self._offloads, self._own_adam = bool(task.settings.offload_optimizer), own_adam
         self.portion = Portion(replica=task.ranks.rank)
         self.averaged_over = task.ranks.world_size * task.settings.num_passes
         self._engine = engine
@@ -87,8 +102,10 @@ class Zero:
         self._engine.step()
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Nothing of its own."""
-        return ()
+        """Whether torch's AdamW stands in for DeepSpeed's own in host memory."""
+        if not self._offloads:
+            return ()
+        return (Metric(name="torch_adam_fallback", value=float(not self._own_adam), unit=""),)
 
     def silence(self) -> AbstractContextManager[None] | None:
         """ZeRO's exchange is its bookkeeping: it can't do without."""
