@@ -15,19 +15,20 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pybench.model.errors import RunFolderError
 from pybench.model.record import RECORD_VERSION, Record
 
-_RECORD = TypeAdapter(Record)
+# In a tuple, for whose parts a configuration may be given.
+_RECORD = TypeAdapter(tuple[Record], config=ConfigDict(allow_inf_nan=False))
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 
 def encode_line(record: Record, sequence: int) -> bytes:
     """A line with its newline. Raises ``ValueError`` for a record that would not be read back as it is."""
     body = json.dumps(asdict(record), allow_nan=False).encode()
-    if _RECORD.validate_python(json.loads(body)) != record:
+    if _RECORD.validate_python((json.loads(body),)) != (record,):
         raise ValueError(f"{record.point_id}: the record would not be read back as it is")
     return b'{"sequence": %d, "checksum": "%s", "record": %s}\n' % (sequence, _checksum(sequence, body), body)
 
@@ -59,9 +60,9 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
         raise RunFolderError(f"{path}:{number}: not JSON: {error}; the journal was edited or damaged") from error
     check_version(f"{path}:{number}", values, RECORD_VERSION)
     try:
-        return _RECORD.validate_python(values)
+        return _RECORD.validate_python((values,))[0]
     except ValidationError as error:
-        raise RunFolderError(f"{path}:{number}: {first_problem(error)}") from error
+        raise RunFolderError(f"{path}:{number}: {first_problem(error, 1)}") from error
 
 
 def _checksum(sequence: int, body: bytes) -> bytes:
@@ -92,8 +93,8 @@ def check_version(where: str, values: object, newest: int) -> None:
         raise RunFolderError(f"{where}: version {version} is too old for this pybench (reads {newest}); run it again")
 
 
-def first_problem(error: ValidationError) -> str:
-    """Field and reason of the first value that does not fit."""
+def first_problem(error: ValidationError, depth: int = 0) -> str:
+    """Field, below ``depth`` outer ones, and reason of the first value that does not fit."""
     detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
+    place = ".".join(str(part) for part in detail["loc"][depth:])
     return f"{place}: {detail['msg']}; the file was edited or damaged"

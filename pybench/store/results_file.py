@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
@@ -13,7 +13,10 @@ from pybench.model.results import RESULTS_VERSION, Results
 from pybench.store.journal import RunFolder
 from pybench.store.safe_folder import opened_folder, read_file
 
-_RESULTS = TypeAdapter(Results)
+# In a tuple, for whose parts a configuration may be given.
+_RESULTS = TypeAdapter(tuple[Results], config=ConfigDict(allow_inf_nan=False))
+# Far beyond any quantity; sums and squares of such values stay finite.
+_LARGEST = 1e60
 _MAX_BYTES = 2**28
 
 
@@ -40,10 +43,10 @@ def read_results(path: Path) -> Results:
 def decode_results(path: Path, data: bytes) -> Results:
     """The results in ``data``, read from ``path``. Raises ``RunFolderError`` unless whole and of this version."""
     try:
-        results = _RESULTS.validate_json(data)
+        (results,) = _RESULTS.validate_json(b"[" + data + b"]")
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in detail["loc"]) or "file"
+        place = ".".join(str(part) for part in detail["loc"][1:]) or "file"
         message = f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
         raise RunFolderError(message) from error
     if results.schema_version != RESULTS_VERSION:
@@ -51,4 +54,16 @@ def decode_results(path: Path, data: bytes) -> Results:
             f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; "
             "rebuild them with: pybench report RUN --format json"
         )
+    if name := _beyond_measure(results):
+        raise RunFolderError(f"{path}: {name} is larger than any measurement; the file was edited or damaged")
     return results
+
+
+def _beyond_measure(results: Results) -> str | None:
+    """Point and metric of a value that nothing measures, if there is one."""
+    for point in results.points:
+        for name, found in point.metrics.items():
+            values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
+            if max(map(abs, values)) > _LARGEST:
+                return f"{point.id} {name}"
+    return None

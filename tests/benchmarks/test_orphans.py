@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +16,7 @@ EARLIEST_S, LATEST_S = 0.5, 25.0
 LATER_S = 1.0
 
 
+@pytest.mark.timeout(7200)
 def test_no_orphan_of_100_killed_runs(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     """From before the first worker's start to its measured steps; the moments come from a fixed seed."""
     moments = random.Random(1)

@@ -25,7 +25,7 @@ _TIME = "step_s"
 def render(view: RunView) -> str:
     """One benchmark for each point with a step time. Raises ``UsageError`` where none has any."""
     results = view.results
-    timed = [point for point in results.points if _TIME in point.metrics and point.metrics[_TIME].medians]
+    timed = [point for point in results.points if _is_timed(point)]
     if not timed:
         raise UsageError(f"{results.run_id}: no point has attempts with step times, which pytest-benchmark compares")
     whole = {
@@ -36,6 +36,12 @@ def render(view: RunView) -> str:
         "version": _VERSION,
     }
     return json.dumps(whole, indent=2) + "\n"
+
+
+def _is_timed(point: PointResult) -> bool:
+    """Whether it has medians of its attempts, which no time of 0 is."""
+    medians = point.metrics[_TIME].medians if _TIME in point.metrics else ()
+    return bool(medians) and all(median_s > 0 for median_s in medians)
 
 
 def _machine(results: Results) -> dict[str, Any]:

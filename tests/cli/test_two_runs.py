@@ -1,0 +1,59 @@
+"""Two runs that begin at once on one machine: the second names the first, waits for it, and measures after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.builders import NO_DRIVER
+from tests.cli.fault_sweep import write_quick_drill
+
+
+def started(folder: Path, locks: Path, command: tuple[str, ...]) -> subprocess.Popen[str]:
+    """A run that stands in ``folder``."""
+    environment = {**os.environ, "PYBENCH_LOCKS": str(locks)} | dict([NO_DRIVER])
+    code = (sys.executable, "-c", "from pybench.cli.main import main; main()")
+    return subprocess.Popen((*code, *command), cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def line_with(run: subprocess.Popen[str], words: str) -> str:
+    """The next line of its standard error that has them."""
+    assert run.stderr is not None
+    return next((line for line in run.stderr if words in line), "")
+
+
+def measured(folder: Path) -> tuple[datetime, datetime]:
+    """From the first attempt's start to the last one's end, which are known to the second."""
+    (run,) = (folder / "runs").iterdir()
+    assert json.loads((run / "results.json").read_text())["verdict"] == "pass"
+    records = [json.loads(line)["record"] for line in (run / "journal.jsonl").read_text().splitlines()]
+    begun = [datetime.fromisoformat(record["started_utc"]) for record in records]
+    return begun[0], begun[-1] + timedelta(seconds=records[-1]["duration_s"])
+
+
+@pytest.mark.timeout(120)
+def test_the_second_of_two_runs_waits(tmp_path: Path) -> None:
+    """The workers of the first one wait until the second has named it."""
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    commands = [write_quick_drill(folder) for folder in folders]
+    python = folders[0] / "python"
+    sign = tmp_path / "sign"
+    python.write_text(python.read_text().replace("shift 3;", f'shift 3; while [ ! -e "{sign}" ]; do sleep 0.02; done;'))
+    with started(folders[0], tmp_path / "locks", commands[0]) as first:
+        assert line_with(first, "kept in"), "the first run holds its devices"
+        with started(folders[1], tmp_path / "locks", commands[1]) as second:
+            waiting = line_with(second, "is in use by")
+            sign.touch()
+            assert f"is in use by process {first.pid}, {folders[0]}/runs/" in waiting
+            assert "waiting for it to end" in waiting
+            assert (first.wait(60), second.wait(60)) == (0, 0)
+    (_, ended), (begun, _) = measured(folders[0]), measured(folders[1])
+    assert begun >= ended - timedelta(seconds=1)
