@@ -42,6 +42,7 @@ _OPTION = re.compile(r"`(--[a-z][^`]*|-[a-z](?: [^`]*)?)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PATH = re.compile(r"(?<![/\w])((?:pybench|tests|suites|docs|csrc|containers)/[\w/*.-]*)")
+_TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 _UNUSED = re.compile(
     r"\b(?:told|foretold|foretells?|says?|said|saying|asked|mend|same again|the like|its like|thirst\w*|hunger)\b"
 )
@@ -149,6 +150,24 @@ def test_the_check_of_paths_can_fail() -> None:
     text = "`pybench/worker/NAME.py`, `tests/benchmarks/test_sampler_*.py`, `pybench/gone/`, `lib/x.so`, `runs/1/`"
     assert paths(text) == {"pybench/worker/*.py", "tests/benchmarks/test_sampler_*.py", "pybench/gone"}
     assert not list(ROOT.glob("pybench/gone"))
+
+
+def absent_tests(text: str) -> list[str]:
+    """Tests that a text names, as ``FILE::NAME``, and that are not there."""
+    found = _TEST.findall(text)
+    return [f"{file}::{test}" for file, test in found if f"\ndef {test}(" not in (ROOT / file).read_text()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_tests_are_there(document: Path) -> None:
+    """A test that is renamed takes its mention along."""
+    assert absent_tests(written(document)) == []
+
+
+def test_the_check_of_tests_can_fail() -> None:
+    """A test that is not there is named."""
+    here = "tests/test_documents.py"
+    assert absent_tests(f"`{here}::test_tests_are_there` `{here}::test_gone`") == [f"{here}::test_gone"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)

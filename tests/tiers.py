@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 # Of the tier process by their folders, but each of their tests makes a run or several.
 _RUNS_BY_COMMAND = (
     *("ci", "compare", "disk_full", "encodings", "exit_codes", "gate", "provenance", "run_several"),
-    "system_call_faults",
+    *("run_folder_gone", "system_call_faults", "two_runs"),
 )
 _RUNS_BY_RUNNER = ("any_machine", "engine_drills", "node_drill", "rerun", "run", "sessions", "time_limit")
 TIERS: dict[str, tuple[str, ...]] = {
