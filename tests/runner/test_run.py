@@ -174,7 +174,7 @@ def test_the_journal_refuses_another_points_settings(tmp_path: Path) -> None:
         finish(resume_run(run.folder.path, fake))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_killed_runner_loses_nothing_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
