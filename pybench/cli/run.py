@@ -15,6 +15,7 @@ from pybench.engines.registry import ENGINES
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
+_HOST_OPTIONS = ("rendezvous", "nodes", "node_rank", "join_limit_s")
 _PLAN_OPTIONS = ("profile", "keep", "max_gpus", "require", "attempts", "steps", "settings", "time_limit_s")
 
 
@@ -56,6 +57,19 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
     return command
 
 
+def _host_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
+    for option in (
+        click.option(
+            "--join-limit", "join_limit_s", type=Duration(), metavar="TIME", help="Wait for hosts; default: 90s."
+        ),
+        click.option("--node-rank", type=click.IntRange(0), metavar="N", help="This host's number; 0 leads the run."),
+        click.option("--nodes", type=click.IntRange(2, 1024), metavar="N", help="Hosts of the run; with --rendezvous."),
+        click.option("--rendezvous", metavar="HOST:PORT", help="Where hosts meet that run this command together."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("suite", type=_SUITE, required=False)
 @_plan_options
@@ -63,6 +77,7 @@ def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are
 @click.option("--ab", type=(str, str), metavar="A B", help="Two Pythons or images, measured in turn and compared.")
 @click.option("--aa", type=click.IntRange(2, 100), metavar="N", help="Repeat the suite N times, as runs of their own.")
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
+@_host_options
 @_engine_options
 @click.pass_context
 def run(
@@ -75,11 +90,12 @@ def run(
     ab: tuple[str, str] | None,
     aa: int | None,
     root: Path,
-    **options: Any,  # noqa: ANN401 - those of _plan_options and the fields of EngineOptions
+    **options: Any,  # noqa: ANN401 - those of _plan_options, and the fields of HostOptions and EngineOptions
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.progress import make_progress
+    from pybench.cli.run_hosts import HostOptions, engine_over_hosts, gathered
     from pybench.cli.run_several import Several, run_ab, run_again
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import EngineOptions
@@ -90,18 +106,26 @@ def run(
 
     progress = make_progress(sys.stderr)
     chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
-    engine = EngineOptions(**options)
+    hosts = HostOptions(**{name: options.pop(name) for name in _HOST_OPTIONS})
+    engine = EngineOptions(**options) if not hosts.given else engine_over_hosts(EngineOptions(**options))
     if sum(given is not None for given in (resume, ab, aa)) > 1 or (suite is None) == (resume is None):
         raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
+    if hosts.given and (ab or aa):
+        raise UsageError("--rendezvous measures a suite once; leave out --ab and --aa")
     if suite is not None and (ab or aa):
         several = Several(suite, root, chosen, engine, progress)
         ctx.exit(run_ab(several, ab) if ab else run_again(several, aa or 0))
     choose = partial(choose_launcher, engine, notify=progress.note)
-    if suite is not None:
-        job = prepare_run(suite, root, choose, chosen)
-    elif resume is not None:
-        job = resume_run(resume, choose, chosen)
-    results, interrupted = finish(job, progress, detail=detail)
+    with gathered(hosts, engine, progress.note) as gathering:
+        if gathering is None and hosts.given:
+            ctx.exit(0)
+        if suite is not None:
+            job = prepare_run(suite, root, choose, chosen, gathering)
+        elif resume is not None:
+            job = resume_run(resume, choose, chosen, gathering)
+        results, interrupted = finish(job, progress, detail=detail)
+        if interrupted and gathering is not None:
+            gathering.dismiss("the run was interrupted on the host that leads")
     if interrupted:
         click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
     ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from pybench.model.host import Host
 from pybench.model.machine import Machine
 
 
@@ -22,6 +23,15 @@ def machine_fields(machine: Machine) -> dict[str, str]:
         "kernel": machine.kernel,
     }
     return {name: json.dumps(value) for name, value in fields.items()}
+
+
+def run_fields(machine: Machine, hosts: Sequence[Host] = ()) -> dict[str, str]:
+    """The fields of the machine that leads, and of every other host as one field."""
+    others = [host for host in hosts if host.machine != machine or host is not hosts[0]]
+    return {
+        **machine_fields(machine),
+        **{f"host {host.name}": json.dumps(machine_fields(host.machine)) for host in others},
+    }
 
 
 def software_fields(

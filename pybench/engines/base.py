@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pybench.engines.stage import WORKER_SCRIPT
 from pybench.model.container import ContainerRun, ContainerSetup, EngineFacts, ImageIdentity
+from pybench.model.host import Place
 from pybench.model.image import LockedImage
 from pybench.model.machine import Finding
 from pybench.model.software import Software
@@ -23,21 +24,59 @@ Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """Where ranks of several hosts meet: ``node_rank`` is this host's place of ``num_nodes``, 0 where they meet.
+
+    ``local_address`` is this host's own on the network that they share.
+    """
+
+    num_nodes: int
+    node_rank: int
+    address: str
+    port: int
+    local_address: str
+
+    @property
+    def options(self) -> Argv:
+        """Options of the worker."""
+        number = ("--nodes", str(self.num_nodes), "--node-rank", str(self.node_rank))
+        return (*number, "--meet", f"{self.address} {self.port}", "--local", self.local_address)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """One worker process to start.
+    """One worker process to start, on each of its places.
 
     ``stage`` is the folder with the worker's source, ``exchange`` the one folder the worker may write,
-    ``num_processes`` how many ranks torchrun starts, ``gpu_uuids`` the GPUs it may see (none: a CPU point), ``token`` a
-    mark that every process of the worker carries in its environment, so that all of them can be found and ended.
+    ``num_processes`` how many ranks torchrun starts on all places together, ``places`` what it has of each host, of
+    which the one called ``host`` is here; ``token`` is a mark that every process of the worker carries in its
+    environment, so that all of them can be found and ended. A part of a job has a ``meeting`` with the others.
     """
 
     stage: Path
     exchange: Path
     backend: str
     num_processes: int
-    gpu_uuids: tuple[str, ...]
+    places: tuple[Place, ...]
     token: str
     host_environment: Mapping[str, str] = field(repr=False)
+    host: str = ""
+    meeting: Meeting | None = None
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """GPUs that it may see on this host; none for a CPU point."""
+        return next((place.gpu_uuids for place in self.places if place.host == self.host), ())
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether any of its ranks run on another host than this one."""
+        return any(place.host != self.host for place in self.places)
+
+    @property
+    def ranks_each(self) -> int:
+        """Ranks of each place."""
+        return self.num_processes // len(self.places)
 
     @property
     def run_mark(self) -> str:
@@ -52,7 +91,21 @@ class Job:
     @property
     def rank_options(self) -> Argv:
         """Options of the worker that start several ranks."""
+        if self.meeting is not None:
+            return ("--ranks", str(self.num_processes), *self.meeting.options)
         return ("--ranks", str(self.num_processes)) if self.num_processes > 1 else ()
+
+    def part(self, host: str, meeting: Meeting, environment: Mapping[str, str]) -> Job:
+        """What one host starts of it."""
+        place = next(place for place in self.places if place.host == host)
+        return replace(
+            self,
+            places=(place,),
+            host=host,
+            num_processes=self.ranks_each,
+            meeting=meeting,
+            host_environment={**self.host_environment, **environment},
+        )
 
 
 class Worker(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.plan import left_out_list
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_claims, comparison_results
@@ -72,7 +72,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         jobs=job_results(measurements),
         counts=counts,
         left_out=left_out,
-        machine_fields=machine_fields(manifest.machine),
+        machine_fields=run_fields(manifest.machine, manifest.machines),
         software_fields=software,
         options=manifest.options.words(),
     )

@@ -41,7 +41,14 @@ def provenance(manifest: Manifest, records: Sequence[Record]) -> Provenance:
         topology=machine.topology,
         energy_scope=_energy_scope(records),
         finished_utc=_finished_utc(records),
+        hosts=tuple(host.name for host in manifest.machines),
+        clock_bound_s=_clock_bound_s(records),
     )
+
+
+def _clock_bound_s(records: Sequence[Record]) -> float | None:
+    """The widest bound of the clocks of hosts that measured together."""
+    return max((part.clock.bound_ns / 1e9 for record in records for part in record.hosts), default=None)
 
 
 def _finished_utc(records: Sequence[Record]) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pybench.model.container import ContainerSetup
 from pybench.model.expected import ExpectedTable
+from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import PlanOptions
 from pybench.model.software import Software
@@ -23,7 +24,8 @@ class Manifest:
     ``worker_sha256`` covers the worker's source as staged; ``options`` are what the command line changed of the suite;
     ``power_reason`` is why power is unknown, ``None`` when it is sampled; ``container`` is
     ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
-    brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
+    brings it. ``environment`` holds the variables that reach workers and tune them, without secrets. ``machines`` are
+    the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the others by name.
     """
 
     run_id: str
@@ -42,4 +44,5 @@ class Manifest:
     container: ContainerSetup | None = None
     environment: dict[str, str] = field(default_factory=dict)
     software: Software | None = None
+    machines: tuple[Host, ...] = ()
     version: int = MANIFEST_VERSION

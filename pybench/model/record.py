@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pybench.model.container import ContainerRun
 from pybench.model.health import GpuConditions, Health
+from pybench.model.host import HostPart
 from pybench.model.wire import Failure, Header, Metric, Step
 
 # 1: first form. 2: lines of the journal have a place and a checksum.
@@ -93,7 +94,8 @@ class Record:
     process was fresh. ``startup_s`` runs from the launch to the first warm-up step, and is ``None`` in a warm process.
     ``energy`` is ``None`` for the reason in ``energy_reason``, ``container`` where the worker ran in none, ``health``
     where no GPU took part or no driver answered. Paths are relative to the run's folder; ``log`` is the process's, and
-    so the same for all that it measured.
+    so the same for all that it measured. ``hosts`` are those of an attempt over several; times of ranks are on the
+    clock of the one that leads.
     """
 
     point_id: str
@@ -113,6 +115,7 @@ class Record:
     conditions: tuple[GpuConditions, ...] = ()
     health: Health | None = None
     warm_after: tuple[str, ...] = ()
+    hosts: tuple[HostPart, ...] = ()
     version: int = RECORD_VERSION
 
     @property

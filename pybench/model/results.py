@@ -329,7 +329,8 @@ class Provenance:
     ``environment`` holds the variables that reach workers and tune them, without secrets. ``gpus`` are the GPUs of the
     machine; ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``energy_scope`` is
     ``None`` where no energy was measured; ``finished_utc`` is when the last attempt ended. Runs of versions that did
-    not record these have ``None`` or nothing there.
+    not record these have ``None`` or nothing there. ``hosts`` are those of a run over several,
+    whose clocks were joined to within ``clock_bound_s``, ``None`` where no point was over them.
     """
 
     created_utc: str
@@ -346,6 +347,8 @@ class Provenance:
     environment: dict[str, str] | None = None
     gpus: tuple[GpuInfo, ...] = ()
     fabric: str | None = None
+    hosts: tuple[str, ...] = ()
+    clock_bound_s: float | None = None
     topology: tuple[tuple[str, ...], ...] = ()
     energy_scope: EnergyScope | None = None
     finished_utc: str | None = None

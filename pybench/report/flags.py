@@ -37,6 +37,8 @@ MEANINGS = {
     "mig": "the power of MIG instances cannot be separated",
     "shared_board": "another GPU shares the board and its power sensor",
     "module_scope": "the power sensor includes the module's CPU",
+    "no_sampler": "the GPU's host sampled no power, so the energy of all hosts together is unknown",
+    "clocks_apart": "the clock of the GPU's host is known to more than 1 ms only, so its energy is unknown",
     "lost": "the GPU stopped responding while power was recorded",
     "no_permission": "the driver refused to report power",
     "not_supported": "the GPU does not report power",

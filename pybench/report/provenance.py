@@ -18,6 +18,7 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
         provenance.created_utc,
         f"pybench {provenance.pybench_version}",
         *(gpus or [provenance.cpu_model or "unknown CPU"]),
+        *_hosts(provenance),
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
         _containment(provenance.containment) if provenance.containment else "not containerised",
@@ -35,6 +36,14 @@ def _environment(variables: Mapping[str, str], where: str | None) -> list[str]:
     if where is None:
         return [f"{name}={value}" for name, value in variables.items()]
     return [f"{len(variables)} tuning variable{'s' if len(variables) > 1 else ''} set ({where})"] if variables else []
+
+
+def _hosts(provenance: Provenance) -> list[str]:
+    if not provenance.hosts:
+        return []
+    bound_s = provenance.clock_bound_s
+    joined = "" if bound_s is None else f" (clocks joined to {bound_s * 1000:.2g} ms)"
+    return [f"on each of the hosts {' and '.join(provenance.hosts)}{joined}"]
 
 
 def _driver(provenance: Provenance) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
 
-from pybench.compute.measured_window import window_conditions, window_energy
+from pybench.compute.joined_energy import HostTrace, joined_conditions, joined_energy
 from pybench.engines.foreign import is_foreign
+from pybench.engines.hosts.worker import HostsWorker
 from pybench.judge.formulas.registry import metric_values
 from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
@@ -25,6 +27,7 @@ from pybench.runner.events.contract import Contract
 from pybench.runner.events.reader import EventReader, RankLog
 from pybench.runner.follow import follow
 from pybench.runner.gpu_observation import GpuObservation
+from pybench.runner.host_parts import all_health, host_parts, joined_parts
 from pybench.runner.session import Session, SessionWorker
 from pybench.store.trace_file import write_trace
 
@@ -36,7 +39,7 @@ def run_session(session: Session, progress: Progress) -> Generator[Record]:
     and what it has kept is not lost. Closing the generator ends the worker. Raises ``KeyboardInterrupt`` when
     interrupted, with the worker ended and nothing recorded of the attempt.
     """
-    reader = EventReader(session.job.exchange, session.job.num_processes, len(session.attempts))
+    reader = EventReader(session.job.exchange, session.job.num_processes, len(session.attempts), session.ahead_ns)
     worker = SessionWorker(session)
     try:
         for place in range(len(session.attempts)):
@@ -61,8 +64,7 @@ def _attempt(
     contract = Contract(
         order=session.orders[place],
         num_processes=session.job.num_processes,
-        gpu_uuids=session.job.gpu_uuids,
-        clock=session.clock,
+        sites=session.sites,
         start_ns=start_ns,
     )
     reader.begin(place, contract.check)
@@ -78,8 +80,13 @@ def _attempt(
             failure = follow(session, place, worker, reader, gpus, progress)
             container = worker.container()
             failure = session.launcher.verify(container, session.job, session.log) or failure
-    failure = failure or contract.verify(ranks)
-    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, gpus.trace, session)
+    trace = _kept(gpus.trace, folder / "trace.npz", session.run_path)
+    over = session_worker.over_hosts
+    hosts = () if over is None else host_parts(session, folder, over.reports(), trace)
+    failure = _named(failure, over) or contract.verify(ranks)
+    joined = joined_parts(session.run_path, hosts, gpus.trace)
+    energy, energy_reason = (None, "the attempt failed") if failure else _energy(point, ranks, joined, session)
+    foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
     return Record(
         point_id=point.id,
         point_digest=point.digest,
@@ -92,21 +99,29 @@ def _attempt(
         energy=energy,
         energy_reason=energy_reason,
         log=str(session.log.relative_to(session.run_path)),
-        trace=_kept(gpus.trace, folder / "trace.npz", session.run_path),
+        trace=trace,
         argv=session_worker.argv,
         container=container,
-        conditions=() if failure or gpus.trace is None else window_conditions(_steps(ranks), gpus.trace),
-        health=gpus.health(partial(is_foreign, run_mark=session.job.run_mark, container=container)),
+        conditions=() if failure else joined_conditions(_steps(ranks), joined),
+        health=all_health(gpus.health(foreign), () if over is None else over.reports()),
         warm_after=session.before(place),
+        hosts=hosts,
     )
 
 
+def _named(failure: Failure | None, over: HostsWorker | None) -> Failure | None:
+    """The failure with the name of the other host on which it began, if it did on one."""
+    if failure is None or over is None or over.failed_host is None:
+        return failure
+    return replace(failure, message=f"host {over.failed_host}: {failure.message}")
+
+
 def _energy(
-    point: Point, ranks: Sequence[RankLog], trace: PowerTrace | None, session: Session
+    point: Point, ranks: Sequence[RankLog], hosts: Sequence[HostTrace], session: Session
 ) -> tuple[Energy | None, str | None]:
-    if trace is None:
+    if all(host.trace is None for host in hosts):
         return None, session.power_reason or "no GPU takes part"
-    return window_energy(point, _steps(ranks), trace), None
+    return joined_energy(point, _steps(ranks), hosts), None
 
 
 def _steps(ranks: Sequence[RankLog]) -> list[list[Step]]:

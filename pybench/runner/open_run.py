@@ -13,16 +13,22 @@ from pybench.compute.schedule import Attempt, Row, pending, undecided
 from pybench.compute.session import next_session
 from pybench.compute.time_budget import unknown
 from pybench.engines.base import Job, Launcher
+from pybench.engines.hosts.gathering import Gathering
+from pybench.engines.hosts.launcher import HostsLauncher
+from pybench.engines.hosts.link import HostLostError
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.clock import host_clock
 from pybench.machine.disk import require_room
 from pybench.model.backend import BACKENDS
+from pybench.model.errors import MachineError
+from pybench.model.host import Place
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.runner.attempt import attempt_figure, run_session
+from pybench.runner.events.contract import Site
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
 from pybench.runner.session import Session, work_order
 from pybench.runner.time_budget import OutOfTimeError, TimeBudget, attempts_s, durations_s
@@ -41,6 +47,7 @@ class OpenRun:
     records: list[Record]
     progress: Progress
     budget: TimeBudget
+    gathering: Gathering | None = None
     _earlier_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,6 +121,8 @@ class OpenRun:
                 require_room(self.folder.path, ATTEMPT_BYTES)
                 try:
                     record = next(measured)
+                except HostLostError as error:
+                    raise self._without(error, point, number) from error
                 except OutOfTimeError:
                     self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")
                     return
@@ -126,30 +135,63 @@ class OpenRun:
                 if failure:
                     return
 
+    def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
+        """What a host that is gone leaves: the attempt is not recorded."""
+        return MachineError(
+            f"{error}; it was lost in {point.id} attempt {number}, and {len(self.records)} attempts are kept; "
+            f"once it is back, on every host: pybench run --resume {self.folder.path} --rendezvous HOST:PORT --nodes N"
+        )
+
     def _session(self, attempts: tuple[Attempt, ...]) -> Session:
         folders = tuple(self.folder.fresh_attempt(point.id, number) for point, number in attempts)
         exchange = folders[0] / "exchange"
         exchange.mkdir()
+        job = self._job(attempts[0][0], exchange)
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
             orders=tuple(work_order(point, self.manifest.device, self.records) for point, _ in attempts),
             folders=folders,
-            job=self._job(attempts[0][0], exchange),
-            launcher=self.launcher,
-            clock=host_clock(),
+            job=job,
+            launcher=self._launcher(job),
+            sites=self._sites(job),
             power_reason=self.manifest.power_reason,
             end_s=self.budget.end_s,
         )
 
+    def _launcher(self, job: Job) -> Launcher:
+        """Of this host, or of all."""
+        return HostsLauncher(self.launcher, self.gathering) if self.gathering and job.spans_hosts else self.launcher
+
+    def _sites(self, job: Job) -> tuple[Site, ...]:
+        if self.gathering is None or not job.spans_hosts:
+            return (Site(clock=host_clock(), gpu_uuids=job.gpu_uuids),)
+        clocks = {host.name: host.clock for host in self.gathering.hosts}
+        joined = self.gathering.clocks(job.places)
+        return tuple(
+            Site(clock=clocks[place.host], gpu_uuids=place.gpu_uuids, joined=clock)
+            for place, clock in zip(job.places, joined, strict=True)
+        )
+
     def _job(self, point: Point, exchange: Path) -> Job:
-        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[: point.num_gpus])
         return Job(
             stage=self.folder.worker,
             exchange=exchange,
             backend=point.settings.backend,
             num_processes=BACKENDS[point.settings.backend].num_processes(point.settings),
-            gpu_uuids=gpus if self.manifest.device == "cuda" else (),
+            places=self._places(point),
+            host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),
         )
+
+    def _places(self, point: Point) -> tuple[Place, ...]:
+        nodes, each, on_gpus = (
+            point.settings.num_nodes,
+            point.settings.num_gpus_per_node,
+            self.manifest.device == "cuda",
+        )
+        if self.gathering is not None and nodes > 1:
+            return self.gathering.places(nodes, each, on_gpus=on_gpus)
+        gpus = tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:each])
+        return (Place(gpu_uuids=gpus if on_gpus else ()),)

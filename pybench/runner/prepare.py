@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.required import parse_required
 from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
+from pybench.engines.hosts.gathering import Gathering
 from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker, worker_digest
 from pybench.machine.disk import disk_error
@@ -37,13 +38,15 @@ def prepare_run(
     root: Path,
     choose: Callable[[LaunchRequirements], Launcher],
     options: PlanOptions = _NO_OPTIONS,
+    gathering: Gathering | None = None,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
-    ``choose`` gives the launcher, once it is known what has to run.
+    ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host.
     """
-    machine = snapshot()
-    suite, plan = plan_suite(path, machine, options, root)
+    hosts = gathering.hosts if gathering else ()
+    machine = hosts[0].machine if hosts else snapshot()
+    suite, plan = plan_suite(path, machine, options, root, hosts)
     names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
     tables = load_tables(Path(suite.path), sorted(names))
     needs = launch_requirements(suite, plan, machine)
@@ -60,7 +63,7 @@ def prepare_run(
             plan=plan,
             device=needs.device,
             machine=machine,
-            fingerprint=fingerprint(machine_fields(machine)),
+            fingerprint=fingerprint(run_fields(machine, hosts)),
             tables=tables,
             worker_sha256=worker_digest(folder.worker),
             engine=launcher.name,
@@ -69,9 +72,10 @@ def prepare_run(
             container=launcher.container,
             environment=recorded(launcher.tuning(os.environ), launcher.secrets),
             software=launcher.software(),
+            machines=hosts,
         )
         folder.write_manifest(manifest)
-    return Run(folder=folder, manifest=manifest, launcher=launcher)
+    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,11 +11,13 @@ from pathlib import Path
 from pybench.compute.fingerprint import differences, machine_fields
 from pybench.engines.base import Launcher
 from pybench.engines.environment import recorded
+from pybench.engines.hosts.gathering import Gathering
 from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import installed_digest, worker_digest
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
 from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
+from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
@@ -27,7 +29,12 @@ from pybench.store.journal import RunFolder
 _NO_OPTIONS = PlanOptions()
 
 
-def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], given: PlanOptions = _NO_OPTIONS) -> Run:
+def resume_run(
+    path: Path,
+    choose: Callable[[LaunchRequirements], Launcher],
+    given: PlanOptions = _NO_OPTIONS,
+    gathering: Gathering | None = None,
+) -> Run:
     """Open a run that was interrupted.
 
     Raises ``RunFolderError`` or ``MachineError`` when it can't go on here, ``UsageError`` where one of the ``given``
@@ -37,7 +44,8 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], giv
     folder.require_owner()
     manifest = folder.read_manifest()
     check_options(path, manifest.options, given)
-    machine = snapshot()
+    check_hosts(path, manifest, gathering.hosts if gathering else ())
+    machine = gathering.lead.machine if gathering else snapshot()
     check_machine(path, manifest, machine)
     _check_worker(folder, manifest)
     needs = launch_requirements(manifest.suite, manifest.plan, manifest.machine)
@@ -48,7 +56,7 @@ def resume_run(path: Path, choose: Callable[[LaunchRequirements], Launcher], giv
             f"{path}: began with {began or 'no image'}, would go on with {found or 'none'}; start a new run"
         )
     check_software(path, manifest, launcher.software(), recorded(launcher.tuning(os.environ), launcher.secrets))
-    return Run(folder=folder, manifest=manifest, launcher=launcher)
+    return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)
 
 
 def _check_worker(folder: RunFolder, manifest: Manifest) -> None:
@@ -91,6 +99,26 @@ def check_options(path: Path, began: PlanOptions, given: PlanOptions) -> None:
 
 
 _OPTION_OF = {"keep": "-k", "max_gpus": "--max-gpus", "settings": "--set", "time_limit_s": "--time-limit"}
+
+
+def check_hosts(path: Path, manifest: Manifest, hosts: Sequence[Host]) -> None:
+    """Raise ``MachineError`` where the run began over other hosts, or over others than are here."""
+    began, now = [host.name for host in manifest.machines], [host.name for host in hosts]
+    if began and not now:
+        raise MachineError(
+            f"{path}: began over hosts {', '.join(began)}; resume it on each of them, {began[0]} first, "
+            f"with --rendezvous HOST:PORT --nodes {len(began)}"
+        )
+    if began != now:
+        first = f"over hosts {', '.join(began)}" if began else "on one host"
+        raise MachineError(
+            f"{path}: began {first}, would go on over {', '.join(now)}; use the same in that order, or start a new run"
+        )
+    for before, host in zip(manifest.machines, hosts, strict=True):
+        if changes := differences(machine_fields(before.machine), machine_fields(host.machine)):
+            raise MachineError(
+                f"{path}: host {host.name} is not the machine the run began on ({'; '.join(changes)}); start a new run"
+            )
 
 
 def check_machine(path: Path, manifest: Manifest, machine: Machine) -> None:

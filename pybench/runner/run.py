@@ -13,6 +13,7 @@ from types import FrameType
 from pybench.compute.schedule import pending
 from pybench.engines.base import Launcher
 from pybench.engines.foreign import is_foreign
+from pybench.engines.hosts.gathering import Gathering
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.machine.device_lock import locked_devices
@@ -26,17 +27,19 @@ from pybench.model.results import Results
 from pybench.model.suite import Point
 from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
+from pybench.runner.suite_plan import most_gpus
 from pybench.runner.time_budget import TimeBudget, expected_s
 from pybench.store.journal import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run in its folder: planned, perhaps begun."""
+    """A run in its folder: planned, perhaps begun. Over several hosts this one leads the ``gathering``."""
 
     folder: RunFolder
     manifest: Manifest
     launcher: Launcher
+    gathering: Gathering | None = None
 
     def results(self) -> Results:
         """Judge what is recorded so far."""
@@ -79,7 +82,7 @@ class Run:
 
     def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> OpenRun:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        return OpenRun(self.folder, self.manifest, self.launcher, records, progress, budget)
+        return OpenRun(self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering)
 
     def devices(self, progress: Progress) -> AbstractContextManager[None]:
         """Hold every device that a point may run on, once no other run does."""
@@ -87,7 +90,7 @@ class Run:
 
     def uuids(self) -> tuple[str, ...]:
         """Every GPU that a point may run on."""
-        most = max((point.num_gpus for point in self.manifest.plan.points), default=0)
+        most = most_gpus(self.manifest.plan)
         return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
 
     def _name_others(self, progress: Progress) -> None:

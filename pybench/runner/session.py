@@ -13,19 +13,22 @@ from pathlib import Path
 from pybench.compute.auto_batch import settings_of_next
 from pybench.compute.schedule import Attempt
 from pybench.engines.base import Job, Launcher, Worker
+from pybench.engines.hosts.launcher import HostsLauncher
+from pybench.engines.hosts.worker import HostsWorker
 from pybench.engines.redaction import Redaction
 from pybench.model.record import Record
 from pybench.model.suite import DeviceKind, Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
+from pybench.runner.events.contract import Site
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
     """The attempts with their work orders and folders; the first one's folder holds the process's log and exchange.
 
-    ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``clock`` is this host's (boot id,
-    CLOCK_MONOTONIC offset): a worker that reports another can't be joined with the power trace. ``power_reason`` is
-    why power is not sampled; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
+    ``job`` has as many GPUs as each of the points occupies, none on a CPU. ``sites`` are the hosts of its places: a
+    worker that reports another clock can't be joined with the power trace. ``power_reason`` is why power is not sampled
+    here; ``None`` when it is. At ``end_s`` of ``time.monotonic`` the run's own time is over.
     """
 
     run_path: Path
@@ -34,7 +37,7 @@ class Session:
     folders: tuple[Path, ...]
     job: Job
     launcher: Launcher
-    clock: tuple[str, int]
+    sites: tuple[Site, ...]
     power_reason: str | None
     end_s: float = math.inf
 
@@ -42,6 +45,11 @@ class Session:
     def log(self) -> Path:
         """What the process writes to its standard output and error."""
         return self.folders[0] / "worker.log"
+
+    @property
+    def ahead_ns(self) -> tuple[int, ...]:
+        """By how much the clock of each rank's host is ahead of this host's."""
+        return tuple(site.joined.offset_ns for site in self.sites for _ in range(self.job.ranks_each))
 
     def is_last(self, place: int) -> bool:
         """Whether the process ends after attempt ``place``."""
@@ -82,10 +90,15 @@ class SessionWorker:
     def begin(self, place: int) -> Worker:
         """Let it work on the order ``place``; for the first it is started. Raises ``OSError`` when that can't be."""
         if self._worker is None:
-            self._worker = self._session.launcher.start(self._session.job, self._session.log)
+            self._worker = self._started()
         else:
             self._release(place)
         return self._worker
+
+    @property
+    def over_hosts(self) -> HostsWorker | None:
+        """The worker where it has parts on other hosts."""
+        return self._worker if isinstance(self._worker, HostsWorker) else None
 
     def end(self) -> None:
         """End the process, remove its scratch files, take secrets out of the rest; a second time does nothing."""
@@ -98,6 +111,14 @@ class SessionWorker:
         for folder in self._session.folders:
             self.redaction.files(folder)
         self._ended = True
+
+    def _started(self) -> Worker:
+        job, launcher = self._session.job, self._session.launcher
+        if job.spans_hosts and isinstance(launcher, HostsLauncher):
+            clocks = tuple(site.joined for site in self._session.sites)
+            limit_s = self._session.attempts[0][0].effort.time_limit_s
+            return launcher.start_over(job, self._session.log, clocks, limit_s)
+        return launcher.start(job, self._session.log)
 
     def _release(self, place: int) -> None:
         # What is there already was put there by the worker: nothing is followed, nothing overwritten.

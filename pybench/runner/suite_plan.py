@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.effort_override import with_effort
-from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.plan import expand, is_required, skipped
 from pybench.compute.point_filter import parse_filter
 from pybench.compute.required import NOTHING_REQUIRED, Required, parse_required
@@ -18,6 +18,7 @@ from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.backend import BACKENDS, install
 from pybench.model.errors import UsageError
+from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import DeviceKind, Plan, Point, Skip, Suite
@@ -30,15 +31,21 @@ from pybench.store.suite.file import read_suite
 _NO_OPTIONS = PlanOptions()
 
 
-def earlier_times_s(suite: Suite, plan: Plan, machine: Machine, root: Path) -> dict[str, float]:
-    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on this machine."""
-    return earlier_attempts_s(root, suite.name, fingerprint(machine_fields(machine)), _digests(plan))
+def earlier_times_s(
+    suite: Suite, plan: Plan, machine: Machine, root: Path, hosts: Sequence[Host] = ()
+) -> dict[str, float]:
+    """Seconds of an attempt by the digest of its point, of those that runs below ``root`` measured on these hosts."""
+    return earlier_attempts_s(root, suite.name, fingerprint(run_fields(machine, hosts)), _digests(plan))
 
 
 def plan_suite(
-    path: Path, machine: Machine, options: PlanOptions = _NO_OPTIONS, root: Path | None = None
+    path: Path,
+    machine: Machine,
+    options: PlanOptions = _NO_OPTIONS,
+    root: Path | None = None,
+    hosts: Sequence[Host] = (),
 ) -> tuple[Suite, Plan]:
-    """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``.
+    """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
 
     Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError`` or ``UsageError``.
     """
@@ -51,6 +58,7 @@ def plan_suite(
         load_models(),
         device=device,
         num_devices=num_devices,
+        num_hosts=max(1, len(hosts)),
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=parse_required(options.require),
@@ -58,7 +66,7 @@ def plan_suite(
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
     if options.time_limit_s is not None and root is not None:
-        plan = within(plan, earlier_times_s(suite, plan, machine, root), options.time_limit_s)
+        plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
     return suite, plan
 
 
@@ -72,8 +80,13 @@ def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchReq
         backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
         device=_devices(machine)[0],
         request=suite.container,
-        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: max((point.num_gpus for point in plan.points), default=0)],
+        gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
     )
+
+
+def most_gpus(plan: Plan) -> int:
+    """Devices of one host that the largest of its points occupies."""
+    return max((point.settings.num_gpus_per_node for point in plan.points), default=0)
 
 
 def _devices(machine: Machine) -> tuple[DeviceKind, int]:

@@ -1,4 +1,4 @@
-"""Entry of the staged worker: ``python3 -I -B STAGE/pybench/worker/__main__.py EXCHANGE [--ranks N]``."""
+"""Entry of the staged worker: ``python3 -I -B STAGE/pybench/worker/__main__.py EXCHANGE [--ranks N ...]``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ if __name__ == "__main__":
 
 from pybench.worker import launcher, main  # noqa: E402
 
+_OVER_HOSTS = ("--ranks", "--nodes", "--node-rank", "--meet", "--local")
+
 
 def run(argv: list[str]) -> int:
-    """Be one rank, or with ``--ranks N`` the launcher of N. Returns the exit code."""
-    exchange = Path(argv[0]).resolve()
+    """Be one rank, or with ``--ranks N`` the launcher of N, which may meet those of other hosts; its exit code."""
+    exchange, given = Path(argv[0]).resolve(), dict(zip(argv[1::2], argv[2::2], strict=False))
     if len(argv) == 1:
         return main.run_rank(exchange)
-    if len(argv) == 3 and argv[1] == "--ranks":  # noqa: PLR2004 - the documented form
-        return launcher.launch(exchange, num_ranks=int(argv[2]))
-    raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N]")
+    if len(argv) == 1 + 2 * len(given) and tuple(given) == ("--ranks",):
+        return launcher.launch(exchange, num_ranks=int(given["--ranks"]))
+    if len(argv) == 1 + 2 * len(given) and tuple(given) == _OVER_HOSTS:
+        ranks, nodes, node_rank, meet, local = given.values()
+        address, _, port = meet.partition(" ")
+        group = launcher.Group(int(nodes), int(node_rank), address, int(port), local)
+        return launcher.launch(exchange, num_ranks=int(ranks), group=group)
+    raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N [{' '.join(_OVER_HOSTS[1:])}]]")
 
 
 if __name__ == "__main__":

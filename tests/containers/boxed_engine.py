@@ -20,6 +20,7 @@ from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.engines.stage import stage_worker
 from pybench.images.selection import this_platform
 from pybench.model.container import ContainerRequest
+from pybench.model.host import Place
 from tests.builders import decode_benchmark
 from tests.containers.root_image import SITE
 
@@ -60,7 +61,7 @@ def job(folder: Path, number: int = 1) -> Job:
         exchange=exchange,
         backend="torch",
         num_processes=1,
-        gpu_uuids=(),
+        places=(Place(),),
         token=f"drill/{secrets.token_hex(8)}",
         host_environment=dict(os.environ),
     )

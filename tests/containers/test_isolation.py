@@ -13,6 +13,7 @@ from pybench.engines.base import Job
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.engines.stage import stage_worker
 from pybench.model.container import ContainerRequest
+from pybench.model.host import Place
 from tests.containers.boxed_engine import Boxed, inside
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
@@ -70,7 +71,7 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
         exchange=exchange,
         backend="torch",
         num_processes=1,
-        gpu_uuids=(),
+        places=(Place(),),
         token=f"isolation/{secrets.token_hex(8)}",
         host_environment=environment,
     )

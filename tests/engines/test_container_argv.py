@@ -18,6 +18,7 @@ from pybench.engines.oci.confinement import confinement_for
 from pybench.engines.oci.gpu_access import GpuAccess
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, ImageIdentity, Mount
+from pybench.model.host import Place
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "argv"
 GPUS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
@@ -57,7 +58,7 @@ def job(gpus: tuple[str, ...] = GPUS, num_processes: int = 2) -> Job:
         exchange=Path("/runs/R/attempts/decode_backend=vllm,tensor_parallel=2.1/exchange"),
         backend="vllm",
         num_processes=num_processes,
-        gpu_uuids=gpus,
+        places=(Place(gpu_uuids=gpus),),
         token="R/0123456789abcdef",
         host_environment=SHELL,
     )

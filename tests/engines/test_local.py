@@ -10,6 +10,7 @@ import pytest
 from pybench.engines.base import Job
 from pybench.engines.environment import recorded, tuning
 from pybench.engines.local import Local
+from pybench.model.host import Place
 
 TUNED: dict[str, Any] = {
     "NCCL_NVLS_ENABLE": "0",
@@ -25,7 +26,7 @@ def job(num_processes: int = 1, gpu_uuids: tuple[str, ...] = (), **environment: 
         exchange=Path("/exchange"),
         backend="torch",
         num_processes=num_processes,
-        gpu_uuids=gpu_uuids,
+        places=(Place(gpu_uuids=gpu_uuids),),
         token="run/abc",
         host_environment=environment,
     )

@@ -210,8 +210,10 @@ nvmlReturn_t write_text(char* out, unsigned size, const std::string& text) {
 }
 
 std::string uuid_of(int index) {
+    // FAKE_NVML_HOST numbers the machine: GPUs of two machines are never the same.
+    const char* host = std::getenv("FAKE_NVML_HOST");
     char text[48];
-    std::snprintf(text, sizeof text, "GPU-%08d-fake-4000-8000-%012d", index, index);
+    std::snprintf(text, sizeof text, "GPU-%04d%04d-fake-4000-8000-%012d", host ? std::atoi(host) : 0, index, index);
     return text;
 }
 

@@ -22,12 +22,13 @@ import os, sys, time
 from pathlib import Path
 from pybench.engines.base import Job
 from pybench.engines.local import Local
+from pybench.model.host import Place
 folder = Path(sys.argv[1])
 exchange = Path(sys.argv[2])
 exchange.mkdir()
 (exchange / "orders.jsonl").write_text((folder / "orders.jsonl").read_text())
-job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, gpu_uuids=(), token=sys.argv[3],
-          host_environment=dict(os.environ))
+job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
+          token=sys.argv[3], host_environment=dict(os.environ))
 print("begin", flush=True)
 Local().start(job, exchange / "log")
 time.sleep(600)

@@ -23,7 +23,7 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
-from pybench.runner.events.contract import Contract
+from pybench.runner.events.contract import Contract, Site
 from tests.builders import HEADER
 
 CLOCK = ("boot", 0)
@@ -61,8 +61,7 @@ def contract(order: WorkOrder = ORDER, num_processes: int = 2, gpu_uuids: tuple[
     return Contract(
         order=order,
         num_processes=num_processes,
-        gpu_uuids=gpu_uuids,
-        clock=CLOCK,
+        sites=(Site(clock=CLOCK, gpu_uuids=gpu_uuids),),
         start_ns=time.monotonic_ns() - 1000 * MS,
     )
 

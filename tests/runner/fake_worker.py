@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -36,7 +37,11 @@ from pybench.model.wire import (
 )
 
 exchange = Path(sys.argv[1])
-ranks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
+here = int(options.get("--ranks", "1"))
+nodes, node = int(options.get("--nodes", "1")), int(options.get("--node-rank", "0"))
+ranks = here * nodes
+OWN = range(node * here, (node + 1) * here)
 orders = [WorkOrder.from_json(line) for line in (exchange / ORDERS_FILE).read_text().splitlines()]
 attempt = int(exchange.parent.name.rpartition(".")[2])
 behaviours = os.environ["FAKE_BEHAVIOUR"].split(",")
@@ -66,8 +71,8 @@ def header(rank: int, behaviour: str) -> Header:
         packages={},
         device="cuda" if UUIDS else "cpu",
         device_name=os.environ.get("FAKE_NAME", "fake"),
-        device_uuid=UUIDS[rank] if UUIDS else None,
-        device_uuids=tuple(UUIDS) if ranks < len(UUIDS) else (),
+        device_uuid=UUIDS[rank - OWN[0]] if UUIDS else None,
+        device_uuids=tuple(UUIDS) if here < len(UUIDS) else (),
     )
 
 
@@ -131,6 +136,7 @@ def misbehave(behaviour: str, place: int) -> None:
     match behaviour:
         case "hang":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            (exchange / "hangs").touch()
             time.sleep(600)
         case "crash":
             print("Segmentation fault (imagined)")
@@ -175,17 +181,47 @@ def random_stretch(order: WorkOrder) -> float:
     return math.exp(float(sd) * random.Random(f"{seed} {order.point_id} {attempt}").gauss(0, 1))
 
 
+def meet() -> int:
+    """Wait for the workers of the other hosts, as ranks do before each step; gives when all are there, on this clock.
+
+    They agree on it by the wall clock, which hosts on one machine share in whatever time they live.
+    """
+    if nodes == 1:
+        return time.monotonic_ns()
+    address, _, port = options["--meet"].partition(" ")
+    if node == 0:
+        with socket.create_server((address, int(port))) as server:
+            others = [server.accept()[0] for _ in range(nodes - 1)]
+            wall_ns = time.time_ns()
+            for other in others:
+                other.sendall(str(wall_ns).encode())
+                other.close()
+    else:
+        wall_ns = int(told(address, int(port)))
+    return time.monotonic_ns() - (time.time_ns() - wall_ns)
+
+
+def told(address: str, port: int) -> bytes:
+    """What node 0 sends, once it listens."""
+    while True:
+        try:
+            with socket.create_connection((address, port)) as other:
+                return other.makefile("rb").read()
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+
+
 def work_on(order: WorkOrder, place: int) -> None:
     """One point from its header to its result."""
     behaviour = asked if is_meant(order) else "ok"
     print(f"fake worker: {behaviour}", flush=True)
     if behaviour == "garbage":
         (exchange / "events.0.jsonl").write_text("not json\n")
-    for number in range(ranks):
+    for number in OWN:
         say(number, header(number, behaviour))
         say(number, Phase(name="warmup", start_ns=time.monotonic_ns()))
         warm_up(number, order)
-    begun_ns = time.monotonic_ns()
+    begun_ns = meet()
     misbehave(behaviour, place)
     while (wait := os.environ.get("FAKE_WAIT")) and not Path(wait).exists():  # until the host has seen that it runs
         time.sleep(0.01)
@@ -195,7 +231,7 @@ def work_on(order: WorkOrder, place: int) -> None:
         step_ns = max(STEP_NS, 2 * (time.monotonic_ns() - begun_ns) // order.steps)
     while time.monotonic_ns() < begun_ns + order.steps * step_ns:
         time.sleep(0.001)
-    for number in range(ranks):
+    for number in OWN:
         measure(number, order, order.steps - (behaviour == "short"), begun_ns, step_ns)
         say(number, Metric(name="peak_memory_bytes", value=1024.0, unit="bytes"))
         say(number, Result(warmup_steps=WARMUP_STEPS, steady=True))

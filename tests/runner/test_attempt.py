@@ -53,7 +53,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, *batches: list[tuple[int, Event]]) ->
         folders=(Path(),),
         job=anything,
         launcher=anything,
-        clock=("boot", 0),
+        sites=(),
         power_reason=None,
     )
     monkeypatch.setattr(gpu_observation, "PowerRecorder", lambda _uuids: sampler)

@@ -19,6 +19,7 @@ from pybench.machine.command import CommandResult, run_command
 from pybench.machine.disk import disk_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
+from pybench.model.host import Place
 
 # Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.
 _MAX_TRIES = 24
@@ -86,7 +87,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
             exchange=folder / "exchange",
             backend=backend,
             num_processes=1,
-            gpu_uuids=gpu_uuids,
+            places=(Place(gpu_uuids=gpu_uuids),),
             token=f"probe/{secrets.token_hex(8)}",
             host_environment=dict(os.environ),
         )

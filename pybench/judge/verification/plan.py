@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.effort_override import with_effort
-from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.plan import expand
 from pybench.compute.point_filter import parse_filter
 from pybench.compute.required import parse_required
@@ -23,7 +23,7 @@ _OWN = "own {kind}, not one that pybench comes with; hold it against a file that
 
 def check_machine(manifest: Manifest) -> Iterator[Discrepancy]:
     """The fingerprint is that of the machine."""
-    found = fingerprint(machine_fields(manifest.machine))
+    found = fingerprint(run_fields(manifest.machine, manifest.machines))
     if found != manifest.fingerprint:
         text = f"the machine's fingerprint is {found}, {manifest.fingerprint} is claimed: the machine was edited"
         yield Discrepancy(place=_MANIFEST, text=text)
@@ -85,6 +85,7 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
             architectures,
             device=manifest.device,
             num_devices=_num_devices(manifest),
+            num_hosts=max(1, len(manifest.machines)),
             max_gpus=manifest.options.max_gpus,
             keep=_keep(manifest),
             required=parse_required(manifest.options.require),

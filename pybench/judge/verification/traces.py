@@ -9,11 +9,12 @@ from datetime import datetime
 import numpy as np
 
 from pybench.compute.energy.times import series_times_ns
-from pybench.compute.measured_window import window_conditions, window_energy, window_ns
+from pybench.compute.joined_energy import HostTrace, joined_conditions, joined_energy
+from pybench.compute.measured_window import window_ns
 from pybench.judge.verification.attempts import attempt_label
 from pybench.judge.verification.figures import differences
 from pybench.model.manifest import Manifest
-from pybench.model.record import Record
+from pybench.model.record import RankReport, Record
 from pybench.model.sensor import SensorModel
 from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, PowerTrace
@@ -44,25 +45,40 @@ def check_presence(manifest: Manifest, record: Record) -> Iterator[Discrepancy]:
         yield Discrepancy(place=place, text=f"a power trace, though the run sampled none: {manifest.power_reason}")
 
 
-def check_trace(manifest: Manifest, point: Point, record: Record, trace: PowerTrace) -> Iterator[Discrepancy]:
-    """Clocks, GPUs, cover, joules and GPU states. Raises whatever a malformed trace makes numpy raise."""
+def check_trace(manifest: Manifest, point: Point, record: Record, hosts: Sequence[HostTrace]) -> Iterator[Discrepancy]:
+    """Clocks, GPUs, cover, joules and GPU states, host by host.
+
+    Raises whatever a malformed trace makes numpy raise.
+    """
     place = attempt_label(record)
-    for text in (*_clocks(record, trace), *_gpus(manifest, record, trace)):
-        yield Discrepancy(place=place, text=text)
+    parts = [(_ranks(record, number), host, host.trace) for number, host in enumerate(hosts) if host.trace is not None]
+    for ranks, _, trace in parts:
+        for text in (*_clocks(record, ranks, trace), *_gpus(manifest, ranks, trace)):
+            yield Discrepancy(place=place, text=text)
     if not record.ok:
         return
     steps = [rank.steps for rank in record.ranks]
     if not steps or not all(steps):
         yield Discrepancy(place=place, text="counts as measured, but has no steps")
         return
-    for text in _cover(record, trace, *window_ns(steps)):
-        yield Discrepancy(place=place, text=text)
+    start_ns, end_ns = window_ns(steps)
+    for _, host, trace in parts:
+        for text in _cover(record, trace, start_ns + host.clock.offset_ns, end_ns + host.clock.offset_ns):
+            yield Discrepancy(place=place, text=text)
     claimed = {"energy": asdict(record.energy) if record.energy else None}
-    computed = {"energy": asdict(window_energy(point, steps, trace))}
+    computed = {"energy": asdict(joined_energy(point, steps, hosts))}
     claimed["conditions"] = [asdict(found) for found in record.conditions]  # type: ignore[assignment]
-    computed["conditions"] = [asdict(found) for found in window_conditions(steps, trace)]  # type: ignore[assignment]
+    computed["conditions"] = [asdict(found) for found in joined_conditions(steps, hosts)]  # type: ignore[assignment]
     for where, text in differences(_plain(claimed), _plain(computed), tolerance=ENERGY_TOLERANCE):
         yield Discrepancy(place=place, text=f"{where}: {text} from the power trace")
+
+
+def _ranks(record: Record, number: int) -> tuple[RankReport, ...]:
+    """The ranks of host ``number``; all of them where there is one."""
+    if not record.hosts:
+        return record.ranks
+    first, count = record.hosts[number].ranks
+    return record.ranks[first : first + count]
 
 
 def check_sensors(record: Record, trace: PowerTrace, shipped: Shipped) -> Iterator[Discrepancy]:
@@ -73,9 +89,9 @@ def check_sensors(record: Record, trace: PowerTrace, shipped: Shipped) -> Iterat
             yield Discrepancy(place=attempt_label(record), text=text, state="not checked")
 
 
-def _clocks(record: Record, trace: PowerTrace) -> Iterator[str]:
+def _clocks(record: Record, ranks: Sequence[RankReport], trace: PowerTrace) -> Iterator[str]:
     """The boot whose CLOCK_MONOTONIC both have, and the wall clock at which both began."""
-    boots = {rank.header.boot_id for rank in record.ranks} | ({trace.boot_id} if trace.boot_id else set())
+    boots = {rank.header.boot_id for rank in ranks} | ({trace.boot_id} if trace.boot_id else set())
     if len(boots) > 1:
         yield f"ranks and power trace are of different boots, their clocks cannot be joined: {', '.join(sorted(boots))}"
     if trace.end_ns <= trace.start_ns:
@@ -93,10 +109,11 @@ def _clocks(record: Record, trace: PowerTrace) -> Iterator[str]:
         yield f"the power trace begins {abs(late_s):.0f} s {'after' if late_s > 0 else 'before'} the attempt's start"
 
 
-def _gpus(manifest: Manifest, record: Record, trace: PowerTrace) -> Iterator[str]:
-    names: Mapping[str, str] = {gpu.uuid: gpu.name for gpu in manifest.machine.gpus}
+def _gpus(manifest: Manifest, ranks: Sequence[RankReport], trace: PowerTrace) -> Iterator[str]:
+    machines = (manifest.machine, *(host.machine for host in manifest.machines))
+    names: Mapping[str, str] = {gpu.uuid: gpu.name for machine in machines for gpu in machine.gpus}
     traced = [gpu.uuid for gpu in trace.gpus]
-    used = {uuid for rank in record.ranks for uuid in rank.header.all_uuids}
+    used = {uuid for rank in ranks for uuid in rank.header.all_uuids}
     if len(set(traced)) != len(traced):
         yield "the power trace has a GPU twice"
     if used and set(traced) != used:

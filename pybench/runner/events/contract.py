@@ -13,6 +13,7 @@ from typing import get_args
 
 from pybench.compute.auto_batch import METRIC as BATCH_SIZE
 from pybench.compute.ordered_work import ordered_phases, ordered_replica, ordered_work
+from pybench.model.host import SAME_CLOCK, HostClock
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,
@@ -44,18 +45,33 @@ _BATCH_SIZES = range(1, 2**20 + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Site:
+    """One host that ranks run on.
+
+    ``clock`` is its own (boot id, offset of CLOCK_MONOTONIC), ``joined`` how that lies to the clock of the host that
+    leads, on which events are checked; ``gpu_uuids`` are the GPUs the worker may see there, none on a CPU.
+    """
+
+    clock: tuple[str, int]
+    gpu_uuids: tuple[str, ...] = ()
+    joined: HostClock = SAME_CLOCK
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contract:
     """One attempt as the host ordered it.
 
-    ``clock`` is the host's (boot id, offset of CLOCK_MONOTONIC); ``gpu_uuids`` are the GPUs the worker may see, none on
-    a CPU; ``start_ns`` is when the host began the attempt.
+    Ranks follow each other from site to site, as many on each; ``start_ns`` is when the host began the attempt.
     """
 
     order: WorkOrder
     num_processes: int
-    gpu_uuids: tuple[str, ...]
-    clock: tuple[str, int]
+    sites: tuple[Site, ...]
     start_ns: int
+
+    def site(self, rank: int) -> Site:
+        """The host of a rank."""
+        return self.sites[rank * len(self.sites) // self.num_processes]
 
     def check(self, rank: int, log: RankLog, event: Event, now_ns: int) -> None:
         """Hold an event of ``rank``, read at ``now_ns``, against the order and the rank's earlier events.
@@ -86,13 +102,14 @@ class Contract:
         _same(rank, "header.protocol", header.protocol, PROTOCOL_VERSION)
         _same(rank, "header.rank", header.rank, rank)
         _same(rank, "header.world_size", header.world_size, self.num_processes)
-        if (header.boot_id, header.time_offset_ns) != self.clock:
+        site = self.site(rank)
+        if (header.boot_id, header.time_offset_ns) != site.clock:
             raise _broken(rank, "header.boot_id", "the rank runs on another clock than this host")
         _same(rank, "header.device", header.device, self.order.device)
         _same(rank, "header.replica", header.replica, ordered_replica(self.order.settings, rank))
-        others = [uuid for uuid in header.all_uuids if uuid not in self.gpu_uuids]
+        others = [uuid for uuid in header.all_uuids if uuid not in site.gpu_uuids]
         if others:
-            allowed = ", ".join(self.gpu_uuids) or "none"
+            allowed = ", ".join(site.gpu_uuids) or "none"
             raise _broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
         _require(header.pid > 0, rank, "header.pid", "is no process id")
 
@@ -102,9 +119,10 @@ class Contract:
         self._check_time(rank, "phase.start_ns", phase.start_ns, log, now_ns)
 
     def _check_time(self, rank: int, field: str, time_ns: int, log: RankLog, now_ns: int) -> None:
-        _require(time_ns >= self.start_ns, rank, field, "lies before the attempt's start")
+        slack_ns = self.site(rank).joined.bound_ns
+        _require(time_ns >= self.start_ns - slack_ns, rank, field, "lies before the attempt's start")
         _require(time_ns >= log.latest_ns, rank, field, "lies before the end of an earlier event")
-        _require(time_ns <= now_ns, rank, field, "lies in the future")
+        _require(time_ns <= now_ns + slack_ns, rank, field, "lies in the future")
 
     def _check_step(self, rank: int, log: RankLog, step: Step, now_ns: int) -> None:
         _same(rank, "step.index", step.index, log.num_steps)
@@ -114,7 +132,8 @@ class Contract:
         _require(done < most, rank, "step.index", f"there are more than {most} steps in phase {step.phase}")
         self._check_time(rank, "step.start_ns", step.start_ns, log, now_ns)
         _require(step.end_ns > step.start_ns, rank, "step.end_ns", "lies before the step's start")
-        _require(step.end_ns <= now_ns, rank, "step.end_ns", "lies in the future")
+        slack_ns = self.site(rank).joined.bound_ns
+        _require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
         _check_stamps(rank, step)
         _require(abs(step.loss or 0) <= _LARGEST, rank, "step.loss", "is larger than any measurement")
@@ -187,7 +206,9 @@ class Contract:
     def _check_complete(self, rank: int, log: RankLog) -> None:
         if log.header is None or log.result is None:
             raise _broken(rank, "header" if log.header is None else "result", "is missing")
-        _require(bool(log.header.all_uuids) == bool(self.gpu_uuids), rank, "header.device_uuid", "is missing")
+        _require(
+            bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing"
+        )
         if ordered_work(self.order.settings, 0) is None:
             self._check_found_batch(rank, log)
 
@@ -206,8 +227,9 @@ class Contract:
         used = [uuid for log in ranks if log.header for uuid in log.header.all_uuids]
         if twice := next((uuid for uuid in used if used.count(uuid) > 1), None):
             raise ValueError(f"header.device_uuid: {used.count(twice)} ranks ran on one GPU, {twice}")
+        slack_ns = 2 * max(site.joined.bound_ns for site in self.sites)
         for steps in zip(*(log.steps for log in ranks), strict=True):
-            if max(step.start_ns for step in steps) > min(step.end_ns for step in steps):
+            if max(step.start_ns for step in steps) > min(step.end_ns for step in steps) + slack_ns:
                 raise ValueError(f"step.start_ns: ranks were not at step {steps[0].index} at the same time")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pybench.compute.host_clock import moved
 from pybench.model.record import RankReport
 from pybench.model.wire import Event, Failure, Header, Metric, Phase, Result, Step, events_file
 from pybench.runner.events.file import EventFile
@@ -80,10 +81,12 @@ def _not_begun(rank: int, _log: RankLog, event: Event, _now_ns: int) -> None:
 class EventReader:
     """Reads whole new lines of every rank's file at each :meth:`poll`.
 
-    ``points`` holds, for each point of the session in its order, what every rank reported of it.
+    ``points`` holds, for each point of the session in its order, what every rank reported of it. A rank whose host's
+    clock is ``ahead_ns`` of this one's has its times moved back by that; without any, all have one clock.
     """
 
-    def __init__(self, exchange: Path, num_ranks: int, num_points: int) -> None:
+    def __init__(self, exchange: Path, num_ranks: int, num_points: int, ahead_ns: Sequence[int] = ()) -> None:
+        self._ahead_ns = ahead_ns or [0] * num_ranks
         self._files = [EventFile(exchange / events_file(rank)) for rank in range(num_ranks)]
         self._places = [0] * num_ranks
         self._checks: list[Check] = [_not_begun] * num_points
@@ -98,7 +101,7 @@ class EventReader:
         news: list[tuple[int, Event]] = []
         for rank, file in enumerate(self._files):
             for line in file.new_lines():
-                event = decode_event(line)
+                event = moved(decode_event(line), -self._ahead_ns[rank])
                 place = self._place(rank)
                 log = self.points[place][rank]
                 self._checks[place](rank, log, event, time.monotonic_ns())

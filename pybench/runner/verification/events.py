@@ -8,12 +8,13 @@ from pathlib import Path
 
 from pybench.judge.verification.attempts import attempt_label
 from pybench.model.backend import BACKENDS
+from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.verification import Discrepancy
 from pybench.model.wire import ORDERS_FILE, Event, FailureCause
-from pybench.runner.events.contract import Contract
+from pybench.runner.events.contract import Contract, Site
 from pybench.runner.events.file import MAX_FILE_BYTES
 from pybench.runner.events.reader import Check, EventReader, RankLog
 from pybench.runner.session import work_order
@@ -54,8 +55,9 @@ def _of_process(
 ) -> Iterator[Discrepancy]:
     first = points[records[0].point_id].settings
     num_ranks = BACKENDS[first.backend].num_processes(first)
-    reader = EventReader(folder, num_ranks, len(records))
     contracts = [_contract(manifest, points[r.point_id], r, b, num_ranks) for r, b in zip(records, before, strict=True)]
+    ahead_ns = [contracts[0].site(rank).joined.offset_ns for rank in range(num_ranks)]
+    reader = EventReader(folder, num_ranks, len(records), ahead_ns)
     yield from _orders(folder, records, contracts)
     yield from _warmth(records)
     for place, contract in enumerate(contracts):
@@ -105,15 +107,30 @@ def _warmth(records: Sequence[Record]) -> Iterator[Discrepancy]:
 
 
 def _contract(manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int) -> Contract:
-    header = record.ranks[0].header if record.ranks else None
-    gpus = [gpu.uuid for gpu in manifest.machine.gpus[: point.num_gpus]]
     return Contract(
         order=work_order(point, manifest.device, before),
         num_processes=num_ranks,
-        gpu_uuids=tuple(gpus) if manifest.device == "cuda" else (),
-        clock=(header.boot_id, header.time_offset_ns) if header else ("", 0),
+        sites=_sites(manifest, point, record),
         start_ns=0,
     )
+
+
+def _sites(manifest: Manifest, point: Point, record: Record) -> tuple[Site, ...]:
+    """The hosts as the manifest has them, each with its first rank's clock."""
+    by_rank = {rank.header.rank: rank.header for rank in record.ranks}
+    machines = {host.name: host.machine for host in manifest.machines}
+    hosts = record.hosts or (HostPart(name="", ranks=(0, 1)),)
+    sites = []
+    for part in hosts:
+        header = by_rank.get(part.ranks[0])
+        gpus = [gpu.uuid for gpu in machines.get(part.name, manifest.machine).gpus[: point.settings.num_gpus_per_node]]
+        site = Site(
+            clock=(header.boot_id, header.time_offset_ns) if header else ("", 0),
+            gpu_uuids=tuple(gpus) if manifest.device == "cuda" else (),
+            joined=part.clock,
+        )
+        sites.append(site)
+    return tuple(sites)
 
 
 def _check(contract: Contract) -> Check:

@@ -16,6 +16,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.verification import Discrepancy, Verification
 from pybench.report.run_view import RunView
+from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.malformed import MALFORMED, guarded
 from pybench.runner.verification.origin import check_origin, check_worker, named_tables
@@ -108,7 +109,8 @@ def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Itera
             trace = view.trace(record)
             if trace is not None:
                 checked["traces"] += 1
-                yield from check_trace(manifest, point, record, trace)
+                hosts = joined_parts(view.path or Path(), record.hosts, trace)
+                yield from check_trace(manifest, point, record, hosts)
                 yield from check_sensors(record, trace, shipped_model)
         except PybenchError as error:
             text = str(error).replace(f"{view.path}/", "")

@@ -1,0 +1,98 @@
+"""``pybench run --rendezvous``: one host leads the run, the others take its orders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybench.engines.base import Launcher
+    from pybench.engines.hosts.gathering import Gathering
+    from pybench.engines.requirements import EngineOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostOptions:
+    """The command line's part, of a run over several hosts."""
+
+    rendezvous: str | None = None
+    nodes: int | None = None
+    node_rank: int | None = None
+    join_limit_s: float | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the run is over several hosts. Raises ``UsageError`` for options that lack others."""
+        from pybench.model.errors import UsageError
+
+        together = {self.rendezvous is None, self.nodes is None}
+        if len(together) > 1 or (self.rendezvous is None and (self.node_rank, self.join_limit_s) != (None, None)):
+            raise UsageError(
+                "--rendezvous HOST:PORT and --nodes N go together, as --node-rank and --join-limit do with them"
+            )
+        return self.rendezvous is not None
+
+
+def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
+    """The options with the engine that workers over several hosts have. Raises ``UsageError`` for any other."""
+    from pybench.engines.registry import LOCAL
+    from pybench.model.errors import UsageError
+
+    if engine.engine not in {"auto", LOCAL} or engine.image:
+        raise UsageError(
+            f"--engine {engine.engine}: workers over several hosts run in this Python or --python; use --engine {LOCAL}"
+        )
+    return replace(engine, engine=LOCAL)
+
+
+@contextmanager
+def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Iterator[Gathering | None]:
+    """Lead the hosts that meet, and let them go at the end, with what went wrong, if anything did.
+
+    ``None`` where this host is one of the others, for which the run is over then, or where there are none. Raises
+    ``UsageError`` or ``MachineError``.
+    """
+    gathering = _gather_or_serve(options, engine, notify) if options.given else None
+    problem = "the host that leads failed"
+    try:
+        yield gathering
+        problem = ""
+    except KeyboardInterrupt:
+        problem = "the run was interrupted on the host that leads"
+        raise
+    except Exception as error:
+        problem = f"the host that leads ended the run: {error}"
+        raise
+    finally:
+        if gathering is not None:
+            gathering.dismiss(problem)
+
+
+def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
+    from pybench.engines.hosts.gathering import gather
+    from pybench.engines.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
+    from pybench.engines.hosts.this_host import this_host
+    from pybench.runner.node.serve import serve_run
+
+    limit_s = options.join_limit_s or JOIN_LIMIT_S
+    meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
+    secret, name = read_secret(os.environ), host_name(os.environ)
+    host = this_host(name, _local(engine, (), notify))
+    listener = meet.listener()
+    if listener is not None:
+        notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
+        return gather(meet, listener, host, secret, notify)
+    serve_run(host, lambda: meet.joined(secret), lambda names: _local(engine, names, notify), notify)
+    return None
+
+
+def _local(engine: EngineOptions, secrets: tuple[str, ...], notify: Callable[[str], None]) -> Launcher:
+    from pybench.engines.choice import choose_launcher
+    from pybench.engines.requirements import LaunchRequirements
+    from pybench.model.container import ContainerRequest
+
+    needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest(secrets=secrets))
+    return choose_launcher(engine, needs, notify)

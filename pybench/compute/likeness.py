@@ -1,0 +1,73 @@
+"""Whether hosts are alike enough to measure together, and in one line each what is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pybench.model.host import Host
+
+WALL_CLOCK_LIMIT_S = 5.0
+"""Logs and the driver's errors are matched by the wall clock; hosts under NTP agree to milliseconds."""
+
+
+def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str, ...]:
+    """One line for every way in which a host differs from the first; none where all are alike.
+
+    ``wall_offsets_s`` are each host's wall clock less the first one's, in s.
+    """
+    first, *others = hosts
+    lines = list(twice(hosts))
+    for host, wall_s in zip(others, wall_offsets_s[1:], strict=True):
+        lines += _lines(first, host)
+        if abs(wall_s) > WALL_CLOCK_LIMIT_S:
+            ahead = "ahead of" if wall_s > 0 else "behind"
+            lines.append(
+                f"host {host.name}: its wall clock is {abs(wall_s):.0f} s {ahead} that of {first.name}; "
+                "have NTP set both (timedatectl set-ntp true)"
+            )
+    return tuple(lines)
+
+
+def twice(hosts: Sequence[Host]) -> Iterator[str]:
+    """A line for each name that several hosts have."""
+    for name, count in Counter(host.name for host in hosts).items():
+        if count > 1:
+            yield f"{count} hosts are called {name}; give each its own with PYBENCH_HOST_NAME"
+
+
+def _lines(first: Host, host: Host) -> Iterator[str]:
+    for noun, here, there, remedy in _compared(first, host):
+        if here != there:
+            yield f"host {host.name}: {noun} {there or 'none'}, {first.name} has {here or 'none'}; {remedy}"
+
+
+def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
+    """Noun, value on the first host, value on the other, remedy."""
+    same = "install the same on both"
+    yield "pybench", first.pybench_version, host.pybench_version, same
+    if first.pybench_version == host.pybench_version:
+        digests = first.worker_sha256[:12], host.worker_sha256[:12]
+        yield "worker's source", *digests, "install the same build of pybench on both"
+    yield "driver", first.machine.driver or "", host.machine.driver or "", same
+    yield "GPUs", _gpus(first), _gpus(host), "use hosts with the same GPUs"
+    yield "engine", first.engine, host.engine, "name one with --engine on both"
+    yield (
+        "images",
+        ", ".join(first.images),
+        ", ".join(host.images),
+        "pull the same ones on both",
+    )
+    here, there = _packages(first), _packages(host)
+    for name in sorted({*here, *there}):
+        yield f"package {name}", here.get(name, ""), there.get(name, ""), "install the same on both, or give --python"
+
+
+def _gpus(host: Host) -> str:
+    counts = Counter(gpu.name for gpu in host.machine.gpus)
+    return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+
+
+def _packages(host: Host) -> dict[str, str]:
+    software = host.software
+    return {} if software is None else {"python": software.python, **software.packages}

@@ -1,0 +1,1 @@
+"""A host that takes the orders of another one, which leads the run."""

@@ -1,0 +1,128 @@
+"""Two hosts on this machine: two commands with names, locks and folders of their own, and a suite over both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.engines.hosts.interface import free_port
+from pybench.engines.process import processes_marked
+from pybench.model.record import Record
+from pybench.store.journal import RunFolder
+from tests.builders import NO_DRIVER
+
+FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
+SECRET = "a secret of these tests alone"
+LIMIT_S = 120
+SUITE = """
+schema = 1
+name = "hosts"
+description = "a training over two hosts"
+
+[[benchmark]]
+name = "train"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+sequence_tokens = 8
+global_batch_size = 8
+attempts = {attempts}
+steps = 3
+time_limit_s = 60
+nodes = 2
+data_parallel = {ranks}
+"""
+
+
+@dataclass
+class TwoHosts:
+    """Folder ``a`` belongs to the host that leads, ``b`` to the other."""
+
+    folder: Path
+    attempts: int = 1
+    ranks: int = 4
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in "ab":
+            (self.folder / name).mkdir()
+            (self.folder / name / "hosts.toml").write_text(SUITE.format(attempts=self.attempts, ranks=self.ranks))
+            self.behave(name)
+        self.port = free_port("127.0.0.1")
+
+    def behave(self, name: str, behaviour: str = "ok", **environment: str) -> None:
+        """Write the host's Python, which is the fake worker."""
+        more = " ".join(f"{key}={value}" for key, value in environment.items())
+        path = os.pathsep.join(sys.path)
+        python = self.folder / name / "python"
+        python.write_text(
+            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
+            f'export FAKE_UUIDS="$CUDA_VISIBLE_DEVICES"\nexec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
+        )
+        python.chmod(0o755)
+
+    @contextmanager
+    def host(
+        self, name: str, *arguments: str, before: tuple[str, ...] = (), **environment: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """The command on one host, with another one ``before`` it; it is killed where the test does not wait for it."""
+        given = arguments or ("hosts.toml",)
+        meeting = ("--rendezvous", f"127.0.0.1:{self.port}", "--nodes", "2", "--node-rank", str("ab".index(name)))
+        own = {
+            "PYBENCH_HOST_NAME": name,
+            "PYBENCH_LOCKS": str(self.folder / name / "locks"),
+            "PYBENCH_RENDEZVOUS_SECRET": SECRET,
+            NO_DRIVER[0]: NO_DRIVER[1],
+        }
+        command = "from pybench.cli.main import main; main()"
+        process = subprocess.Popen(
+            (*before, sys.executable, "-c", command, "run", *given, *meeting, "--python", "./python"),
+            cwd=self.folder / name,
+            env={**os.environ, **own, **self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    @property
+    def run(self) -> RunFolder:
+        """The only run."""
+        (path,) = (self.folder / "a" / "runs").iterdir()
+        return RunFolder.open(path)
+
+    def records(self) -> tuple[Record, ...]:
+        """Of the only run."""
+        return self.run.records()
+
+    def left(self) -> list[int]:
+        """Processes of the run's workers, on either host."""
+        return list(processes_marked(self.run.run_id))
+
+    def wait_for(self, found: Callable[[], bool]) -> None:
+        """Return once something has come about."""
+        deadline = time.monotonic() + LIMIT_S
+        while not found():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def wait_for_worker(self, name: str = "hangs") -> None:
+        """Return once the worker here has made a file."""
+        self.wait_for(lambda: any(self.folder.glob(f"a/runs/*/attempts/*/exchange/{name}")))
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and output."""
+    out, _ = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out
