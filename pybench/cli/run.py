@@ -147,4 +147,4 @@ def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the 
     options = PlanOptions(**chosen)
     found, points = plan_suite(suite, machine, options, root)
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
-    click.echo(render(found, points, takes), nl=False)
+    click.echo(render(found, points, takes, machine.gpu_memory_bytes), nl=False)

@@ -24,6 +24,11 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
     for name, default in _OPTIONS.items():
         if getattr(settings, name) != default and name not in traits.options:
             yield f"backend {settings.backend} has no {name}"
+    if settings.quantization and traits.quantizations and settings.quantization not in traits.quantizations:
+        able = ", ".join(traits.quantizations)
+        yield f"backend {settings.backend} has no quantization {settings.quantization!r}, only {able}"
+    if settings.quantization == "bitsandbytes" and settings.tensor_parallel > 1:
+        yield "quantization 'bitsandbytes' packs whole weights, which tensor_parallel would split"
     if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
         yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"
     above_one = [axis for axis in PARALLEL_AXES if getattr(settings, axis) > 1]

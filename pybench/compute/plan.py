@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from pybench.compute.feasibility import infeasible, lacking
+from pybench.compute.memory_fit import memory_reason
 from pybench.compute.required import NOTHING_REQUIRED, Required
 from pybench.model.decoder_shape import Architecture
 from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
@@ -24,6 +25,7 @@ def expand(
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     required: Required = NOTHING_REQUIRED,
+    gpu_memory_bytes: float | None = None,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
@@ -50,7 +52,7 @@ def expand(
             left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
         elif lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
-        elif reason := infeasible(point, device, num_devices, num_hosts):
+        elif reason := infeasible(point, device, num_devices, num_hosts) or memory_reason(point, gpu_memory_bytes):
             if _is_implied(point, implied[point.benchmark]) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", reason))
             else:

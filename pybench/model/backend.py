@@ -57,16 +57,16 @@ class BackendTraits:
     """One backend's reach.
 
     ``model_types`` are the model families it can build (``model_type`` of a config); of these it can't split
-    ``unsplit_types`` over tensor-parallel ranks, whose experts are one weight. ``parallel_axes`` maps a workload
-    to the parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process
-    spans, for all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those
-    in ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours:
-    any other must stay at its default. ``bare_workloads`` need nothing that a process keeps but its ranks: they share
-    one whatever else differs. Points of a workload in ``warm_settings`` may share a process and what it holds, a model
-    or an engine, if they differ in those settings only, and in none of ``shaping`` (properties of the settings that the
-    engine's arguments are made from). An engine that ``pads_vocabulary`` splits any over tensor-parallel ranks. All
-    need ``packages``, some settings one of ``extras``. ``device`` is the only kind it runs on, ``None`` for both;
-    ``remedy`` is how a Python without it gets it.
+    ``unsplit_types`` over tensor-parallel ranks, whose experts are one weight. ``parallel_axes`` maps a workload to the
+    parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process spans, for
+    all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those in
+    ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours: any other must stay at its
+    default. Of ``quantization`` it has the values ``quantizations``. ``bare_workloads`` need nothing that a process
+    keeps but its ranks: they share one whatever else differs. Points of a workload in ``warm_settings`` may share a
+    process and what it holds, a model or an engine, if they differ in those settings only, and in none of ``shaping``
+    (properties of the settings that the engine's arguments are made from). An engine that ``pads_vocabulary`` splits
+    any over tensor-parallel ranks. All need ``packages``, some settings one of ``extras``. ``device`` is the only kind
+    it runs on, ``None`` for both; ``remedy`` is how a Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
@@ -85,6 +85,7 @@ class BackendTraits:
     lone_axes: tuple[str, ...] = ()
     gpu_axes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    quantizations: tuple[str, ...] = ()
     device: str | None = None
     bare_workloads: tuple[WorkloadName, ...] = ()
     warm_settings: dict[WorkloadName, tuple[str, ...]] = field(default_factory=dict)
@@ -166,7 +167,9 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("pipeline_parallel",),
         lone_axes=("tensor_parallel",),
         gpu_axes=("pipeline_parallel",),
-        options=("device_map",),
+        extras=(Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes"),),
+        options=("device_map", "quantization"),
+        quantizations=("bitsandbytes",),
         warm_settings={"generate": _SIZES},
         distributions=("transformers",),
         tuning_prefixes=("HF_",),
@@ -185,6 +188,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING),
+        quantizations=("fp8",),
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING)},
         shaping=("longest_sequence_tokens", "is_batch"),

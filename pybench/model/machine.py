@@ -78,6 +78,12 @@ class Machine:
     cpus: tuple[int, ...] = ()
 
     @property
+    def gpu_memory_bytes(self) -> float | None:
+        """Of the GPU that has least; ``None`` without GPUs, or where the driver does not report it of all."""
+        found = [gpu.vram_gb for gpu in self.gpus if gpu.vram_gb is not None]
+        return min(found) * 2**30 if found and len(found) == len(self.gpus) else None
+
+    @property
     def cpu_ranges(self) -> str:
         """The CPUs of :attr:`cpus` as ``taskset -c`` takes them: ``0-3,8``."""
         runs = [list(run) for _, run in groupby(enumerate(self.cpus), lambda pair: pair[1] - pair[0])]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pybench.compute.memory_fit import memory_need
 from pybench.compute.plan import left_out_list
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.plan_options import duration_text
-from pybench.model.suite import Plan, Suite
+from pybench.model.suite import Plan, Point, Suite
 from pybench.report.printable import printable
 
 
-def render(suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = None) -> str:
+def render(
+    suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = None, gpu_memory_bytes: float | None = None
+) -> str:
     """Points in the order they run, then those that can't run here or were left out, then the totals.
 
-    With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take.
+    With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take. With
+    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it.
     """
     profile = f", profile {suite.profile}" if suite.profile else ""
     attempts = sum(point.effort.attempts for point in plan.points)
@@ -27,7 +31,7 @@ def render(suite: Suite, plan: Plan, attempt_s: Mapping[str, float] | None = Non
         f"{suite.name}{profile}: {suite.description}",
         *(
             f"  {p.id}: {p.num_gpus} GPUs or ranks, {p.effort.attempts} attempts of {p.effort.steps} steps"
-            f"{_shared_by(sharing[p.id])}"
+            f"{_shared_by(sharing[p.id])}{_memory(p, gpu_memory_bytes)}"
             for p in plan.points
         ),
         *(f"  {skip.id}: skipped: {skip.reason}" for skip in plan.skips),
@@ -50,6 +54,11 @@ def _container(request: ContainerRequest) -> Iterator[str]:
         "isolation given up": ", ".join(request.relax),
     }
     yield from (f"container {what}: {found}" for what, found in wanted.items() if found)
+
+
+def _memory(point: Point, gpu_memory_bytes: float | None) -> str:
+    need = None if gpu_memory_bytes is None else memory_need(point)
+    return "" if need is None or gpu_memory_bytes is None else f", {need} of {gpu_memory_bytes / 1e9:.3g} a GPU"
 
 
 def _takes(plan: Plan, attempt_s: Mapping[str, float]) -> str:

@@ -62,6 +62,7 @@ def plan_suite(
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=parse_required(options.require),
+        gpu_memory_bytes=machine.gpu_memory_bytes,
     )
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")

@@ -33,7 +33,7 @@ def _mfu(
 
     What is recomputed after a preemption is not counted: it is no progress.
     """
-    flops_per_s = peak.flops_per_s(settings.quantization or settings.dtype)
+    flops_per_s = peak.flops_per_s(settings.computing_type)
     if flops_per_s is None:
         return None
     flops = sum(generate_flops(shape, r.prompt_tokens, r.output_tokens) for r in requests)
@@ -44,12 +44,13 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
     """Bytes of one decode round over TPOT times the peak bandwidth of one replica's GPUs.
 
     Sequences in a round: time that requests spent in decode, over the time in which any did (Little's law). ``None``
-    for pipelines, whose stages read their weights several times in one TPOT, and for a key-value cache of a type whose
-    size is not known.
+    for pipelines, whose stages read their weights several times in one TPOT, for weights of four bits, which are
+    unpacked to memory and read again, and for a key-value cache of a type whose size is not known.
     """
     cache_bytes = _cache_bytes(settings)
     decoded = [request for request in requests if request.last_token_ns > request.first_token_ns]
-    if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None:
+    packed = settings.quantization == "bitsandbytes"
+    if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None or packed:
         return None
     busy_ns = max(r.last_token_ns for r in decoded) - min(r.first_token_ns for r in decoded)
     sequences = sum(r.last_token_ns - r.first_token_ns for r in decoded) / busy_ns / settings.data_parallel
@@ -57,7 +58,7 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
         shape,
         sequences,
         fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
-        weight_bytes=DTYPE_BYTES[settings.quantization or settings.dtype],
+        weight_bytes=DTYPE_BYTES[settings.computing_type],
         cache_bytes=cache_bytes,
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9

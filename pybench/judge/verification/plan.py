@@ -89,6 +89,7 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
             max_gpus=manifest.options.max_gpus,
             keep=_keep(manifest),
             required=parse_required(manifest.options.require),
+            gpu_memory_bytes=manifest.machine.gpu_memory_bytes,
         )
     except (PybenchError, KeyError, TypeError, ValueError) as error:
         yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")

@@ -41,7 +41,9 @@ class Generate(ModelSettings):
     ] = "auto"
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
-    quantization: Annotated[Literal["fp8"] | None, "type that weights are quantised to"] = None
+    quantization: Annotated[
+        Literal["fp8", "bitsandbytes"] | None, "what weights are quantised to; bitsandbytes: four bits (NF4)"
+    ] = None
     gpu_memory_utilization: Annotated[
         float, Range(0.01, 1), "vllm: share of a GPU's memory; tensorrt_llm: of what weights leave free"
     ] = 0.9
@@ -57,6 +59,11 @@ class Generate(ModelSettings):
     def longest(self, tokens: int) -> int:
         """Greatest length that may be drawn for one of ``tokens``."""
         return math.floor(tokens * (1 + self.length_spread_fraction))
+
+    @property
+    def computing_type(self) -> str:
+        """Type that products are computed in: weights of four bits are unpacked to ``dtype``."""
+        return self.quantization if self.quantization == "fp8" else self.dtype
 
     @property
     def is_batch(self) -> bool:

@@ -110,3 +110,15 @@ def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, 
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, "unsupported")
     assert failure.message == "model_type 'gpt_oss': the transformers backend knows llama, qwen2, qwen3"
+
+
+def test_weights_of_four_bits(architecture: dict[str, Any]) -> None:
+    """By the library's own loader: every projection packed, the head not; tokens come from it."""
+    pytest.importorskip("bitsandbytes")
+    model = build_model(architecture, settings(quantization="bitsandbytes"), CPU)
+    projection = model.model.layers[0].mlp.up_proj.weight
+    assert (projection.dtype, projection.numel()) == (torch.uint8, 64 * 128 // 2)
+    assert projection.quant_state.quant_type == "nf4"
+    assert model.lm_head.weight.dtype == torch.float32
+    work = TransformersGeneration(settings(quantization="bitsandbytes"), model, CPU, 0)
+    assert work.step(0).work.output_tokens == SIZES["batch_size"] * SIZES["output_tokens"]

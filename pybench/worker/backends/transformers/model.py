@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoConfig
+from transformers import AutoConfig, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from pybench.model.backend import BACKENDS
@@ -31,8 +31,19 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **_placement(settings, device))
+    options = {**_placement(settings, device), **_quantization(settings, dtype)}
+    model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
     return model.eval()
+
+
+def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
+    """Four bits (NF4) by bitsandbytes for all linear layers but the head, which compute in ``dtype``."""
+    if settings.quantization is None:
+        return {}
+    configure: Any = BitsAndBytesConfig  # untyped
+    return {
+        "quantization_config": configure(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+    }
 
 
 def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:

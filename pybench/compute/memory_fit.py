@@ -1,0 +1,91 @@
+"""Whether a point fits the memory of its GPUs, and what to change where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pybench.compute.flops import num_parameters
+from pybench.compute.train_memory import packed_bytes, train_bytes
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.suite import Point
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.settings import DTYPE_BYTES
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import STRATEGIES
+
+# Kept runs lie within so much of the estimate: what exceeds the memory by no more may fit.
+_ERROR = 0.1
+_GB = 1e9
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Estimated bytes of the GPU that holds most; ``is_least``: parts of what is needed are not in it."""
+
+    num_bytes: float
+    is_least: bool
+
+    def __str__(self) -> str:
+        """As a user reads it: ``about 31.2 GB``."""
+        return f"{'at least' if self.is_least else 'about'} {self.num_bytes / _GB:.3g} GB"
+
+
+def memory_need(point: Point) -> MemoryNeed | None:
+    """Of a point that trains or generates; ``None`` for others. Of generation the weights alone are known."""
+    if point.shape is None:
+        return None
+    if isinstance(point.settings, Train):
+        return _train_need(point.settings, point.shape)
+    if isinstance(point.settings, Generate):
+        return MemoryNeed(_weight_bytes(point.settings, point.shape), is_least=True)
+    return None
+
+
+def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
+    """Why the point can't run on GPUs of ``memory_bytes``, with what to change; ``None`` where it may fit."""
+    need = memory_need(point) if memory_bytes is not None else None
+    if memory_bytes is None or need is None or need.num_bytes <= memory_bytes * (1 + _ERROR):
+        return None
+    changes = list(_changes(point, memory_bytes))
+    remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
+    return f"needs {need} a GPU, of {memory_bytes / _GB:.3g} GB: {remedy}"
+
+
+def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
+    return MemoryNeed(train_bytes(settings, shape), is_least=settings.activation_checkpointing != "full")
+
+
+def _weight_bytes(settings: Generate, shape: DecoderShape) -> float:
+    gpus = settings.tensor_parallel * settings.pipeline_parallel
+    if settings.quantization == "bitsandbytes":
+        return packed_bytes(shape, settings.dtype, double=False) / gpus
+    return DTYPE_BYTES[settings.computing_type] * num_parameters(shape) / gpus
+
+
+def _changes(point: Point, memory_bytes: float) -> Iterator[str]:
+    """Single changes of training with which the estimate fits, the smallest first."""
+    settings, shape = point.settings, point.shape
+    if not isinstance(settings, Train) or shape is None:
+        return
+    for text, changed in _candidates(settings, shape):
+        if train_bytes(changed, shape) <= memory_bytes:
+            yield text
+
+
+def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Train]]:
+    options = STRATEGIES[settings.strategy].options
+    if not settings.finds_batch_size and settings.batch_size_per_gpu is not None:
+        yield "batch_size_per_gpu = 1", replace(settings, batch_size_per_gpu=1)
+    if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:
+        yield f"loss_chunk_tokens = {_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
+    if "weights" in options and settings.lora_rank and shape.num_experts == 1:
+        yield "weights = 'nf4'", replace(settings, weights="nf4")
+    if "zero_stage" in options:
+        yield "zero_stage = 3", replace(settings, zero_stage=3)
+        yield "offload_optimizer = true", replace(settings, offload_optimizer=True)
+    if "lora_rank" in options and not settings.lora_rank:
+        yield "lora_rank = 8", replace(settings, lora_rank=8)
+    if settings.strategy in {"ddp", "accelerate", "unsloth"} and settings.data_parallel > 1:
+        yield "strategy = 'fsdp'", replace(settings, strategy="fsdp", control_steps=None)

@@ -1,0 +1,114 @@
+"""Memory that training takes on the GPU that holds most, estimated from the settings.
+
+Kept runs confirm it within 10 % where layers are recomputed (``activation_checkpointing = "full"``). Where activations
+are kept, it is the least that is needed: how many there are depends on the library's layers.
+"""
+
+from __future__ import annotations
+
+from pybench.compute.flops import num_parameters
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.settings import DTYPE_BYTES
+from pybench.model.workloads.train import Train
+
+# With double quantisation: 4 bits, 8 for the scale of 64 weights, 32 for that of 256 scales.
+_NF4_BYTES = 0.516
+_NF4_BYTES_OF_WHOLE_SCALES = 0.5625
+# For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32.
+_LOSS_BYTES = 12
+# ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32.
+_ZERO_16_BIT, _ZERO_FLOAT32 = 4, 16
+
+
+def train_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Weights, gradients, AdamW's states, checkpoints and logits of a step, without the library's own workspaces."""
+    return _step_bytes(settings, shape) + _control_bytes(settings, shape)
+
+
+def _step_bytes(settings: Train, shape: DecoderShape) -> float:
+    number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
+    weights = _held_parameters(settings, shape)
+    logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
+    checkpoints = float(number * tokens * shape.hidden * shape.layers / settings.pipeline_parallel)
+    loss = _LOSS_BYTES * logits
+    if settings.cpu_offload:
+        return checkpoints + loss
+    if settings.lora_rank:
+        return _frozen_bytes(settings, shape, weights) + checkpoints + loss
+    if settings.strategy == "deepspeed":
+        return _zero_bytes(settings, weights) + checkpoints + loss
+    lasting, gradients = 3 * number * weights, number * weights
+    if _has_buckets(settings) and settings.gradient_as_bucket_view:
+        return lasting + gradients + checkpoints + loss
+    if _has_buckets(settings):
+        lasting += gradients  # the buckets stay while gradients come and go
+    return lasting + _passing_bytes(settings, gradients, number * logits, checkpoints, loss)
+
+
+def _passing_bytes(settings: Train, gradients: float, logits: float, checkpoints: float, loss: float) -> float:
+    """What lies beside weights and states when most is needed; gradients come as checkpoints go."""
+    if settings.strategy == "pipeline_parallel":
+        parts = settings.microbatches or settings.pipeline_parallel
+        # torch keeps the logits of every part, and joins them at the end.
+        return gradients + max(logits + loss / parts, 2 * logits)
+    if settings.strategy == "layer_split":
+        return checkpoints + max(gradients + 2 * logits, logits + loss)
+    return max(gradients, checkpoints + loss)
+
+
+def _tokens(settings: Train) -> int:
+    """Of one pass of a rank; where a batch size is to be found, of one sample."""
+    samples = 1 if settings.finds_batch_size else settings.micro_batch_size
+    return samples * settings.sequence_tokens // settings.context_parallel
+
+
+def _has_buckets(settings: Train) -> bool:
+    """Whether DDP averages gradients, in buckets beside them."""
+    averaged = settings.data_parallel * settings.context_parallel > 1
+    return averaged and settings.strategy in {"ddp", "accelerate", "unsloth", "context_parallel"}
+
+
+def _held_parameters(settings: Train, shape: DecoderShape) -> float:
+    """Parameters of the model that one rank holds; the last stage has the head besides its layers."""
+    whole = num_parameters(shape)
+    if settings.pipeline_parallel > 1:
+        head = shape.embedding_weights
+        return (whole - 2 * head) / settings.pipeline_parallel + head
+    if settings.strategy in {"fsdp", "torchtune"}:
+        return whole / (settings.data_parallel * settings.tensor_parallel)
+    return whole / settings.tensor_parallel
+
+
+def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float:
+    """Of weights under adapters. The adapters themselves, well under 1 %, are left out."""
+    if settings.weights == "nf4":
+        share = weights / num_parameters(shape)
+        return share * packed_bytes(shape, settings.dtype, double=settings.double_quantization is not False)
+    if settings.offload_parameters:
+        return 0.0
+    split = settings.data_parallel if settings.strategy == "deepspeed" and settings.zero_stage == 3 else 1  # noqa: PLR2004
+    return DTYPE_BYTES[settings.dtype] * weights / split
+
+
+def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
+    """Of a model whose layers have four bits; embedding and head have ``dtype``, scales may be ``double`` quantised."""
+    ends = shape.embedding_weights * (1 if shape.tied_embeddings else 2)
+    packed = _NF4_BYTES if double else _NF4_BYTES_OF_WHOLE_SCALES
+    return DTYPE_BYTES[dtype] * ends + packed * (num_parameters(shape) - ends)
+
+
+def _zero_bytes(settings: Train, weights: float) -> float:
+    """The stage says what is split, offloading what lies on the host."""
+    ranks = settings.data_parallel
+    split = settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
+    of_16_bit = _ZERO_16_BIT / ranks if split else _ZERO_16_BIT
+    if settings.offload_parameters:
+        return 0.0
+    return weights * (of_16_bit + (0 if settings.offload_optimizer else _ZERO_FLOAT32 / ranks))
+
+
+def _control_bytes(settings: Train, shape: DecoderShape) -> float:
+    """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained."""
+    if settings.strategy != "fsdp" or settings.data_parallel == 1 or not settings.control_steps:
+        return 0.0
+    return DTYPE_BYTES[settings.dtype] * num_parameters(shape) * (1 if settings.lora_rank else 2)

@@ -1,0 +1,98 @@
+"""What points need of a GPU's memory, and what to change where it is too little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.compute.feasibility import infeasible
+from pybench.compute.memory_fit import memory_need, memory_reason
+from pybench.compute.plan import expand
+from pybench.model.effort import Effort
+from pybench.model.suite import Benchmark, Point, Suite
+from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
+from pybench.report.plan import render
+from pybench.store.model_shapes import load_models
+from tests.builders import with_settings
+
+H200, A100, CARD_16_GB = 150.75e9, 85.9e9, 17.2e9
+
+
+def train(model: str, **options: Any) -> Point:
+    usual: dict[str, Any] = {"batch_size_per_gpu": 1, "sequence_tokens": 2048, "activation_checkpointing": "full"}
+    settings = Train(backend="torch", model=model, **{**usual, **options})
+    return point(settings, model)
+
+
+def point(settings: Any, model: str) -> Point:
+    shape = load_models()[model]
+    return Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
+
+
+def test_a_mixture_with_all_weights_trained_by_hand() -> None:
+    """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 167 GB."""
+    reason = memory_reason(train("gpt-oss-20b"), H200)
+    assert reason == ("needs about 167 GB a GPU, of 151 GB: lora_rank = 8")
+
+
+def test_the_changes_named_are_those_that_fit() -> None:
+    """By DDP on four GPUs also sharding does; on 16 GB nothing does, and the model or the strategy must change."""
+    four = train("gpt-oss-20b", data_parallel=4)
+    assert str(memory_reason(four, H200)).endswith(": lora_rank = 8 or strategy = 'fsdp'")
+    assert memory_reason(with_settings(four, lora_rank=8), H200) is None
+    assert str(memory_reason(four, CARD_16_GB)).endswith("take more GPUs, a smaller model or a strategy that splits it")
+
+
+def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
+    """14.8e9 weights take 30 GB under adapters, 10 packed; stage 3 divides what stage 2 keeps."""
+    adapters = train("qwen2.5-14b", lora_rank=8, loss_chunk_tokens=512)
+    assert str(memory_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
+    zero = train("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
+    assert "zero_stage = 3" in str(memory_reason(zero, A100))
+
+
+def test_kept_activations_make_the_estimate_a_least() -> None:
+    """How many there are is not known, so the number is no forecast."""
+    assert str(memory_need(train("llama-3.1-8b"))).startswith("about ")
+    assert str(memory_need(train("llama-3.1-8b", activation_checkpointing=None))).startswith("at least ")
+
+
+def test_generation_needs_its_weights() -> None:
+    """By hand: 8.03e9 of 2 bytes on one GPU, a quarter of that on four."""
+    usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
+    one = point(Generate(backend="vllm", **usual), "llama-3.1-8b")
+    four = point(Generate(backend="vllm", tensor_parallel=4, **usual), "llama-3.1-8b")
+    assert (str(memory_need(one)), str(memory_need(four))) == ("at least 16.1 GB", "at least 4.01 GB")
+    packed = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
+    # 0.5625 bytes of 6.98e9 weights in layers, 2 of embedding and head.
+    assert str(memory_need(packed)) == "at least 6.03 GB"
+    assert str(memory_reason(one, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
+
+
+@pytest.mark.parametrize(("memory_bytes", "refused"), [(A100, True), (H200, True), (200e9, False), (None, False)])
+def test_the_plan_skips_what_cannot_fit(memory_bytes: float | None, refused: bool) -> None:
+    """And shows beside the others what they need of what is there; where the memory is not known it shows nothing."""
+    given: dict[str, Any] = {"backend": "torch", "model": "gpt-oss-20b", "batch_size_per_gpu": 1}
+    given |= {"sequence_tokens": 2048, "activation_checkpointing": "full"}
+    benchmark = Benchmark(name="full", workload="train", settings=given, axes={}, effort=Effort())
+    suite = Suite(name="s", description="d", benchmarks=(benchmark,))
+    plan = expand(suite, load_models(), device="cuda", num_devices=1, gpu_memory_bytes=memory_bytes)
+    assert (len(plan.skips), len(plan.points)) == ((1, 0) if refused else (0, 1))
+    text = render(suite, plan, gpu_memory_bytes=memory_bytes)
+    assert ("about 167 GB of 200 a GPU" in text) == (memory_bytes == 200e9)
+    assert ("full: skipped: needs about 167 GB a GPU" in text) == refused
+
+
+def test_each_backend_has_its_own_quantization() -> None:
+    """Engines pack four bits only as they read a checkpoint, which random weights are not."""
+    usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
+    engine = point(Generate(backend="vllm", quantization="bitsandbytes", **usual), "llama-3.1-8b")
+    assert infeasible(engine, "cuda", 1) == "backend vllm has no quantization 'bitsandbytes', only fp8"
+    library = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
+    assert infeasible(library, "cuda", 1) is None
+    split = point(
+        Generate(backend="transformers", quantization="bitsandbytes", tensor_parallel=2, **usual), "llama-3.1-8b"
+    )
+    assert "packs whole weights" in str(infeasible(split, "cuda", 2))
