@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from statistics import median
+from statistics import fmean, median
 
 from pybench.compute.slow_state import around
 from pybench.model.health import GpuConditions
@@ -14,7 +14,7 @@ _HZ_PER_MHZ = 1e6
 
 
 def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuConditions, ...]:
-    """Clocks, temperature and clock event reasons of every GPU between two CLOCK_MONOTONIC times."""
+    """Clocks, temperature, clock event reasons and utilisation of every GPU between two CLOCK_MONOTONIC times."""
     return tuple(_conditions(gpu, start_ns, end_ns) for gpu in trace.gpus)
 
 
@@ -22,10 +22,12 @@ def _conditions(gpu: GpuTrace, start_ns: int, end_ns: int) -> GpuConditions:
     clocks_mhz = around(gpu.slow.sm_clock_mhz, gpu.slow.t_ns, start_ns, end_ns)
     temperatures_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
     reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
+    busy_percent = around(gpu.slow.gpu_utilization_percent, gpu.slow.t_ns, start_ns, end_ns)
     return GpuConditions(
         uuid=gpu.uuid,
         index=gpu.index,
         sm_clock_hz=median(clocks_mhz) * _HZ_PER_MHZ if clocks_mhz else None,
         temperature_c=float(max(temperatures_c)) if temperatures_c else None,
         clock_event_reasons=reduce(or_, reasons) if reasons else None,
+        utilization_fraction=fmean(busy_percent) / 100 if busy_percent else None,
     )

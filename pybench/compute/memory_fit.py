@@ -9,6 +9,7 @@ from pybench.compute.flops import num_parameters
 from pybench.compute.train_memory import packed_bytes, train_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
+from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
@@ -33,11 +34,13 @@ class MemoryNeed:
 
 
 def memory_need(point: Point) -> MemoryNeed | None:
-    """Of a point that trains or generates; ``None`` for others. Of generation the weights alone are known."""
+    """Of a point that trains, saves a trainer or generates, of which the weights alone are known; else ``None``."""
     if point.shape is None:
         return None
     if isinstance(point.settings, Train):
         return _train_need(point.settings, point.shape)
+    if isinstance(point.settings, Checkpoint):
+        return _train_need(point.settings.training, point.shape)
     if isinstance(point.settings, Generate):
         return MemoryNeed(_weight_bytes(point.settings, point.shape), is_least=True)
     return None

@@ -98,7 +98,7 @@ def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
 
 
 def _zero_bytes(settings: Train, weights: float) -> float:
-    """The stage says what is split, offloading what lies on the host."""
+    """The stage decides what is split, offloading what lies on the host."""
     ranks = settings.data_parallel
     split = settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
     of_16_bit = _ZERO_16_BIT / ranks if split else _ZERO_16_BIT

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pybench.compute.stats import Samples, estimate, location, medians, outlying_attempts
 from pybench.judge.gpu_states import gpu_states
+from pybench.judge.gpu_use import gpu_use
 from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
 from pybench.judge.validity import company, starvation
@@ -51,6 +52,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         flags=(*_flags(point, good, samples), *_cut_short(point, records, time_limit_s)),
         shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
+        gpus=gpu_use(good),
         digest=point.digest,
         settings=point.settings.to_json(),
     )

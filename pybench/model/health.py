@@ -85,7 +85,8 @@ class Health:
 class GpuConditions:
     """How one GPU stood while an attempt was measured: median clock, highest temperature, every clock event reason.
 
-    ``clock_event_reasons`` is NVML's bit mask. ``None``: nothing was read in that time, or the GPU could not be opened.
+    ``utilization_fraction`` is the mean share of time in which any kernel ran, ``clock_event_reasons`` NVML's bit mask.
+    ``None``: nothing was read in that time, or the GPU could not be opened.
     """
 
     uuid: str
@@ -93,3 +94,4 @@ class GpuConditions:
     sm_clock_hz: float | None = None
     temperature_c: float | None = None
     clock_event_reasons: int | None = None
+    utilization_fraction: float | None = None

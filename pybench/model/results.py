@@ -67,11 +67,28 @@ class GpuState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuUse:
+    """How much of one GPU a point used: the most over its attempts, of utilisation the mean.
+
+    ``peak_memory_bytes`` is what the rank's tensors held, ``peak_reserved_memory_bytes`` what its allocator held for
+    them, ``device_memory_used_bytes`` what all processes held on the device at the end of an attempt.
+    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. Unknown is ``None``.
+    """
+
+    uuid: str
+    peak_memory_bytes: float | None = None
+    peak_reserved_memory_bytes: float | None = None
+    device_memory_used_bytes: float | None = None
+    utilization_fraction: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PointResult:
     """One point over all its attempts.
 
     ``reason`` is why ``status`` is not ``ok``; ``flags`` are cautions. ``shared_with`` are the points that a worker
-    process also measured, before or after it. ``gpu_states`` is empty where no sensor was read. ``digest``
+    process also measured, before or after it. ``gpu_states`` is empty where no sensor was read, ``gpus`` where
+    neither that nor a rank knows of one. ``digest``
     is equal for points of equal work, and ``settings`` are those of the workload; a skipped point has none.
     """
 
@@ -89,6 +106,7 @@ class PointResult:
     flags: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
+    gpus: tuple[GpuUse, ...] = ()
     digest: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 

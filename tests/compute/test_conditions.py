@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pybench.compute.conditions import conditions_in
 from pybench.model.health import GpuConditions
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace, SlowColumns
@@ -39,3 +41,10 @@ def test_nothing_read_nearby_is_unknown() -> None:
     far = SlowColumns(t_ns=(0, 4000 * MS), temperature_c=(1, 1))
     assert conditions_in(_trace(far), 1501 * MS, 2499 * MS) == unknown
     assert conditions_in(_trace(SlowColumns(t_ns=(20,))), 10, 30) == unknown
+
+
+def test_utilisation_is_the_mean_of_what_was_read() -> None:
+    """Of the window's two readings and one within 1.5 s of it: 80, 100 and 90 %."""
+    slow = SlowColumns(t_ns=(0, 1000 * MS, 2000 * MS), gpu_utilization_percent=(80, 100, 90))
+    (found,) = conditions_in(_trace(slow), 500 * MS, 1500 * MS)
+    assert found.utilization_fraction == pytest.approx(0.9)

@@ -109,3 +109,15 @@ def test_evaluation_by_hand(build: Build) -> None:
     assert found["samples_per_s"] == ((2.0, 2.0),)
     assert found["energy_j_per_sample"] == ((7.5,),)
     assert (settings.longest_sequence_tokens, settings.shared_samples) == (10, 4)
+
+
+def test_model_flops_and_flops_of_a_joule(build: Build) -> None:
+    """By hand: 2 samples of 100 tokens in a step; two steps over 40 + 20 J."""
+    point = build.train(1)
+    assert point.shape is not None
+    assert isinstance(point.settings, Train)
+    rank = build.rank(build.steps([1.0, 1.0], Work(samples=2)))
+    found = metric_samples(point, [build.record(point, (rank,), energy=build.energy([40.0, 20.0], 2.0))])
+    one_step = 200 * model_flops_per_token(point.shape, point.settings)
+    assert found["model_flops"] == ((one_step, one_step),)
+    assert found["model_flops_per_j"][0][0] == pytest.approx(2 * one_step / 60)

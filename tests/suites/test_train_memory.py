@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybench.compute.axis_words import with_words
-from pybench.compute.memory_fit import memory_need
+from pybench.compute.memory_fit import memory_need, memory_reason
 from pybench.compute.plan import expand
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
@@ -20,6 +20,8 @@ from tests.builders import with_settings
 from tests.suites.test_train_suites import SUITES, TRAINING
 
 CARD_BYTES = {"rtx4090": 24e9, "a100": 80e9, "h100": 80e9, "h200": 141e9}
+TOO_LARGE = {"full"}
+"""Of finetune_guide: what the plan refuses on every card here, as the suite states."""
 MEASURED = {
     "ddp_scaling": "h200x4",
     "fsdp_scaling": "h200x4",
@@ -55,7 +57,10 @@ def points(name: str, machine: str, num_gpus: int = 8) -> tuple[Point, ...]:
 @pytest.mark.parametrize("name", [name for name in TRAINING if name != "evaluation_step"])
 def test_every_profile_fits_its_card(name: str, machine: str) -> None:
     """Points that run out of memory on the very card they are meant for would be no sizes."""
-    found = {point.id: round(needed_bytes(point) / 1e9, 1) for point in points(name, machine)}
+    if (name, machine) == ("finetune_guide", "rtx4090"):
+        pytest.skip("its model does not fit 24 GB: the plan refuses it by this estimate")
+    planned = [point for point in points(name, machine) if point.benchmark not in TOO_LARGE]
+    found = {point.id: round(needed_bytes(point) / 1e9, 1) for point in planned}
     assert found
     assert {id_: needed for id_, needed in found.items() if needed * 1e9 > CARD_BYTES[machine]} == {}
 
@@ -71,3 +76,10 @@ def test_the_estimate_is_near_what_was_measured(name: str) -> None:
     compared = {point.id: needed_bytes(point) / peaks[point.id] for point in kept_points}
     assert compared.keys() == peaks.keys()
     assert compared == {id_: pytest.approx(1.0, abs=0.1) for id_ in peaks}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100", "h200"])
+def test_the_guides_full_training_is_refused_with_its_need(machine: str) -> None:
+    """All weights of gpt-oss-20b by whole copies: 8 bytes each."""
+    [full] = [point for point in points("finetune_guide", machine) if point.benchmark == "full"]
+    assert str(memory_reason(full, CARD_BYTES[machine])).startswith("needs about 167 GB a GPU, of ")

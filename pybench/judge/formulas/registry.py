@@ -33,7 +33,7 @@ class Formulas:
 
 FORMULAS: dict[WorkloadName, Formulas] = {
     "generate": Formulas(generate.of_step, generate.shares, of_energy=generate.of_energy),
-    "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt),
+    "train": Formulas(train.of_step, train.shares, of_attempt=train.of_attempt, of_energy=train.of_energy),
     "evaluate": Formulas(evaluate.of_step, evaluate.shares),
     "turn": Formulas(turn.of_step, turn.shares, of_attempt=turn.of_attempt, of_energy=turn.of_energy),
     "checkpoint": Formulas(checkpoint.of_step, checkpoint.shares),

@@ -10,7 +10,9 @@ from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.job_steps import job_steps
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
 from pybench.judge.formulas.joint_step import JointStep
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.job import Job
+from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
 
@@ -25,6 +27,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     return {
         "tokens_per_s": tokens_per_s,
         "samples_per_s": samples / step.length_s,
+        "model_flops": None if point.shape is None else samples * _sample_flops(point, point.shape),
         "loss": step.first.loss,
         "input_wait_fraction": _input_wait(step),
         "job_h": _job_h(point, step),
@@ -56,6 +59,19 @@ def _job_h(point: Point, step: JointStep) -> float | None:
 
 def _job_steps(point: Point, job: Job, step: JointStep) -> int:
     return job_steps(job, _settings(point), step.first.work.samples)
+
+
+def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+    """What joules gave."""
+    if point.shape is None or not energy.energy_j:
+        return {}
+    samples = sum(step.first.work.samples for step in steps)
+    return {"model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
+
+
+def _sample_flops(point: Point, shape: DecoderShape) -> float:
+    settings = _settings(point)
+    return settings.sequence_tokens * model_flops_per_token(shape, settings)
 
 
 def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) -> dict[str, float | None]:

@@ -16,7 +16,7 @@ _EVERY = {
     "peak_memory_bytes": less("bytes", "most device memory that one rank's backend held", "max"),
     "startup_s": less("s", "from the launch to the first warm-up step"),
 }
-_EVERY_RANK = {"peak_reserved_memory_bytes": "bytes"}
+_EVERY_RANK = {"peak_reserved_memory_bytes": "bytes", "device_memory_used_bytes": "bytes"}
 
 
 @dataclass(frozen=True, kw_only=True)

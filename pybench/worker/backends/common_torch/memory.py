@@ -47,13 +47,18 @@ _resident = ResidentSet()
 
 
 def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
-    """Peak device memory; on the CPU the process's peak resident set, none where that is not this point's own."""
+    """Peak device memory, and what all processes hold there now.
+
+    On the CPU the process's peak resident set, none where that is not this point's own.
+    """
     if device.type == "cpu":
         peak = _resident.peak_bytes()
         return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
+    free, total = torch.cuda.mem_get_info(device)
     return (
         Metric(name="peak_memory_bytes", value=torch.cuda.max_memory_allocated(device), unit="bytes"),
         Metric(name="peak_reserved_memory_bytes", value=torch.cuda.max_memory_reserved(device), unit="bytes"),
+        Metric(name="device_memory_used_bytes", value=total - free, unit="bytes"),
     )
 
 

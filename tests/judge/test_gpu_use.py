@@ -1,0 +1,43 @@
+"""Memory and utilisation of each GPU, over attempts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pybench.judge.measurements import Measurements
+from pybench.judge.summary import summarize
+from pybench.model.health import GpuConditions
+from pybench.model.results import GpuUse
+from pybench.model.suite import Plan
+from pybench.model.wire import Work
+from tests.judge.conftest import Build
+
+
+def used(build: Build, memory: float, busy: float | None, uuids: tuple[str, ...]) -> Any:
+    """A record of one rank on these GPUs, whose sampler saw GPU-0."""
+    point = build.train(1)
+    rank = build.rank(build.steps([1.0], Work(samples=2)), memory=memory, told={"device_memory_used_bytes": memory + 2})
+    rank = dataclasses.replace(rank, header=dataclasses.replace(rank.header, device_uuids=uuids))
+    conditions = (GpuConditions(uuid="GPU-0", index=0, utilization_fraction=busy),)
+    return dataclasses.replace(build.record(point, (rank,)), conditions=conditions)
+
+
+def gpus_of(build: Build, *records: Any) -> tuple[GpuUse, ...]:
+    (result,) = summarize(Measurements.of(Plan(points=(build.train(1),), skips=()), records))
+    return result.gpus
+
+
+def test_the_most_memory_and_the_mean_utilisation(build: Build) -> None:
+    """Of two attempts; what no rank reported is unknown."""
+    found = gpus_of(build, used(build, 5.0, 0.9, ("GPU-0",)), used(build, 7.0, 0.7, ("GPU-0",)))
+    assert found == (
+        GpuUse(uuid="GPU-0", peak_memory_bytes=7.0, device_memory_used_bytes=9.0, utilization_fraction=0.8),
+    )
+
+
+def test_a_rank_of_several_gpus_reports_none_of_them(build: Build) -> None:
+    """Its memory is that of its fullest GPU, whichever that is; what the sampler saw stays."""
+    found = gpus_of(build, used(build, 5.0, 0.5, ("GPU-0", "GPU-1")))
+    assert found == (GpuUse(uuid="GPU-0", utilization_fraction=0.5),)
+    assert gpus_of(build, used(build, 5.0, None, ("GPU-0", "GPU-1"))) == ()
