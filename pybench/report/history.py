@@ -53,9 +53,8 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
     out = console(stream, width, color=color)
     first, last = series.runs[0], series.last
     runs = f"{len(series.runs)} run{'' if len(series.runs) == 1 else 's'}"
-    out.print(
-        Text(printable(f"{last.suite}: {runs}, {first.created_utc[:10]} to {last.created_utc[:10]}"), style="bold")
-    )
+    days = " to ".join(dict.fromkeys((first.created_utc[:10], last.created_utc[:10])))
+    out.print(Text(printable(f"{last.suite}: {runs}, {days}"), style="bold"))
     for line in left_out(history, series):
         hanging(out, line)
     found = tuple(trends(series))

@@ -57,3 +57,13 @@ def test_rows_that_pass_are_shown_with_detail() -> None:
     """Else they are counted."""
     assert "pass: 40 rows" in shown(lambda _point, _night: 0.0, detail=True)
     assert "pass: 40 rows" not in shown(lambda _point, _night: 0.0)
+
+
+def test_a_run_without_any_figure_has_the_reason() -> None:
+    """Such as a kept file of an older version."""
+    series = QUIET.series(np.random.default_rng(5), 2)
+    points = tuple(replace(point, medians={}, absence="an old file; rebuild it") for point in series.last.points)
+    alone = Series((replace(series.last, points=points),))
+    lines = render(judge_night(alone), points).splitlines()
+    assert "p0: an old file; rebuild it" in lines
+    assert lines[-1].endswith(" - no row was measured")

@@ -49,6 +49,7 @@ def judge_fleet(
         runs=own.runs,
         alike=alike(own.runs, across) if own.runs else Alike((), {}),
         refused={**_of_other_suites(runs, suite), **(refused or {}), **own.refused},
+        expected=expected,
         effects=effects,
         pairs=slow_pairs(pairs, effects),
         late=late_nodes(barriers, effects) if barriers else {},
@@ -92,6 +93,7 @@ class _Fleet:
     runs: Sequence[NodeRun]
     alike: Alike
     refused: Mapping[str, str]
+    expected: Collection[str]
     effects: SmallestEffects
     pairs: SlowPairs
     late: Mapping[str, Evidence]
@@ -150,7 +152,9 @@ class _Fleet:
         if found:
             return "suspect", ""
         if name in self.alike.unlike:
-            return "not compared", f"unlike most nodes in {self.alike.unlike[name]}"
+            return "not compared", f"unlike the compared nodes in {self.alike.unlike[name]}"
+        if not self.runs and name not in self.refused and name not in self.expected:
+            return "not compared", "no run was given; what nodes do together shows none of them as healthy"
         if absent := self._absent(name, runs):
             return "not measured", absent
         few = "too few nodes of its kind" if len(self._groups) < MIN_UNITS else ""

@@ -58,9 +58,10 @@ class Distance:
 
 @dataclass(frozen=True)
 class Figures(Generic[Unit]):
-    """Readings of every unit by row."""
+    """Readings of every unit by row. Units ``apart`` are judged, and are no example for the others."""
 
     rows: Mapping[Row, Mapping[Unit, Reading]]
+    apart: frozenset[Unit] = frozenset()
 
     @cached_property
     def judged(self) -> Mapping[Row, Mapping[Unit, Reading]]:
@@ -108,7 +109,7 @@ class Figures(Generic[Unit]):
     @cached_property
     def _shrunk(self) -> Mapping[Row, tuple[float, float]]:
         """Variance between units of each row with its degrees of freedom, moderated by the other rows'."""
-        own = {row: spread_of([one.value for one in units.values()]) for row, units in self.judged.items()}
+        own = self._own_spreads
         if len(own) < MIN_POINTS:
             return {row: (variance, float(freedom)) for row, (variance, freedom) in own.items()}
         common, weight = self._prior
@@ -116,16 +117,25 @@ class Figures(Generic[Unit]):
 
     @cached_property
     def _prior(self) -> tuple[float, float]:
-        own = [spread_of([one.value for one in units.values()]) for units in self.judged.values()]
+        own = self._own_spreads.values()
         if len(own) < MIN_POINTS:
             return 0.0, 0.0
         return prior([variance for variance, _ in own], [freedom for _, freedom in own])
 
+    @cached_property
+    def _own_spreads(self) -> Mapping[Row, tuple[float, int]]:
+        return {row: spread_of([*self._examples(units).values()]) for row, units in self.judged.items()}
+
+    def _examples(self, units: Mapping[Unit, Reading]) -> dict[Unit, float]:
+        """Values of the units that the others are held against."""
+        found = {unit: one.value for unit, one in units.items() if unit not in self.apart}
+        return found if len(found) >= MIN_UNITS else {unit: one.value for unit, one in units.items()}
+
     def _row(self, units: Mapping[Unit, Reading]) -> dict[Unit, Distance]:
-        values = {unit: one.value for unit, one in units.items()}
+        values = self._examples(units)
         whole = pulled_in([*values.values()])
         return {
-            unit: self._distance(one, whole if len(values) > _MANY else _without(values, unit))
+            unit: self._distance(one, whole if len(values) > _MANY or unit not in values else _without(values, unit))
             for unit, one in units.items()
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median
 
@@ -24,6 +24,8 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 _LEAST_CLOCK = 0.01
 _LEAST_CELSIUS = 5.0
 _NODE = ""
+_LEAST_LEFT = 8
+"""Fewer nodes know no better how far nodes scatter than all of them, values far off pulled in."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class SlowFigures:
 
     runs: Sequence[NodeRun]
     effects: SmallestEffects
+    apart: frozenset[str] = frozenset()
+    gpus_apart: frozenset[GpuOfNode] = frozenset()
 
     @cached_property
     def nodes(self) -> Figures[str]:
@@ -42,7 +46,8 @@ class SlowFigures:
                 for metric, medians in point.medians.items():
                     if group_of(metric) is not None and point.is_alone and min(medians) > 0:
                         found.setdefault(Row(point.id, metric), {}).setdefault(one.node, []).append(medians)
-        return Figures({row: {node: _reading(row, own) for node, own in units.items()} for row, units in found.items()})
+        rows = {row: {node: _reading(row, own) for node, own in units.items()} for row, units in found.items()}
+        return Figures(rows, self.apart)
 
     @cached_property
     def gpus(self) -> Figures[GpuOfNode]:
@@ -55,7 +60,8 @@ class SlowFigures:
                     for uuid, medians in units.items():
                         if min(medians) > 0:
                             found.setdefault(row, {}).setdefault(GpuOfNode(one.node, uuid), []).append(medians)
-        return Figures({row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in found.items()})
+        rows = {row: {unit: _reading(row, own) for unit, own in units.items()} for row, units in found.items()}
+        return Figures(rows, self.gpus_apart)
 
     @property
     def spreads(self) -> Iterator[GroupSpread]:
@@ -71,19 +77,30 @@ class SlowFigures:
             )
 
     def evidence(self) -> dict[str, list[Evidence]]:
-        """What stands among all nodes, GPUs and groups, by node."""
-        nodes, gpus = self.nodes.probabilities, self.gpus.probabilities
-        stand = discoveries(
-            {
-                **{(GpuOfNode(node, _NODE), group): p for (node, group), p in nodes.items()},
-                **gpus,
-            }
-        )
+        """What stands among all nodes, GPUs and groups, by node.
+
+        Nodes that stand are no example: the others are judged again without them, so that one does not hide another,
+        where enough nodes are left.
+        """
+        slow = frozenset(unit.node for unit, _ in self._stand())
+        if not slow or len({one.node for one in self.runs} - slow) < _LEAST_LEFT:
+            return self.standing()
+        gpus = frozenset(unit for units in self.gpus.rows.values() for unit in units if unit.node in slow)
+        return replace(self, apart=slow, gpus_apart=gpus).standing()
+
+    def standing(self) -> dict[str, list[Evidence]]:
+        """Evidence of what stands, by node."""
+        stand = self._stand()
         found: dict[str, list[Evidence]] = {}
-        for node, group in nodes:
+        for node, group in self.nodes.probabilities:
             units = [unit for unit, own in stand if unit.node == node and own == group]
             found.setdefault(node, []).extend(self._of_group(node, group, units))
         return {node: own for node, own in found.items() if own}
+
+    def _stand(self) -> set[tuple[GpuOfNode, str]]:
+        nodes, gpus = self.nodes.probabilities, self.gpus.probabilities
+        whole = {(GpuOfNode(node, _NODE), group): p for (node, group), p in nodes.items()}
+        return discoveries({**whole, **gpus})
 
     def of_two(self) -> dict[str, list[Evidence]]:
         """Of two nodes: the slower one where they are farther apart than GPUs of one node may be."""

@@ -19,7 +19,7 @@ from pybench.judge.regression.level_change import Split, best_split, last_change
 from pybench.judge.regression.night_look import Look, detectable, flagged, look
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
-from pybench.model.figures import NOT_ALONE, Row
+from pybench.model.figures import NOT_ALONE, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
 from pybench.model.workloads.registry import METRICS
 
@@ -56,7 +56,13 @@ def judge_night(
         differences=tuple(f"{text} ({count})" for text, count in (series.apart or {}).items()),
         broken=series.broken,
         effects=night.effects,
+        note=None if rows else _why_no_row(series.last),
     )
+
+
+def _why_no_row(run: RunFigures) -> str | None:
+    """Of a run without any figure: why its first point has none."""
+    return next((f"{point.id}: {point.absence}" for point in run.points if point.absence), None)
 
 
 def overall(rows: Sequence[GateRow], host: Sequence[HostShift] = ()) -> GateState:

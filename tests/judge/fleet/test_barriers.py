@@ -50,4 +50,4 @@ def test_what_shows_nobody(late_s: float, num: int, bound_s: float) -> None:
 def test_of_two_nodes_the_later_one_is_named() -> None:
     """It makes a node suspect; a node that arrived and has no run is not healthy."""
     result = judge_fleet((), barriers=barriers(0.03, names=("node1", "node3")))
-    assert {node.name: node.state for node in result.nodes} == {"node1": "not measured", "node3": "suspect"}
+    assert {node.name: node.state for node in result.nodes} == {"node1": "not compared", "node3": "suspect"}

@@ -87,6 +87,15 @@ def test_one_slow_gpu_of_a_node_is_named(seed: int) -> None:
     assert [one.gpu for one in found] == ["GPU 2 (GPU-node05-2)"]
 
 
+def test_a_very_slow_node_does_not_hide_another() -> None:
+    """Of sixteen nodes two are 30 % slow, and one GPU of another is 4 %: it is named, with the distance that it has."""
+    result = judged(slow={"node01": 0.36, "node02": 0.36}, slow_gpus={("node05", 2): -math.log(0.96)})
+    assert named(result) == {"node01", "node02", "node05"}
+    (products,) = [one for one in state(result, "node05").evidence if one.group == "products"]
+    assert products.gpu == "GPU 2 (GPU-node05-2)"
+    assert products.fraction == pytest.approx(-0.04, abs=0.015)
+
+
 def test_how_the_slow_gpu_stood_is_beside_it() -> None:
     """Clock, temperature and what held the clock, where the others' were not so."""
 

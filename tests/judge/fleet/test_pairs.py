@@ -30,7 +30,7 @@ def pair(a: str, b: str, value: float, **changed: Any) -> PairFigure:
 def test_a_healthy_fleet_has_no_slow_pair(num_nodes: int, seed: int) -> None:
     """Nodes 0.5 % apart; without figures of their own they are not called healthy."""
     result = judged(seed, num_nodes=num_nodes)
-    assert (named(result), result.links, result.state) == (set(), (), "not measured")
+    assert (named(result), result.links, result.state) == (set(), (), "not compared")
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,0 +1,63 @@
+"""What ``pybench fleet check`` prints at 80 columns."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import numpy as np
+
+from pybench.judge.fleet.decision import judge_fleet
+from pybench.model.fleet import FleetNode, FleetResult, NodeRun
+from pybench.report.fleet import drain_list, render
+from tests.fleets import Fleet
+
+
+def runs(**changed: object) -> list[NodeRun]:
+    return Fleet(num_nodes=6, **changed).runs(np.random.default_rng(1))  # type: ignore[arg-type]
+
+
+def shown(result: FleetResult, fleet: list[NodeRun], width: int = 80) -> list[str]:
+    return render(result, [point for run in fleet for point in run.figures.points], width=width).splitlines()
+
+
+def test_every_state_has_its_lines() -> None:
+    """The worst first, nodes of one reason in one line, the next step, the count last; nothing wider than asked for."""
+    fleet = runs(slow={"node02": 0.2}, slow_gpus={("node04", 1): 0.06})
+    fleet[5] = replace(fleet[5], figures=replace(fleet[5].figures, keys={"driver": '"570.1"'}))
+    result = judge_fleet(fleet, expected=["node08", "node09"])
+    for width in (60, 80, 200):
+        lines = shown(result, fleet, width)
+        assert max(map(len, lines[:-1])) <= width
+    text = "\n".join(shown(result, fleet, 200))
+    assert text.startswith("node_check on 8 nodes: bad\n6 runs of driver 580.1; smallest effect 1 %\n")
+    places = [
+        text.index(line)
+        for line in (
+            "\nbad: node02\n  products 1",
+            "\nnot measured: node[08-09]: no run of it was given",
+            "\nnot compared: node06: unlike the compared nodes in driver: 580.1 -> 570.1",
+            "\nhealthy: node[01,03,05]",
+            "\nnext: --drain-list",
+            "\nverdict: bad - of 8 nodes: ",
+        )
+    ]
+    assert places == sorted(places)
+    assert "GPU 1 (GPU-node04-1): products 5." in text
+
+
+def test_text_of_a_run_does_not_steer_the_terminal_or_the_shell() -> None:
+    """A check's reason is the worker's or the file's text."""
+    fleet = runs()
+    fleet[0] = replace(fleet[0], faults=("GPU 1: \x1b[31m'; reboot #\nsecond",))
+    result = judge_fleet(fleet)
+    assert "\x1b" not in "".join(shown(result, fleet))
+    (line,) = drain_list(result)
+    assert shlex.split(line)[-1] == "Reason=pybench: GPU 1:  [31m'; reboot # second"
+
+
+def test_a_long_reason_is_cut() -> None:
+    """A scheduler shows one line."""
+    node = FleetNode(name="n1", state="bad", evidence=judge_fleet(runs(slow={"node02": 0.2})).nodes[0].evidence * 5)
+    (line,) = drain_list(FleetResult(suite="s", state="bad", nodes=(node,)))
+    assert len(shlex.split(line)[-1]) == len("Reason=") + 120
