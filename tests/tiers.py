@@ -27,7 +27,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     ),
     "torch": ("worker/torch",),
     "native": ("native",),
-    "whole": ("benchmarks", "containers", "report/browser", "whole"),
+    "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
 """Folders and modules below ``tests``; what is not named here has the tier of the folder that it is in."""
 TIME_LIMITS_S = {"pure": 120, "process": 120}

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pybench.cli.duration import Duration
 from pybench.cli.finish import finish
 from pybench.engines.registry import ENGINES
+
+if TYPE_CHECKING:
+    from pybench.engines.hosts.gathering import Gathering
+    from pybench.engines.requirements import EngineOptions
+    from pybench.model.plan_options import PlanOptions
+    from pybench.model.progress import Progress
+    from pybench.runner.run import Run
 
 _SUITE = click.Path(path_type=Path)
 _RUN = click.Path(path_type=Path, file_okay=False)
@@ -72,7 +80,9 @@ def _host_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
 
 @click.command()
 @click.argument("suite", type=_SUITE, required=False)
+@click.argument("batch", nargs=-1)
 @_plan_options
+@click.option("--sbatch", is_flag=True, help="Submit the run to Slurm; options of sbatch come last, behind --.")
 @click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
 @click.option("--ab", type=(str, str), metavar="A B", help="Two Pythons or images, measured in turn and compared.")
 @click.option("--aa", type=click.IntRange(2, 100), metavar="N", help="Repeat the suite N times, as runs of their own.")
@@ -89,46 +99,80 @@ def run(
     resume: Path | None,
     ab: tuple[str, str] | None,
     aa: int | None,
+    sbatch: bool,
+    batch: tuple[str, ...],
     root: Path,
     **options: Any,  # noqa: ANN401 - those of _plan_options, and the fields of HostOptions and EngineOptions
 ) -> None:
     """Run SUITE, judge it, and exit with its verdict."""
-    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.progress import make_progress
     from pybench.cli.run_hosts import HostOptions, engine_over_hosts, gathered
     from pybench.cli.run_several import Several, run_ab, run_again
-    from pybench.engines.choice import choose_launcher
+    from pybench.cli.run_slurm import over_allocation, submit_batch, verdict_left
     from pybench.engines.requirements import EngineOptions
+    from pybench.engines.slurm.allocation import Task
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
+
+    chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
+    hosts = HostOptions(**{name: options.pop(name) for name in _HOST_OPTIONS})
+    if sum(given is not None for given in (resume, ab, aa)) > 1 or (suite is None) == (resume is None):
+        raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
+    if sbatch or batch:
+        if not sbatch:
+            raise UsageError(f"{batch[0]}: words behind -- are options of sbatch and need --sbatch before them")
+        submit_batch(root, batch)
+        ctx.exit(0)
+    if (code := over_allocation(root, hosts.nodes)) is not None:
+        ctx.exit(code)
+    with verdict_left():
+        hosts = hosts.of_task(Task.of(os.environ))
+        if hosts.given and (ab or aa):
+            raise UsageError("--rendezvous measures a suite once; leave out --ab and --aa")
+        engine = EngineOptions(**options) if not hosts.given else engine_over_hosts(EngineOptions(**options))
+        progress = make_progress(sys.stderr)
+        if suite is not None and (ab or aa):
+            several = Several(suite, root, chosen, engine, progress)
+            ctx.exit(run_ab(several, ab) if ab else run_again(several, aa or 0))
+        with gathered(hosts, engine, progress.note) as gathering:
+            served = gathering is None and hosts.given
+            begin = partial(_begun, suite, resume, root, chosen, engine)
+            code = 0 if served else _finished(begin(gathering, progress), progress, gathering, detail=detail)
+        ctx.exit(code)
+
+
+def _begun(
+    suite: Path | None,
+    resume: Path | None,
+    root: Path,
+    chosen: PlanOptions,
+    engine: EngineOptions,
+    gathering: Gathering | None,
+    progress: Progress,
+) -> Run:
+    """The run of a suite, or the one to resume, ready to measure."""
+    from pybench.engines.choice import choose_launcher
     from pybench.runner.prepare import prepare_run
     from pybench.runner.resume import resume_run
 
-    progress = make_progress(sys.stderr)
-    chosen = PlanOptions(**{name: options.pop(name) for name in _PLAN_OPTIONS})
-    hosts = HostOptions(**{name: options.pop(name) for name in _HOST_OPTIONS})
-    engine = EngineOptions(**options) if not hosts.given else engine_over_hosts(EngineOptions(**options))
-    if sum(given is not None for given in (resume, ab, aa)) > 1 or (suite is None) == (resume is None):
-        raise UsageError("run takes either a SUITE, alone or with one of --ab and --aa, or --resume RUN alone")
-    if hosts.given and (ab or aa):
-        raise UsageError("--rendezvous measures a suite once; leave out --ab and --aa")
-    if suite is not None and (ab or aa):
-        several = Several(suite, root, chosen, engine, progress)
-        ctx.exit(run_ab(several, ab) if ab else run_again(several, aa or 0))
     choose = partial(choose_launcher, engine, notify=progress.note)
-    with gathered(hosts, engine, progress.note) as gathering:
-        if gathering is None and hosts.given:
-            ctx.exit(0)
-        if suite is not None:
-            job = prepare_run(suite, root, choose, chosen, gathering)
-        elif resume is not None:
-            job = resume_run(resume, choose, chosen, gathering)
-        results, interrupted = finish(job, progress, detail=detail)
-        if interrupted and gathering is not None:
-            gathering.dismiss("the run was interrupted on the host that leads")
-    if interrupted:
-        click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
-    ctx.exit(INTERRUPTED if interrupted else BY_VERDICT[results.verdict])
+    if suite is not None:
+        return prepare_run(suite, root, choose, chosen, gathering)
+    assert resume is not None
+    return resume_run(resume, choose, chosen, gathering)
+
+
+def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, detail: bool) -> int:
+    """Measure, judge and print the run; gives its exit code."""
+    from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
+
+    results, interrupted = finish(job, progress, detail=detail)
+    if not interrupted:
+        return BY_VERDICT[results.verdict]
+    if gathering is not None:
+        gathering.dismiss("the run was interrupted on the host that leads")
+    click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
+    return INTERRUPTED
 
 
 @click.command()

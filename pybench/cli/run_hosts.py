@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pybench.engines.base import Launcher
     from pybench.engines.hosts.gathering import Gathering
     from pybench.engines.requirements import EngineOptions
+    from pybench.engines.slurm.allocation import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,13 @@ class HostOptions:
     nodes: int | None = None
     node_rank: int | None = None
     join_limit_s: float | None = None
+
+    def of_task(self, task: Task | None) -> HostOptions:
+        """Those of a task that Slurm started: what is not given follows from its step."""
+        if task is None:
+            return self
+        meet = self.rendezvous or f"{task.address}:{task.port}"
+        return replace(self, rendezvous=meet, nodes=task.num_nodes, node_rank=task.node_rank)
 
     @property
     def given(self) -> bool:

@@ -41,6 +41,17 @@ data_parallel = {ranks}
 """
 
 
+def write_fake_python(python: Path, behaviour: str, **environment: str) -> None:
+    """Write a Python that is the fake worker, whatever module it is to run."""
+    more = " ".join(f"{key}={value}" for key, value in environment.items())
+    path = os.pathsep.join(sys.path)
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
+        f'export FAKE_UUIDS="$CUDA_VISIBLE_DEVICES"\nexec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
+    )
+    python.chmod(0o755)
+
+
 @dataclass
 class TwoHosts:
     """Folder ``a`` belongs to the host that leads, ``b`` to the other."""
@@ -59,14 +70,7 @@ class TwoHosts:
 
     def behave(self, name: str, behaviour: str = "ok", **environment: str) -> None:
         """Write the host's Python, which is the fake worker."""
-        more = " ".join(f"{key}={value}" for key, value in environment.items())
-        path = os.pathsep.join(sys.path)
-        python = self.folder / name / "python"
-        python.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
-            f'export FAKE_UUIDS="$CUDA_VISIBLE_DEVICES"\nexec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
-        )
-        python.chmod(0o755)
+        write_fake_python(self.folder / name / "python", behaviour, **environment)
 
     @contextmanager
     def host(

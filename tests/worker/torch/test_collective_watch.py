@@ -39,6 +39,16 @@ def test_a_stopped_rank_is_absent_and_named_by_what_it_wrote_before() -> None:
     )
 
 
+def test_ranks_of_another_host_are_not_blamed() -> None:
+    """Nothing is known of them here: where all of this host's are in it, one of theirs may not be."""
+    waiting = last("all_reduce", 3, waits_s=8.0)
+    places = {0: at(0, waiting), 1: at(1, waiting)}
+    assert account(places, GPUS, 5.0, range(2)).endswith(
+        "entered by rank 0 (GPU-a), rank 1 (GPU-b), all of this host's; not over after 5 s"
+    )
+    assert "not by rank 1 (GPU-b) within 5 s" in account({0: at(0, waiting)}, GPUS, 5.0, range(2))
+
+
 def test_an_exchange_that_hangs_with_every_rank_in_it_blames_none() -> None:
     """A rank that is further is in it as well; the one that waits longest decides which operation it is."""
     waiting = last("all_reduce", 3, waits_s=8.0, members=(0, 1))

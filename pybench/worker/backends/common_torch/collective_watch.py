@@ -76,17 +76,23 @@ def hanging(last: dict[str, Collective], limit_s: float) -> Collective | None:
     return max(waiting, key=lambda one: one.age_s, default=None)
 
 
-def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float) -> str:
-    """What hangs, who entered it and who did not, from where the ranks are; ``gpus`` are those of all ranks."""
+def account(places: dict[int, Place], gpus: dict[int, str], limit_s: float, own: range | None = None) -> str:
+    """What hangs, who entered it and who did not, from where the ranks are; ``gpus`` are those of all ranks.
+
+    Of a worker over hosts only the ranks of this one, ``own``, are known.
+    """
     waiting = {rank: one for rank, place in places.items() if (one := hanging(place.last, limit_s)) is not None}
     if not waiting:
         return f"a rank waited for another for {limit_s:g} s, and none of them waits any longer"
     first = min(waiting, key=lambda rank: -waiting[rank].age_s)
     hung = waiting[first]
-    absent = [rank for rank in hung.members if rank != first and not _entered(places.get(rank), hung)]
-    others = [rank for rank in hung.members if rank not in absent]
+    here = [rank for rank in hung.members if own is None or rank in own]
+    absent = [rank for rank in here if rank != first and not _entered(places.get(rank), hung)]
+    others = [rank for rank in here if rank not in absent]
     what = f"{hung.operation}, operation {hung.number} of {hung.group}, {places[first].at}"
     entered = f"entered by {_named(others, gpus)}"
+    if not absent and len(here) < len(hung.members):
+        return f"{what}: {entered}, all of this host's; not over after {limit_s:g} s"
     if not absent:
         return f"{what}: {entered}, and not over after {limit_s:g} s"
     where = "; ".join(_whereabouts(rank, places.get(rank), hung) for rank in absent)
@@ -134,11 +140,12 @@ class CollectiveWatch:
         """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""
         self._write(Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns())))
         deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
-        while len(places := self._places()) < self._world_size and time.monotonic() < deadline:
+        own = _own_ranks(self._rank, self._world_size)
+        while len(places := self._places()) < len(own) and time.monotonic() < deadline:
             time.sleep(0.05)
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
-        message = account(places, gpus, self._limit_s)
+        message = account(places, gpus, self._limit_s, own)
         self._events.write(Failure(cause="collective_timeout", message=message, detail=stack))
         os._exit(1)
 
@@ -151,6 +158,12 @@ class CollectiveWatch:
     def _places(self) -> dict[int, Place]:
         found = [_place(json.loads(path.read_text(encoding="utf-8"))) for path in self._folder.glob("*.json")]
         return {place.rank: place for place in found}
+
+
+def _own_ranks(rank: int, world_size: int) -> range:
+    """The ranks of this host, by torchrun's environment."""
+    first = rank - int(os.environ.get("LOCAL_RANK", rank))
+    return range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
 
 
 def _place(values: dict[str, Any]) -> Place:

@@ -1,0 +1,136 @@
+"""A Slurm cluster on this machine: slurmctld and two slurmd, with munge, all of it in one folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybench.engines.hosts.interface import free_port
+
+PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged", "mungekey")
+NODES = ("n1", "n2")
+_LIMIT_S = 60
+# Names resolve to this machine; each slurmd has its own name, port and folders.
+_CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdPidFile={folder}/%n.pid
+SlurmdSpoolDir={folder}/%n
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+ReturnToService=2
+KillWait=5
+MpiDefault=none
+TaskProlog={folder}/prolog
+NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]},{ports[2]}] CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> list[str]:
+    """Programs of a cluster that this machine lacks, and the right to start them."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    absent = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+    return absent or ([] if os.getuid() == 0 else ["root"])
+
+
+@dataclass
+class Cluster:
+    """Two nodes that are idle."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What Slurm's commands need."""
+        path = f"{os.environ['PATH']}:/usr/sbin"
+        return {**os.environ, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf"), **self.environment}
+
+    def command(self, *words: str, limit_s: float = _LIMIT_S) -> str:
+        """Output of one of Slurm's commands."""
+        done = subprocess.run(words, env=self.variables, capture_output=True, text=True, timeout=limit_s, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def wait_for_nodes(self) -> None:
+        """Return once both are idle."""
+        deadline = time.monotonic() + _LIMIT_S
+        while self.command("sinfo", "-h", "-N", "-o", "%T").split() != ["idle", "idle"]:
+            assert time.monotonic() < deadline, self.command("sinfo", "-N", "-l")
+            time.sleep(0.1)
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Start one, and end all its daemons."""
+    made = Cluster(folder)
+    ports = [free_port("127.0.0.1") for _ in range(3)]
+    text = _CONFIGURATION.format(host=socket.gethostname().partition(".")[0], folder=folder, ports=ports)
+    (folder / "slurm.conf").write_text(text)
+    # Two hosts on one machine do not wait for each other's cores.
+    (folder / "prolog").write_text(f"#!/bin/sh\necho export PYBENCH_LOCKS={folder}/locks.$SLURMD_NODENAME\n")
+    (folder / "prolog").chmod(0o755)
+    (folder / "state").mkdir()
+    for node in NODES:
+        (folder / node).mkdir()
+    folder.chmod(0o755)
+    made.command("mungekey", "-c", "-k", str(folder / "munge.key"))
+    daemons: list[subprocess.Popen[bytes]] = []
+    try:
+        for words in _daemons(folder):
+            log = (folder / f"{words[0]}.{len(daemons)}.out").open("wb")
+            with log:
+                daemons.append(subprocess.Popen(words, env=made.variables, stdout=log, stderr=subprocess.STDOUT))
+            if words[0] == "munged":
+                _wait_for(folder / "munge.socket")
+        made.wait_for_nodes()
+        yield made
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in reversed(daemons):
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def _daemons(folder: Path) -> Sequence[tuple[str, ...]]:
+    files = [f"--{name}={folder}/munge.{ending}" for name, ending in _MUNGE.items()]
+    return (
+        ("munged", "--foreground", "--force", "--num-threads=2", *files),
+        ("slurmctld", "-D", "-i"),
+        *(("slurmd", "-D", "-N", node) for node in NODES),
+    )
+
+
+_MUNGE = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,216 @@
+"""Runs in allocations of two nodes of a real Slurm: started by srun, cancelled, killed, resumed, submitted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.hosts.interface import free_port
+from pybench.engines.process import processes_marked
+from pybench.store.journal import RunFolder
+from tests.builders import NO_DRIVER
+from tests.runner.two_hosts import SUITE, write_fake_python
+from tests.slurm.cluster import Cluster
+
+PYBENCH = str(Path(sys.executable).with_name("pybench"))
+LIMIT_S = 240
+TRAINING = """
+schema = 1
+name = "hosts"
+description = "one training, on one host and over two"
+
+[[benchmark]]
+name = "train"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+sequence_tokens = 16
+global_batch_size = 8
+attempts = 1
+steps = 3
+max_warmup_steps = 2
+time_limit_s = 200
+data_parallel = {ranks}
+
+[benchmark.axes]
+nodes = [1, 2]
+"""
+
+
+@dataclass
+class Place:
+    """A folder that both nodes share, with a suite and a worker's Python."""
+
+    folder: Path
+    slurm: Cluster
+    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
+
+    @contextmanager
+    def started(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A command in the folder; it is ended where the test does not wait for it."""
+        own = {**self.slurm.variables, NO_DRIVER[0]: NO_DRIVER[1], "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(
+            words, cwd=self.folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Exit code and output of ``pybench run`` in an allocation of both nodes."""
+        with self.started(*self.in_allocation(*words)) as process:
+            out, _ = process.communicate(timeout=LIMIT_S)
+        return process.returncode, out
+
+    def in_allocation(self, *words: str) -> tuple[str, ...]:
+        """No name server knows these nodes: the address is given."""
+        meet = ("--rendezvous", f"127.0.0.1:{self.port}")
+        return ("salloc", "--nodes=2", "--exclusive", "--quiet", PYBENCH, "run", *words, *meet)
+
+    @property
+    def measured(self) -> RunFolder:
+        """The only run."""
+        (path,) = (path for path in (self.folder / "runs").iterdir() if path.is_dir() and path.name[0] != ".")
+        return RunFolder.open(path)
+
+    def left(self) -> list[int]:
+        """Processes of the run's workers."""
+        return list(processes_marked(self.measured.run_id))
+
+    def wait_for(self, found: Callable[[], object]) -> None:
+        """Return once something has come about."""
+        deadline = time.monotonic() + LIMIT_S
+        while not found():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def jobs(self) -> str:
+        """Numbers of the jobs that are not over."""
+        return self.slurm.command("squeue", "-h", "-o", "%i").strip()
+
+
+@pytest.fixture
+def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path, slurm)
+    (tmp_path / "hosts.toml").write_text(SUITE.format(attempts=1, ranks=4))
+    write_fake_python(tmp_path / "python", "ok")
+    yield made
+    for job in made.jobs().split():
+        slurm.command("scancel", "--signal=KILL", job)
+    made.wait_for(lambda: not made.jobs())
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
+    """Two ranks on each node by gloo, with torch; the loss at each step is that of two ranks on one node."""
+    (place.folder / "train.toml").write_text(TRAINING.format(ranks=2))
+    code, out = place.run("train.toml")
+    assert code == 4, out  # nothing is expected but the loss
+    assert "on each of the hosts n1 and n2 (clocks joined to" in " ".join(out.split())
+    records = {record.point_id: record for record in place.measured.records()}
+    one, two = records["train[nodes=1]"], records["train[nodes=2]"]
+    assert [(part.name, part.ranks) for part in two.hosts] == [("n1", (0, 1)), ("n2", (1, 1))]
+    assert len(one.ranks[0].losses) == len(two.ranks[0].losses) >= 3
+    assert two.ranks[0].losses == pytest.approx(one.ranks[0].losses, rel=1e-5)
+    assert list((place.folder / "runs").glob(".slurm-*")) == []
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> None:
+    """By scancel, in the middle of a step."""
+    write_fake_python(place.folder / "python", "hang")
+    with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
+        place.wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")))
+        place.slurm.command("scancel", place.jobs())
+        process.communicate(timeout=LIMIT_S)
+    place.wait_for(lambda: not place.jobs() and not place.left())
+    assert place.measured.records() == ()
+    write_fake_python(place.folder / "python", "ok")
+    code, out = place.run("--resume", str(place.measured.path), "--python", "./python")
+    assert code == 4, out
+    assert [record.failure for record in place.measured.records()] == [None]
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_a_node_that_dies_is_named(place: Place) -> None:
+    """Its task is killed in the middle of a step; Slurm goes on, the run does not, and nothing is left."""
+    write_fake_python(place.folder / "python", "hang")
+    with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
+        place.wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")))
+        (task,) = _tasks_of("n2", place.folder)
+        os.kill(task, signal.SIGKILL)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 3, out
+    assert "pybench: host n2: the connection was closed; it was lost in train attempt 1" in out
+    place.wait_for(lambda: not place.jobs() and not place.left())
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_a_submitted_run(place: Place) -> None:
+    """The script needs no shell to expand anything; the verdict is in the job's output."""
+    meet = ("--rendezvous", f"127.0.0.1:{place.port}")
+    command = (
+        PYBENCH,
+        "run",
+        "hosts.toml",
+        "--python",
+        "./python",
+        *meet,
+        "--sbatch",
+        "--",
+        "--nodes=2",
+        "--exclusive",
+    )
+    with place.started(*command) as process:
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, out
+    found = re.search(r"job (\d+) is submitted", out)
+    assert found is not None
+    place.wait_for(lambda: not place.jobs())
+    log = (place.folder / "runs" / f"slurm-{found[1]}.out").read_text()
+    assert "verdict: no expectation" in log, log
+    assert [record.failure for record in place.measured.records()] == [None]
+
+
+def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) -> None:
+    """More nodes than it has; a munge that does not answer."""
+    code, out = place.run("hosts.toml", "--nodes", "3")
+    assert code == 2, out
+    assert "--nodes 3: the allocation of job" in out
+    conf = Path(place.slurm.variables["SLURM_CONF"])
+    (tmp_path / "slurm.conf").write_text(conf.read_text().replace("munge.socket", "no.socket"))
+    place.slurm = Cluster(place.slurm.folder, {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    with place.started(PYBENCH, "run", "hosts.toml", "--sbatch", "--", "--nodes=2") as process:
+        out, _ = process.communicate(timeout=LIMIT_S)
+    place.slurm = Cluster(place.slurm.folder)
+    assert process.returncode == 3, out
+    assert re.search(r"pybench: sbatch: .*; start munge on this host", out), out
+
+
+def _tasks_of(node: str, folder: Path) -> list[int]:
+    """Ids of the tasks that Slurm started on a node, in this folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            above = Path(f"/proc/{parent}/cmdline").read_bytes()
+            here = (process / "cwd").readlink()
+        except (OSError, IndexError):
+            continue
+        if f"SLURMD_NODENAME={node}".encode() in environment and b"slurmstepd" in above and here == folder:
+            found.append(int(process.name))
+    return found
