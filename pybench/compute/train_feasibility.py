@@ -57,6 +57,8 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
     stages = settings.pipeline_parallel * (settings.stages_per_rank or 1)
     if layers < stages and settings.stages_per_rank:
         yield f"{layers} layers of {settings.model} are fewer than {stages} stages"
+    if settings.context_parallel > 1 and settings.tensor_parallel > 1:
+        yield "layers split over tensor_parallel don't attend over context_parallel: give one of them"
     if length % settings.context_parallel:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:

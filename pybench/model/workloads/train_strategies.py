@@ -77,7 +77,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         exchanges_once=True,
     ),
     "fsdp": StrategyTraits(
-        parallel_axes=("data_parallel", "tensor_parallel"),
+        parallel_axes=("data_parallel", "tensor_parallel", "context_parallel"),
         options=(
             *("reshard_after_forward", "mixed_precision", "cpu_offload", "sequence_parallel", "async_tensor_parallel"),
             *(*_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),

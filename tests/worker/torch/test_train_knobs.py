@@ -22,6 +22,7 @@ KNOBS: dict[str, Spec] = {
     "accelerate_norm": {"strategy": "accelerate", **DDP, **NORM, "activation_offload": True},
     "tensor_norm": {**TP, **NORM},
     "context_norm": {**CP, **NORM},
+    "fsdp_context_norm": {**FSDP, **CP, **NORM, "strategy": "fsdp", "data_parallel": 1, "grad_accum": 2},
     "ddp_8bit": {**DDP, "optimizer": "adamw_8bit", "activation_offload": True},
     "ddp_paged": {**DDP, "optimizer": "paged_adamw"},
     "ddp_bf16": {**DDP, "comm_hook": "bf16"},
@@ -49,7 +50,7 @@ def usual() -> Any:
     return alone({})
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "accelerate", "tensor", "context"])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "accelerate", "tensor", "context", "fsdp_context"])
 def test_gradients_have_one_norm_however_they_are_split(two: Any, strategy: str) -> None:
     """The limit holds for the norm over all ranks' parts; without it this rate makes the loss rise again."""
     limited = alone(shape(KNOBS["ddp_norm"]))

@@ -112,6 +112,7 @@ TWO: dict[str, Spec] = {
 FOUR: dict[str, Spec] = {
     "ddp": {"data_parallel": 4},
     "fsdp_tensor": {**FSDP, **TP, "strategy": "fsdp"},
+    "fsdp_context": {**FSDP, **CP, "strategy": "fsdp", "architecture": GEMMA3},
     "fsdp_tensor_norm": {**FSDP, **TP, **NORM, "strategy": "fsdp"},
     "fsdp_sequence": {**FSDP, **TP, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
     "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},

@@ -31,19 +31,29 @@ def learner(task: Task) -> Learner:
     settings = task.settings
     mesh = device_mesh(task)["context_parallel"]
     model, weights = trainable_model(task)
-    AttentionInterface.register(NAME, partial(attend_to_all, mesh))
-    model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
+    attend_over(mesh, model)
     weights.fill()
     compile_layers(task, model)
-    chunk = mesh.get_local_rank()
     return WholeModel(
         replicated(task, model),
         optimizer_of(model.parameters(), settings),
-        _masks(task, model.config, chunk),
+        chunk_masks_of(task, model.config, mesh),
         settings,
-        portion=Portion(chunk=chunk, num_chunks=settings.context_parallel),
+        portion=Portion(chunk=mesh.get_local_rank(), num_chunks=settings.context_parallel),
         averaged_over=settings.context_parallel,
     )
+
+
+def attend_over(mesh: DeviceMesh, model: Any) -> None:
+    """Have ``model`` attend to the keys and values of every rank of ``mesh``."""
+    AttentionInterface.register(NAME, partial(attend_to_all, mesh))
+    model.config._attn_implementation = NAME  # noqa: SLF001 - the library's setter refuses masks of our own
+
+
+def chunk_masks_of(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
+    """Masks of this rank's chunk of the sequence, over all of it."""
+    positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
+    return chunk_masks(config, positions.chunk(mesh.size())[mesh.get_local_rank()], positions)
 
 
 def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:
@@ -57,8 +67,3 @@ def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
     split: Any = DTensor.from_local(part, mesh, [Shard(_SEQUENCE)], run_check=False)
     whole: torch.Tensor = split.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
     return whole
-
-
-def _masks(task: Task, config: Any, chunk: int) -> Masks:
-    positions = torch.arange(task.settings.sequence_tokens, device=task.ranks.device)
-    return chunk_masks(config, positions.chunk(task.settings.context_parallel)[chunk], positions)

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from pybench.model.workloads.train import Train
-from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.attention import Masks, sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
+from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
@@ -26,8 +28,10 @@ def learner(task: Task) -> Learner:
     model, weights = trainable_model(task)
     if settings.tensor_parallel > 1:
         split_layers(task, model, mesh["tensor_parallel"])
+    if settings.context_parallel > 1:
+        attend_over(mesh["context_parallel"], model)
     compile_layers(task, model)
-    options = {"mesh": mesh["data_parallel"], **_options(task)}
+    options = {"mesh": _shards(mesh, settings), **_options(task)}
     # Layer by layer: no rank ever holds more than its own part and one whole layer.
     for name, layer in layers_of(model).items():
         weights.fill_parameters(name)
@@ -37,19 +41,38 @@ def learner(task: Task) -> Learner:
     return WholeModel(
         model,
         optimizer_of(model.parameters(), settings),
-        sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
+        _masks(task, model.config, mesh),
         settings,
-        portion=Portion(replica=mesh.get_local_rank("data_parallel")),
-        averaged_over=settings.data_parallel,
+        portion=Portion(
+            replica=mesh.get_local_rank("data_parallel"),
+            chunk=mesh.get_local_rank("context_parallel"),
+            num_chunks=settings.context_parallel,
+        ),
+        averaged_over=settings.data_parallel * settings.context_parallel,
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
         silent=(lambda: everything_gathered(model)) if _exchanges_weights_alone(settings) else None,
     )
 
 
+def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
+    """Ranks that share the weights: those of every replica, and of every chunk of its sequences."""
+    if settings.context_parallel == 1:
+        return mesh["data_parallel"]
+    joined: DeviceMesh = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
+    return joined
+
+
+def _masks(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
+    settings = task.settings
+    if settings.context_parallel > 1:
+        return chunk_masks_of(task, config, mesh["context_parallel"])
+    return sequence_masks(config, settings.sequence_tokens, task.ranks.device)
+
+
 def _exchanges_weights_alone(settings: Train) -> bool:
-    """Tensor parallelism exchanges within every layer too; and a lone rank's copies to itself are no communication."""
-    return settings.data_parallel > 1 and settings.tensor_parallel == 1
+    """Tensor and context parallelism exchange within every layer too; a lone rank's copies are no communication."""
+    return settings.data_parallel > 1 and settings.tensor_parallel * settings.context_parallel == 1
 
 
 def _options(task: Task) -> dict[str, Any]:
