@@ -59,10 +59,13 @@ def verify(
     from pybench.cli.exit_codes import BY_VERIFICATION
     from pybench.cli.output import echo
     from pybench.cli.power_files import write_json
+    from pybench.model.errors import UsageError
     from pybench.report.verification import render
     from pybench.runner.verification.bundle import verify_bundle
     from pybench.runner.verification.verify import verify_folder
 
+    if signers is not None and path.is_dir():
+        raise UsageError(f"--signers {signers}: a run's folder has no signature; give its bundle")
     found = verify_folder(path, suite_file) if path.is_dir() else verify_bundle(path, suite_file, signers)
     echo(render(found), nl=False)
     write_json(json_file, {"holds": found.holds, "complete": found.complete, **asdict(found)})

@@ -49,6 +49,8 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
     sums = sums_text({name: digest_of(folder / name) for name in names})
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file}: cannot write the bundle: not a regular file; give the name of a new file")
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
         with zipfile.ZipFile(partial, "x", strict_timestamps=True) as archive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -106,6 +107,20 @@ def test_a_file_that_cannot_be_written(original: Path, tmp_path: Path) -> None:
     """One line, exit code 2."""
     result = pybench("bundle", original, "-o", tmp_path / "no" / "b.zip")
     assert (result.exit_code, "cannot write the bundle: No such file" in result.stderr) == (2, True)
+
+
+def test_a_pipe_is_not_replaced(original: Path, tmp_path: Path) -> None:
+    """Nor waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    result = pybench("bundle", original, "-o", tmp_path / "pipe")
+    assert (result.exit_code, "not a regular file" in result.stderr) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_folder_has_no_signature(original: Path, tmp_path: Path) -> None:
+    """Whoever requires one is not given a verdict without."""
+    result = pybench("verify", original, "--signers", tmp_path / "signers")
+    assert (result.exit_code, "a run's folder has no signature; give its bundle" in result.stderr) == (2, True)
 
 
 def _edit(entries: Entries) -> None:
