@@ -50,7 +50,13 @@ def plan_suite(
     Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError`` or ``UsageError``.
     """
     device, num_devices = _devices(machine)
-    read = read_suite(find_suite(path), profile=options.profile, machine_kind=machine.kind, settings=options.settings)
+    read = read_suite(
+        find_suite(path),
+        profile=options.profile,
+        machine_kind=machine.kind,
+        settings=options.settings,
+        gpu_memory_bytes=machine.gpu_memory_bytes,
+    )
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     suite = with_words(efforts, num_devices=num_devices, max_gpus=options.max_gpus)
     plan = expand(

@@ -22,6 +22,7 @@ from tests.suites.test_train_suites import SUITES, TRAINING
 CARD_BYTES = {"rtx4090": 24e9, "a100": 80e9, "h100": 80e9, "h200": 141e9}
 TOO_LARGE = {"full"}
 """Of finetune_guide: what the plan refuses on every card here, as the suite states."""
+BY_MEMORY = {"40gb": 40e9, "a100-40gb": 40e9, "16gb": 16e9}
 MEASURED = {
     "ddp_scaling": "h200x4",
     "fsdp_scaling": "h200x4",
@@ -83,3 +84,12 @@ def test_the_guides_full_training_is_refused_with_its_need(machine: str) -> None
     """All weights of gpt-oss-20b by whole copies: 8 bytes each."""
     [full] = [point for point in points("finetune_guide", machine) if point.benchmark == "full"]
     assert str(memory_reason(full, CARD_BYTES[machine])).startswith("needs about 167 GB a GPU, of ")
+
+
+@pytest.mark.parametrize("profile", BY_MEMORY)
+@pytest.mark.parametrize("name", ["ddp_scaling", "lora_scaling", "qlora"])
+def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
+    """Every point on eight cards."""
+    found = {point.id: round(needed_bytes(point) / 1e9, 1) for point in points(name, profile)}
+    assert found
+    assert {id_: needed for id_, needed in found.items() if needed * 1e9 > BY_MEMORY[profile]} == {}

@@ -30,6 +30,7 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
                 file,
                 profile=manifest.suite.profile,
                 machine_kind=manifest.machine.kind,
+                gpu_memory_bytes=manifest.machine.gpu_memory_bytes,
                 settings=manifest.options.settings,
             )
         except PybenchError as error:

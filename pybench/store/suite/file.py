@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from pybench.compute.memory_profile import profile_of
 from pybench.model.errors import FileError, Problem
 from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
@@ -26,8 +27,15 @@ __all__ = ["read_suite", "suite_schema"]
 MAX_PROBLEMS = 50
 
 
-def read_suite(path: Path, *, profile: str | None, machine_kind: str, settings: Sequence[str] = ()) -> Suite:
-    """Read, check and apply a profile: ``profile``, else the one named like ``machine_kind`` if the suite has it.
+def read_suite(
+    path: Path,
+    *,
+    profile: str | None,
+    machine_kind: str,
+    settings: Sequence[str] = (),
+    gpu_memory_bytes: float | None = None,
+) -> Suite:
+    """Read, check and apply a profile: ``profile``, else the one for ``machine_kind`` or for GPUs of so much memory.
 
     ``settings`` are texts ``KEY=VALUE`` that are laid over the result. Raises ``FileError`` with every problem in the
     file, also those in profiles that aren't applied, and ``UsageError`` for ``settings``.
@@ -36,17 +44,18 @@ def read_suite(path: Path, *, profile: str | None, machine_kind: str, settings: 
     if problems := _schema_problems(document) or list(form_problems(document)):
         raise FileError(_located(path, document, lines, problems))
     written = written_suite(document)
-    chosen = _chosen(path, written.profiles, profile, machine_kind)
+    own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
+    chosen = _chosen(path, written.profiles, profile, own)
     if problems := suite_problems(written, (chosen, *written.profiles)):
         raise FileError(_located(path, document, lines, problems))
     return _suite(path, with_settings(document, written, chosen, settings), chosen)
 
 
-def _chosen(path: Path, profiles: Collection[str], profile: str | None, machine_kind: str) -> str | None:
+def _chosen(path: Path, profiles: Collection[str], profile: str | None, own: str | None) -> str | None:
     if profile is not None and profile not in profiles:
         valid = ", ".join(profiles) or "none, the suite has no profiles"
         raise refuse(path, f"no profile {describe(profile)}{did_you_mean(profile, profiles)}; valid: {valid}")
-    return profile if profile is not None else machine_kind if machine_kind in profiles else None
+    return own if profile is None else profile
 
 
 def _suite(path: Path, written: WrittenSuite, chosen: str | None) -> Suite:
