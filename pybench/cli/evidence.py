@@ -23,6 +23,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     from pybench.store.bundle.archive import write_bundle
     from pybench.store.bundle.contents import digest_of
     from pybench.store.journal import RunFolder
+    from pybench.store.run_lock import copying
 
     folder = RunFolder.open(run_folder)
     manifest = folder.read_manifest()
@@ -33,7 +34,8 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
         )
     if key is not None:
         require_key(key)
-    names = write_bundle(folder.path, manifest.run_id, file)
+    with copying(folder.path):
+        names = write_bundle(folder.path, manifest.run_id, file)
     echo(f"{file}: {len(names)} files, {file.stat().st_size:,} bytes")
     echo(f"sha256 {digest_of(file)}")
     if key is not None:

@@ -53,7 +53,7 @@ def gate(
     from pybench.judge.regression.figures import run_figures
     from pybench.judge.regression.gate import judge_night
     from pybench.judge.regression.keys import check_across
-    from pybench.judge.regression.series import series_of
+    from pybench.judge.regression.series import nights, series_of
     from pybench.report.gate import render
     from pybench.store.history import read_history
     from pybench.store.results_file import results_of
@@ -61,7 +61,7 @@ def gate(
     run = run_figures(results_of(run_path))
     history = read_history(folder)
     check_across(across, {name for one in (run, *history.runs) for name in one.keys})
-    series = series_of(history.runs, run, across)
+    series = series_of(nights(history.runs), run, across)
     result = judge_night(series, accepted_changes(accepted), effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
     points = [point for one in series.runs for point in one.points]

@@ -44,7 +44,7 @@ def history(
     """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
-    from pybench.judge.regression.series import series_of
+    from pybench.judge.regression.series import nights, series_of
     from pybench.model.errors import RunFolderError
     from pybench.report.history import csv_text, render
     from pybench.store.history import read_history
@@ -61,18 +61,26 @@ def history(
         )
         raise RunFolderError(f"{folder}: {what}{skipped}")
     check_across(across, {name for run in runs for name in run.keys})
-    series = series_of(runs, runs[-1], across)
+    if as_csv:
+        echo(csv_text(runs), nl=False)
+    if as_csv and html_file is None:
+        return
+    shown = nights(runs) or tuple(run for run in runs if self_test and run.part_of == "aa")
+    if not shown:
+        what = (
+            "run of --ab or --aa, which is no night" if len(runs) == 1 else "runs of --ab or --aa, which are no nights"
+        )
+        raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
+    series = series_of(shown, shown[-1], across)
     if html_file is not None:
         from pybench.cli.gate import accepted_changes
         from pybench.cli.output_file import write_text
         from pybench.report.page.history import render as render_page
 
         write_text(html_file, render_page(found, series, accepted_changes(accepted)))
-    if as_csv:
-        echo(csv_text(runs), nl=False)
-    elif self_test:
+    if self_test:
         print_self_test(series)
-    else:
+    elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
 
 
@@ -82,4 +90,6 @@ def print_self_test(series: Series) -> None:
     from pybench.judge.regression.self_test import self_test
     from pybench.report.self_test import render
 
+    if series.last.part_of is not None:
+        echo(f"runs of --{series.last.part_of}, taken within hours; nights differ by more")
     echo(render(self_test(series), series.last.suite, **terminal_options()), nl=False)

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from pybench.engines.requirements import EngineOptions
-    from pybench.model.plan_options import PlanOptions
+    from pybench.model.plan_options import PartOf, PlanOptions
     from pybench.model.progress import Progress
     from pybench.runner.run import Run
 
@@ -29,13 +29,13 @@ class Several:
     engine: EngineOptions
     progress: Progress
 
-    def prepared(self, engine: EngineOptions) -> Run:
+    def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
         """A run of its own, ready to measure."""
         from pybench.engines.choice import choose_launcher
         from pybench.runner.prepare import prepare_run
 
         choose = partial(choose_launcher, engine, notify=self.progress.note)
-        return prepare_run(self.suite, self.root, choose, self.options)
+        return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
 
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
@@ -73,9 +73,9 @@ def _both(several: Several, stacks: tuple[str, str]) -> tuple[Run, Run]:
     from shutil import rmtree
 
     engines = [_with_stack(several, stack) for stack in stacks]
-    first = several.prepared(engines[0])
+    first = several.prepared(engines[0], "ab")
     try:
-        return first, several.prepared(engines[1])
+        return first, several.prepared(engines[1], "ab")
     except BaseException:
         rmtree(first.folder.path, ignore_errors=True)
         raise
@@ -108,7 +108,7 @@ def run_again(several: Several, times: int) -> int:
     codes: list[int] = []
     job: Run
     for number in range(1, times + 1):
-        job = several.prepared(several.engine)
+        job = several.prepared(several.engine, "aa")
         name_faults(job, several.progress)
         try:
             results = job.finish(several.progress)
@@ -124,10 +124,10 @@ def run_again(several: Several, times: int) -> int:
 
 
 def _print_self_test(root: Path, suite: str) -> None:
-    """What these runs, and earlier ones of the suite in the same folder, show of each other."""
+    """What these runs, and earlier ones of ``--aa`` in the same folder, show of each other."""
     from pybench.cli.history import print_self_test
     from pybench.judge.regression.series import series_of
     from pybench.store.history import read_history
 
-    runs = [run for run in read_history(root).runs if run.suite == suite]
+    runs = [run for run in read_history(root).runs if run.suite == suite and run.part_of == "aa"]
     print_self_test(series_of(runs, runs[-1]))

@@ -75,4 +75,5 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         machine_fields=run_fields(manifest.machine, manifest.machines),
         software_fields=software,
         options=manifest.options.words(),
+        part_of=manifest.part_of,
     )

@@ -35,18 +35,20 @@ class DecoderShape:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> DecoderShape:
-        """Read a Hugging Face config. Raises ``KeyError`` naming a size that it lacks."""
+        """Read a Hugging Face config. Raises ``KeyError`` naming a size that it lacks, ``ValueError`` for no size."""
         experts = int(config.get("num_local_experts") or config.get("num_experts") or 1)
         window = _window(config)
         return cls(
             model_type=str(config.get("model_type", "")),
-            vocabulary=config["vocab_size"],
-            hidden=config["hidden_size"],
-            intermediate=config["intermediate_size"],
-            layers=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            key_value_heads=config["num_key_value_heads"],
-            head_width=config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"],
+            vocabulary=_size(config, "vocab_size"),
+            hidden=_size(config, "hidden_size"),
+            intermediate=_size(config, "intermediate_size"),
+            layers=_size(config, "num_hidden_layers"),
+            heads=_size(config, "num_attention_heads"),
+            key_value_heads=_size(config, "num_key_value_heads"),
+            head_width=_size(config, "head_dim")
+            if config.get("head_dim")
+            else _size(config, "hidden_size") // _size(config, "num_attention_heads"),
             tied_embeddings=bool(config.get("tie_word_embeddings", False)),
             num_experts=experts,
             active_experts=int(config.get("num_experts_per_tok", 1)) if experts > 1 else 1,
@@ -78,6 +80,13 @@ class DecoderShape:
         whole = _mean_position(first, first if last is None else last, None)
         windowed = _mean_position(first, first if last is None else last, self.window_tokens)
         return (self.layers - self.sliding_layers) * whole + self.sliding_layers * windowed
+
+
+def _size(config: Mapping[str, Any], key: str) -> int:
+    value = config[key]
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{key}: found {value!r}, expected a whole number above 0")
+    return value
 
 
 def _mean_position(first: float, last: float, window: int | None) -> float:

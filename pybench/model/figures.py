@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pybench.model.plan_options import PartOf
 from pybench.model.results import Verdict
 from pybench.model.suite import AxisValue
 
@@ -62,7 +63,10 @@ class PointFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """One run. ``keys`` must be equal for runs to be compared, by name: machine, software, suite."""
+    """One run. ``keys`` must be equal for runs to be compared, by name: machine, software, suite.
+
+    ``part_of`` is ``None`` for a night: a run by itself.
+    """
 
     run_id: str
     created_utc: str
@@ -70,4 +74,5 @@ class RunFigures:
     verdict: Verdict
     keys: dict[str, str]
     points: tuple[PointFigures, ...]
+    part_of: PartOf | None = None
     version: int = FIGURES_VERSION

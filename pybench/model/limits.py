@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST = 1e60
+"""Far beyond any quantity that is measured; sums of squares stay finite."""
+
 
 @dataclass(frozen=True)
 class Range:

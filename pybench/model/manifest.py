@@ -8,7 +8,7 @@ from pybench.model.container import ContainerSetup
 from pybench.model.expected import ExpectedTable
 from pybench.model.host import Host
 from pybench.model.machine import Machine
-from pybench.model.plan_options import PlanOptions
+from pybench.model.plan_options import PartOf, PlanOptions
 from pybench.model.software import Software
 from pybench.model.suite import DeviceKind, Plan, Suite
 
@@ -22,10 +22,11 @@ class Manifest:
     """All that a report or a resumed run needs in addition to the journal.
 
     ``worker_sha256`` covers the worker's source as staged; ``options`` are what the command line changed of the suite;
-    ``power_reason`` is why power is unknown, ``None`` when it is sampled; ``container`` is
-    ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None`` where an image
-    brings it. ``environment`` holds the variables that reach workers and tune them, without secrets. ``machines`` are
-    the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the others by name.
+    ``part_of`` is ``None`` for a run by itself; ``power_reason`` is why power is unknown, ``None`` when it is sampled;
+    ``container`` is ``None`` when workers ran in this machine's own Python; ``software`` is that Python's, ``None``
+    where an image brings it. ``environment`` holds the variables that reach workers and tune them, without secrets.
+    ``machines`` are the hosts of a run over several: the one that leads, whose ``machine`` is the run's, then the
+    others by name.
     """
 
     run_id: str
@@ -40,6 +41,7 @@ class Manifest:
     worker_sha256: str
     engine: str
     options: PlanOptions = field(default_factory=PlanOptions)
+    part_of: PartOf | None = None
     power_reason: str | None = None
     container: ContainerSetup | None = None
     environment: dict[str, str] = field(default_factory=dict)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from typing import Literal
 
 _HOUR_S, _MINUTE_S = 3600, 60
+
+PartOf = Literal["ab", "aa"]
+"""The option of ``pybench run`` by which a run is one of several, and no night of a history."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pybench.model.machine import GpuInfo
+from pybench.model.plan_options import PartOf
 from pybench.model.suite import AxisValue, Order, ScalingKind
 
 # 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
@@ -381,6 +382,7 @@ class Results:
     ``machine_fields`` and ``software_fields`` are what the two are made from, by name, so that a difference can be
     reported field by field. ``left_out`` names, each once, what the plan leaves out and why: "8 GPUs (4 here)".
     ``options`` are those of the command line that changed the suite, each as it was written: "--set batch_size=1".
+    ``part_of`` is "ab" or "aa" for a run of ``--ab`` or ``--aa``, which no history takes for a night.
     """
 
     run_id: str
@@ -405,4 +407,5 @@ class Results:
     machine_fields: dict[str, str] = field(default_factory=dict)
     software_fields: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    part_of: PartOf | None = None
     schema_version: int = RESULTS_VERSION

@@ -122,6 +122,12 @@ class Suite:
     path: str = ""
     container: ContainerRequest = field(default_factory=ContainerRequest)
 
+    @property
+    def tables(self) -> frozenset[str]:
+        """Names of the expected tables that it is judged against."""
+        expectations = (expectation for benchmark in self.benchmarks for expectation in benchmark.expectations)
+        return frozenset(name for expectation in expectations if (name := table_of(expectation)) is not None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Point:

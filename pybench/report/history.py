@@ -44,6 +44,7 @@ CSV_HEADS = (
     "digest",
     "axes",
     "keys",
+    "part_of",
 )
 
 
@@ -74,6 +75,9 @@ def left_out(history: History, series: Series) -> Iterator[str]:
         yield f"left out: {count} that differ in {text}"
     if (more := len(apart) - _MOST_SKIPPED) > 0:
         yield f"left out: others that differ in {more} more keys or values"
+    if parts := Counter(run.part_of for run in history.runs if run.suite == series.last.suite and run.part_of):
+        listed = " and ".join(f"{count} of --{name}" for name, count in sorted(parts.items()))
+        yield f"left out: {listed}, which are no nights"
     if series.broken:
         yield f"left out: {len(series.broken)} whose verdict was bad"
     if others:
@@ -137,4 +141,5 @@ def _lines(run: RunFigures) -> Iterator[tuple[object, ...]]:
             point.digest or "",
             json.dumps(point.axes),
             keys,
+            run.part_of or "",
         )

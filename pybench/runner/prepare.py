@@ -23,8 +23,7 @@ from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.manifest import Manifest
 from pybench.model.path_text import path_text
-from pybench.model.plan_options import PlanOptions
-from pybench.model.suite import table_of
+from pybench.model.plan_options import PartOf, PlanOptions
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements, plan_suite, with_packages
 from pybench.store.expected_tables import load_tables
@@ -39,16 +38,17 @@ def prepare_run(
     choose: Callable[[LaunchRequirements], Launcher],
     options: PlanOptions = _NO_OPTIONS,
     gathering: Gathering | None = None,
+    part_of: PartOf | None = None,
 ) -> Run:
     """Check everything that can be checked before the first attempt, then make the run's folder.
 
-    ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host.
+    ``choose`` gives the launcher, once it is known what has to run. A ``gathering`` is led by this host. ``part_of`` is
+    for a run that is one of several.
     """
     hosts = gathering.hosts if gathering else ()
     machine = hosts[0].machine if hosts else snapshot()
     suite, plan = plan_suite(path, machine, options, root, hosts)
-    names = {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
-    tables = load_tables(Path(suite.path), sorted(names))
+    tables = load_tables(Path(suite.path), sorted(suite.tables))
     needs = launch_requirements(suite, plan, machine)
     launcher = choose(needs)
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
@@ -68,6 +68,7 @@ def prepare_run(
             worker_sha256=worker_digest(folder.worker),
             engine=launcher.name,
             options=options,
+            part_of=part_of,
             power_reason=sampler_unavailable_reason(),
             container=launcher.container,
             environment=recorded(launcher.tuning(os.environ), launcher.secrets),

@@ -11,13 +11,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +25,10 @@ from pybench.model.errors import RunFolderError, is_machine_fault
 from pybench.model.manifest import MANIFEST_VERSION, Manifest
 from pybench.model.record import Record
 from pybench.store.journal_line import check_version, decode_line, encode_line, first_problem, is_whole, sequence_of
+from pybench.store.json_values import decode_json
+from pybench.store.manifest_rules import breaches
+from pybench.store.run_folder_error import AbsentError, run_folder_errors
+from pybench.store.run_lock import writing
 from pybench.store.safe_folder import (
     foreign_files,
     fresh_folder,
@@ -44,10 +46,6 @@ _MANIFEST_HEAD = b'{\n "checksum": "%s",'
 _MAX_MANIFEST_BYTES = 2**28
 _MAX_JOURNAL_BYTES = 2**31
 _BLOCK_BYTES = 2**16
-
-
-class _AbsentError(RunFolderError):
-    """A file of the run's folder is not there."""
 
 
 class RunFolder:
@@ -78,7 +76,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
-        with _os_error_as_run_folder_error(path, "look for a run"):
+        with run_folder_errors(path, "look for a run"):
             found = (path / _MANIFEST_FILE).is_file()
         if not found:
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
@@ -86,7 +84,7 @@ class RunFolder:
 
     def require_owner(self) -> None:
         """Refuse to write into a folder that another user prepared. Raises ``RunFolderError``."""
-        with _os_error_as_run_folder_error(self.path, "look for a run"):
+        with run_folder_errors(self.path, "look for a run"):
             names = (_MANIFEST_FILE, _JOURNAL_FILE, "lock", "worker", "attempts", "reruns")
             foreign = next(foreign_files(self.path, names), None)
         if foreign is not None:
@@ -109,7 +107,7 @@ class RunFolder:
         """Make an empty folder for an attempt; what an interrupted one left is removed. Raises ``RunFolderError``."""
         name = attempt_name(point_id, number)
         path = self.path / "attempts" / name
-        with _os_error_as_run_folder_error(path, "create the attempt's folder"), opened_folder(self.path) as folder:
+        with run_folder_errors(path, "create the attempt's folder"), opened_folder(self.path) as folder:
             with suppress(FileExistsError):
                 os.mkdir("attempts", 0o755, dir_fd=folder)
             with opened_folder("attempts", folder) as attempts:
@@ -119,55 +117,49 @@ class RunFolder:
     def subfolder(self, name: str) -> Path:
         """A folder inside, made where there is none. Raises ``RunFolderError``, also for a link of this name."""
         path = self.path / name
-        with _os_error_as_run_folder_error(path, "make a folder in the run's"), opened_folder(self.path) as folder:
+        with run_folder_errors(path, "make a folder in the run's"), opened_folder(self.path) as folder:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=folder)
             with opened_folder(name, folder):
                 return path
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""
-        with ExitStack() as opened:
-            with _os_error_as_run_folder_error(self.path, "lock the run"):
-                folder = opened.enter_context(opened_folder(self.path))
-                file = opened.enter_context(opened_file(folder, "lock", os.O_RDWR | os.O_CREAT))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunFolderError(f"{self.path}: another pybench is writing this run; wait for it to end") from None
-            yield
+        return writing(self.path)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest whole or not at all. Raises ``RunFolderError``."""
         body = _MANIFEST.dump_json(manifest, indent=1)[1:] + b"\n"
-        with _os_error_as_run_folder_error(self.path, "write the manifest"), opened_folder(self.path) as folder:
+        with run_folder_errors(self.path, "write the manifest"), opened_folder(self.path) as folder:
             write_file(folder, _MANIFEST_FILE, _MANIFEST_HEAD % _digest(body) + body)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises ``RunFolderError`` when it is damaged or of another version."""
         path = self.path / _MANIFEST_FILE
-        with _os_error_as_run_folder_error(path, "read the manifest"), opened_folder(self.path) as folder:
+        with run_folder_errors(path, "read the manifest"), opened_folder(self.path) as folder:
             data = read_file(folder, _MANIFEST_FILE, _MAX_MANIFEST_BYTES)
         try:
-            values = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise RunFolderError(f"{path}: not readable as JSON: {error}") from error
+            values = decode_json(data)
+        except ValueError as error:
+            raise RunFolderError(f"{path}: {error}; the file was edited or damaged") from error
         check_version(f"{path}", values, MANIFEST_VERSION)
         head = len(_MANIFEST_HEAD % _digest(b""))
         if data[:head] != _MANIFEST_HEAD % _digest(data[head:]):
             raise RunFolderError(f"{path}: its checksum does not fit; the file was edited or damaged")
         try:
-            return _MANIFEST.validate_python(values)
+            manifest = _MANIFEST.validate_python(values)
         except ValidationError as error:
             raise RunFolderError(f"{path}: {first_problem(error)}") from error
+        for key, fault in breaches(manifest):
+            raise RunFolderError(f"{path}: {key}: {fault}; the file was edited or damaged")
+        return manifest
 
     def append(self, record: Record) -> None:
         """Add ``record`` and return once it is on disk. Raises ``RunFolderError`` when it can't be written.
 
         What is left of a line that a crash cut short is overwritten.
         """
-        with _os_error_as_run_folder_error(self.path, "write the journal"), opened_folder(self.path) as folder:
+        with run_folder_errors(self.path, "write the journal"), opened_folder(self.path) as folder:
             with opened_file(folder, _JOURNAL_FILE, os.O_RDWR | os.O_CREAT) as file:
                 end, last = _last_line(file)
                 self._require_complete(last)
@@ -183,7 +175,7 @@ class RunFolder:
     def require_complete(self) -> None:
         """Refuse a journal that lost records while this process wrote it. Raises ``RunFolderError``."""
         with (
-            _os_error_as_run_folder_error(self.path / _JOURNAL_FILE, "read the journal"),
+            run_folder_errors(self.path / _JOURNAL_FILE, "read the journal"),
             opened_folder(self.path) as folder,
             opened_file(folder, _JOURNAL_FILE) as file,
         ):
@@ -193,9 +185,9 @@ class RunFolder:
         """Read every record. A last line cut short by a crash is left out; other damage raises ``RunFolderError``."""
         path = self.path / _JOURNAL_FILE
         try:
-            with _os_error_as_run_folder_error(path, "read the journal"), opened_folder(self.path) as folder:
+            with run_folder_errors(path, "read the journal"), opened_folder(self.path) as folder:
                 data = read_file(folder, _JOURNAL_FILE, _MAX_JOURNAL_BYTES)
-        except _AbsentError:
+        except AbsentError:
             self._num_records = 0
             return ()
         *lines, rest = data.split(b"\n")
@@ -218,7 +210,7 @@ class RunFolder:
         """Write a report into the run's folder. Raises ``RunFolderError``; nothing measured is lost by that."""
         remedy = "; `pybench report` prints it again"
         with (
-            _os_error_as_run_folder_error(self.path / file, "write the report", remedy),
+            run_folder_errors(self.path / file, "write the report", remedy),
             opened_folder(self.path) as folder,
         ):
             write_file(folder, file, text.encode())
@@ -229,22 +221,6 @@ def attempt_name(point_id: str, number: int) -> str:
     # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell and are replaced.
     name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
     return f"{name}.{number}"
-
-
-@contextmanager
-def _os_error_as_run_folder_error(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Make what the system refuses a ``RunFolderError`` with what could not be done, and what to do next.
-
-    A fault of the machine stays an ``OSError``.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise _AbsentError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
-    except OSError as error:
-        if is_machine_fault(error):
-            raise OSError(error.errno, f"cannot {doing}: {error.strerror}", str(path)) from error
-        raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
 
 
 def _last_line(file: int) -> tuple[int, bytes]:

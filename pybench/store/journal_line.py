@@ -19,9 +19,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pybench.model.errors import RunFolderError
 from pybench.model.record import RECORD_VERSION, Record
+from pybench.store.json_values import decode_json
 
 # In a tuple, for whose parts a configuration may be given.
 _RECORD = TypeAdapter(tuple[Record], config=ConfigDict(allow_inf_nan=False))
+_MOST_SAMPLES = 2**24
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 
@@ -55,14 +57,30 @@ def decode_line(path: Path, number: int, line: bytes) -> Record:
     if int(head[1]) != number:
         raise RunFolderError(f"{path}:{number}: holds record {int(head[1])}; lines were added, removed or exchanged")
     try:
-        values = json.loads(line[head.end() : -1])
-    except (ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path}:{number}: not JSON: {error}; the journal was edited or damaged") from error
+        values = decode_json(line[head.end() : -1])
+    except ValueError as error:
+        raise RunFolderError(f"{path}:{number}: {error}; the journal was edited or damaged") from error
     check_version(f"{path}:{number}", values, RECORD_VERSION)
     try:
-        return _RECORD.validate_python((values,))[0]
+        (record,) = _RECORD.validate_python((values,))
     except ValidationError as error:
         raise RunFolderError(f"{path}:{number}: {first_problem(error, 1)}") from error
+    if fault := _fault(record):
+        raise RunFolderError(f"{path}:{number}: {fault}; the file was edited or damaged")
+    return record
+
+
+def _fault(record: Record) -> str | None:
+    """What no attempt that was measured to its end leaves: ranks without steps, or with others than the first."""
+    if not record.ok:
+        return None
+    counts = [len(rank.steps) for rank in record.ranks]
+    if not counts:
+        return "ranks: none, of an attempt without a failure"
+    if any(step.work.samples > _MOST_SAMPLES for rank in record.ranks for step in rank.steps):
+        return "ranks.steps.work.samples: more than any step has"
+    other = next((rank for rank, count in enumerate(counts) if count != counts[0] or not count), None)
+    return None if other is None else f"ranks.{other}.steps: {counts[other]} steps, of rank 0 there are {counts[0]}"
 
 
 def _checksum(sequence: int, body: bytes) -> bytes:

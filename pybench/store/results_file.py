@@ -9,14 +9,14 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import RunFolderError
+from pybench.model.limits import LARGEST
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.store.journal import RunFolder
+from pybench.store.json_values import decode_json
 from pybench.store.safe_folder import opened_folder, read_file
 
 # In a tuple, for whose parts a configuration may be given.
 _RESULTS = TypeAdapter(tuple[Results], config=ConfigDict(allow_inf_nan=False))
-# Far beyond any quantity; sums and squares of such values stay finite.
-_LARGEST = 1e60
 _MAX_BYTES = 2**28
 
 
@@ -43,12 +43,14 @@ def read_results(path: Path) -> Results:
 def decode_results(path: Path, data: bytes) -> Results:
     """The results in ``data``, read from ``path``. Raises ``RunFolderError`` unless whole and of this version."""
     try:
-        (results,) = _RESULTS.validate_json(b"[" + data + b"]")
+        (results,) = _RESULTS.validate_python((decode_json(data),))
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in detail["loc"][1:]) or "file"
         message = f"{path}: not a results.json that this pybench reads: {place}: {detail['msg']}"
         raise RunFolderError(message) from error
+    except ValueError as error:
+        raise RunFolderError(f"{path}: not a results.json that this pybench reads: {error}") from error
     if results.schema_version != RESULTS_VERSION:
         raise RunFolderError(
             f"{path}: results of version {results.schema_version}, this pybench reads {RESULTS_VERSION}; "
@@ -56,14 +58,17 @@ def decode_results(path: Path, data: bytes) -> Results:
         )
     if name := _beyond_measure(results):
         raise RunFolderError(f"{path}: {name} is larger than any measurement; the file was edited or damaged")
+    for number, row in enumerate(results.scaling):
+        if min(row.count, row.baseline_count) < 1:
+            raise RunFolderError(f"{path}: scaling.{number}.count: no count of GPUs; the file was edited or damaged")
     return results
 
 
 def _beyond_measure(results: Results) -> str | None:
-    """Point and metric of a value that nothing measures, if there is one."""
+    """Point and metric of a value that nothing measures, also of one that was written as text, if there is one."""
     for point in results.points:
         for name, found in point.metrics.items():
             values = (found.value, found.low or 0.0, found.high or 0.0, *found.medians)
-            if max(map(abs, values)) > _LARGEST:
+            if max(map(abs, values)) > LARGEST:
                 return f"{point.id} {name}"
     return None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from pybench.cli.main import main
+from pybench.model.plan_options import PartOf
+from pybench.store.journal import RunFolder
 
 Drill = Callable[..., tuple[str, ...]]
 
@@ -57,3 +61,24 @@ def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, drill: Dri
     assert done.exit_code == 2
     assert "no run of nope; there are drill" in done.stderr
     assert history("absent").exit_code == 2
+
+
+def test_runs_of_several_are_no_nights(finished: Path) -> None:
+    """Neither the gate nor the history takes them in; the history counts them, and CSV has the field."""
+    several: tuple[PartOf | None, ...] = ("aa", "aa", "ab", None)
+    for number, part_of in enumerate(several):
+        own = finished.with_name(f"{part_of}-{number}")
+        shutil.copytree(finished, own)
+        folder = RunFolder.open(own)
+        folder.write_manifest(replace(folder.read_manifest(), part_of=part_of, run_id=own.name))
+    done = history("runs")
+    assert done.stdout.startswith("drill: 2 runs, "), done.output
+    assert "left out: 2 of --aa and 1 of --ab, which are no nights" in done.stdout
+    done = CliRunner().invoke(main, ["gate", str(finished), "--history", "runs", "--no-rerun"])
+    assert "against 0 nights before it" in done.stdout, done.output
+    table = csv.DictReader(io.StringIO(history("runs", "--csv").stdout))
+    assert {row["part_of"] for row in table} == {"", "aa", "ab"}
+    shutil.rmtree(finished)
+    shutil.rmtree(finished.with_name("None-3"))
+    assert "3 runs of --ab or --aa, which are no nights; run the suite without these" in history("runs").stderr
+    assert history("runs", "--self-test").stdout.startswith("runs of --aa, taken within hours")

@@ -37,9 +37,9 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("manifest.json", "{", "RUN/manifest.json: not readable as JSON"),
-        ("manifest.json", "", "RUN/manifest.json: not readable as JSON"),
-        ("manifest.json", DEEP, "RUN/manifest.json: not readable as JSON: maximum recursion depth"),
+        ("manifest.json", "{", "RUN/manifest.json: not JSON"),
+        ("manifest.json", "", "RUN/manifest.json: not JSON"),
+        ("manifest.json", DEEP, "RUN/manifest.json: not JSON: maximum recursion depth"),
         ("manifest.json", "[]", "RUN/manifest.json: no version; not written by pybench"),
         (
             "manifest.json",

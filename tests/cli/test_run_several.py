@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.store.journal import RunFolder
 from tests.cli.conftest import Drill
 
 
@@ -31,6 +32,11 @@ def _journals(here: Path) -> list[list[tuple[str, int, str]]]:
     return found
 
 
+def _part_of(here: Path) -> list[str | None]:
+    """What each run's manifest has recorded."""
+    return [RunFolder.open(folder).read_manifest().part_of for folder in (here / "runs").iterdir() if folder.is_dir()]
+
+
 def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
     """Each keeps its own records; every row is shown with its interval, and the verdict is that of compare."""
     drill()
@@ -41,6 +47,7 @@ def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
     assert f"A: {a}: " in done.output
     assert f"B: {b}: " in done.output
     assert [len(records) for records in _journals(here)] == [4, 4]
+    assert _part_of(here) == ["ab", "ab"]
     headings = re.findall(r"\[\d/4\] ([AB]) decode\[tensor_parallel=(\d)\] attempt (\d)", done.output)
     assert ["".join(one) for one in headings] == ["A11", "B11", "A21", "B21", "B22", "A22", "B12", "A12"]
     again = re.search(r"again: pybench (.*)", done.output)
@@ -97,6 +104,7 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
     folders = sorted((here / "runs").iterdir())
     assert len([folder for folder in folders if (folder / "results.json").is_file()]) == 3
     assert "run 3 of 3: pass" in done.output
+    assert _part_of(here) == ["aa"] * 3
     shown = CliRunner().invoke(main, ("history", "runs", "--self-test"))
     assert shown.exit_code == 0, shown.output
     assert done.output.endswith(shown.output)

@@ -23,6 +23,7 @@ from pybench.model.suite import Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.journal import RunFolder
+from pybench.store.run_lock import copying
 from tests.builders import HEADER, MACHINE, MANIFEST, RECORD
 
 NOW = datetime(2026, 11, 21, 8, 15, tzinfo=UTC)
@@ -139,7 +140,7 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     manifest = folder.path / "manifest.json"
     manifest.write_text("{")
-    with pytest.raises(RunFolderError, match="not readable as JSON"):
+    with pytest.raises(RunFolderError, match="not JSON"):
         folder.read_manifest()
     manifest.write_text(json.dumps({"version": 1}))
     with pytest.raises(
@@ -160,6 +161,23 @@ def test_two_writers_exclude_each_other(tmp_path: Path) -> None:
         RunFolder(folder.path).lock(),
     ):
         pytest.fail("entered twice")
+
+
+def test_a_run_that_is_written_is_not_copied(tmp_path: Path) -> None:
+    """Two may copy it at once; a writer and a copy exclude each other; a folder without a lock has no writer."""
+    folder = run_folder(tmp_path)
+    with copying(folder.path):
+        pass
+    refused = "another pybench is writing this run; wait for it to end"
+    with folder.lock(), pytest.raises(RunFolderError, match=refused), copying(folder.path):
+        pytest.fail("copied a run that is being written")
+    with (
+        copying(folder.path),
+        copying(folder.path),
+        pytest.raises(RunFolderError, match=refused),
+        RunFolder(folder.path).lock(),
+    ):
+        pytest.fail("wrote a run that is being copied")
 
 
 def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:

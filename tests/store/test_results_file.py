@@ -38,14 +38,14 @@ def test_what_was_measured_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["value", "low"])
 def test_no_finite_number(tmp_path: Path, name: str, value: object) -> None:
     """Neither as JSON has it nor as text that Python reads as one."""
-    with pytest.raises(RunFolderError, match=rf"points\.0\.metrics\.step_s\.{name}: Input should be a finite number"):
+    with pytest.raises(RunFolderError, match=rf"points\.0\.metrics\.step_s\.{name}: .*(finite|no) number"):
         read(tmp_path, **{name: value})
 
 
 @pytest.mark.parametrize("metric", [{"value": 1e61}, {"high": 1e308}, {"low": -1e308}, {"medians": [1.0, 1e300]}])
 def test_larger_than_any_measurement(tmp_path: Path, metric: dict[str, Any]) -> None:
     """A sum of them would be infinite."""
-    with pytest.raises(RunFolderError, match=r"step_s is larger than any measurement"):
+    with pytest.raises(RunFolderError, match=r"step_s\..* is larger than any measurement"):
         read(tmp_path, **metric)
 
 
@@ -56,5 +56,5 @@ def test_a_journal_with_a_checksum_made_again(value: bytes) -> None:
     body = line[line.index(b'"record": ') + len(b'"record": ') : -2].replace(b"1234.5", value)
     checksum = hashlib.sha256(b"1:" + body).hexdigest()[:16].encode()
     forged = b'{"sequence": 1, "checksum": "%s", "record": %s}' % (checksum, body)
-    with pytest.raises(RunFolderError, match=r":1: duration_s: Input should be a finite number"):
+    with pytest.raises(RunFolderError, match=r":1: duration_s: .*(finite|no) number"):
         decode_line(Path("journal.jsonl"), 1, forged)

@@ -34,6 +34,7 @@ def run_figures(results: Results, metrics: Collection[str] = ()) -> RunFigures:
         verdict=results.verdict,
         keys=run_keys(results),
         points=tuple(_point(point, metrics) for point in results.points),
+        part_of=results.part_of,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -68,6 +68,11 @@ class Series:
     def _is_same(self, point: PointFigures, last: PointFigures | None) -> bool:
         # A point that skipped has no settings, and a row that vanished has no last point to agree with.
         return last is None or last.digest is None or point_difference(point, last, self.across) is None
+
+
+def nights(runs: Iterable[RunFigures]) -> tuple[RunFigures, ...]:
+    """The runs that were measured by themselves: those of ``--ab`` and ``--aa`` are several of one hour."""
+    return tuple(run for run in runs if run.part_of is None)
 
 
 def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str] = ()) -> Series:

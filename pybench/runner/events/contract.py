@@ -14,6 +14,7 @@ from typing import get_args
 from pybench.compute.auto_batch import METRIC as BATCH_SIZE
 from pybench.compute.ordered_work import ordered_phases, ordered_replica, ordered_work
 from pybench.model.host import SAME_CLOCK, HostClock
+from pybench.model.limits import LARGEST
 from pybench.model.wire import (
     PROTOCOL_VERSION,
     Event,
@@ -39,8 +40,6 @@ _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
 # Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.
 _STAMP_SLACK_NS = 5_000_000
 _MAX_VALUES = 4096
-# Far beyond any quantity; sums of squares stay finite.
-_LARGEST = 1e60
 _BATCH_SIZES = range(1, 2**20 + 1)
 
 
@@ -136,7 +135,7 @@ class Contract:
         _require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
         _check_stamps(rank, step)
-        _require(abs(step.loss or 0) <= _LARGEST, rank, "step.loss", "is larger than any measurement")
+        _require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
         self._check_spans(rank, step)
         _require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
@@ -184,7 +183,7 @@ class Contract:
         if unit is None:
             raise _broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
         _require(not unit or value >= 0, rank, field, "is negative")
-        _require(abs(value) <= _LARGEST, rank, field, "is larger than any measurement")
+        _require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
         return unit
 
     def _check_result(self, rank: int, log: RankLog, result: Result) -> None:

@@ -11,7 +11,7 @@ from pybench.judge.verification.plan import check_suite, check_tables
 from pybench.model.errors import FileError, PybenchError
 from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import Manifest
-from pybench.model.suite import Suite, table_of
+from pybench.model.suite import Suite
 from pybench.model.verification import Discrepancy
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
@@ -48,11 +48,6 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
 
     yield from check_tables(manifest, tables)
     yield from check_suite(manifest, suite)
-
-
-def named_tables(suite: Suite) -> set[str]:
-    """Names of the expected tables that the suite judges by."""
-    return {name for b in suite.benchmarks for e in b.expectations if (name := table_of(e)) is not None}
 
 
 def check_worker(folder: RunFolder, manifest: Manifest) -> Iterator[Discrepancy]:

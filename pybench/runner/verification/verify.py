@@ -19,7 +19,7 @@ from pybench.report.run_view import RunView
 from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.malformed import MALFORMED, guarded
-from pybench.runner.verification.origin import check_origin, check_worker, named_tables
+from pybench.runner.verification.origin import check_origin, check_worker
 from pybench.runner.verification.reports import check_reports
 from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
 from pybench.store.journal import RunFolder, attempt_name
@@ -47,10 +47,6 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
         return Verification(run_id=path.name, discrepancies=(*found, Discrepancy(place=path.name, text=text)))
-    if absent := named_tables(manifest.suite) - set(manifest.tables):
-        text = "the suite judges by it, the manifest does not hold it"
-        found += [Discrepancy(place=f"table {name}", text=text) for name in sorted(absent)]
-        return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
     try:
         results = assemble(manifest, Measurements.of(manifest.plan, records))
     except MALFORMED as error:

@@ -350,8 +350,8 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
     "a looser table, sealed": (lambda f: f.manifest(_table), "table drill", "row 1: tolerance"),
     "no table, sealed": (
         lambda f: f.folder.write_manifest(replace(f.folder.read_manifest(), tables={})),
-        "table drill",
-        "the manifest does not hold it",
+        "20",
+        "tables: holds no table 'drill', which suite.benchmarks.0.expectations.0 names",
     ),
     "no expectation, sealed": (lambda f: f.manifest(_suite), "suite drill", "expectations of benchmark decode"),
     "a point out of the plan, sealed": (_one_point, "decode[tensor_parallel=2]", "the plan does not"),

@@ -1,0 +1,69 @@
+"""What the values of a manifest must satisfy together, so that its run can be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pybench.model.manifest import Manifest
+from pybench.model.suite import AxisValue, Benchmark, Comparison, Expectation, Point, Scaling, Skip, table_of
+from pybench.model.workloads.registry import METRICS_OF
+
+Breach = tuple[str, str]
+"""Path of a key, and what is wrong with its value."""
+
+
+def breaches(manifest: Manifest) -> Iterator[Breach]:
+    """Every rule that a manifest breaks, suite before plan."""
+    benchmarks = {benchmark.name: benchmark for benchmark in manifest.suite.benchmarks}
+    for number, benchmark in enumerate(manifest.suite.benchmarks):
+        if benchmark.workload not in METRICS_OF:
+            yield f"suite.benchmarks.{number}.workload", f"{benchmark.workload!r} is no workload of this pybench"
+            continue
+        for place, expectation in enumerate(benchmark.expectations):
+            key = f"suite.benchmarks.{number}.expectations.{place}"
+            yield from _of_expectation(key, expectation, benchmark, manifest, benchmarks)
+    plan = manifest.plan
+    kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
+    for name, entries in kinds.items():
+        for number, entry in enumerate(entries):
+            yield from _of_entry(f"plan.{name}.{number}", entry.benchmark, entry.axes, benchmarks)
+    for number, point in enumerate(plan.points):
+        yield from _of_shape(f"plan.points.{number}", point)
+
+
+def _of_expectation(
+    key: str,
+    expectation: Expectation,
+    benchmark: Benchmark,
+    manifest: Manifest,
+    benchmarks: Mapping[str, Benchmark],
+) -> Iterator[Breach]:
+    if (table := table_of(expectation)) is not None and table not in manifest.tables:
+        yield "tables", f"holds no table {table!r}, which {key} names"
+    if expectation.metric not in METRICS_OF[benchmark.workload]:
+        yield f"{key}.metric", f"{expectation.metric!r} is no metric of workload {benchmark.workload}"
+    if isinstance(expectation, Comparison) and expectation.other not in benchmarks:
+        yield f"{key}.other", f"the suite has no benchmark {expectation.other!r}"
+    if isinstance(expectation, Scaling) and not benchmark.axes.get(expectation.along):
+        yield f"{key}.along", f"the benchmark has no values of {expectation.along!r}"
+
+
+def _of_entry(
+    key: str, name: str, axes: Mapping[str, AxisValue], benchmarks: Mapping[str, Benchmark]
+) -> Iterator[Breach]:
+    if (benchmark := benchmarks.get(name)) is None:
+        return
+    counted = {expectation.along for expectation in benchmark.expectations if isinstance(expectation, Scaling)}
+    for axis in counted & {*axes, *benchmark.axes}:
+        for value in (*benchmark.axes.get(axis, ()), *([axes[axis]] if axis in axes else [])):
+            if not isinstance(value, int) or value < 1:
+                yield f"{key}.axes.{axis}", f"scaling runs along it, and {value!r} is no count"
+
+
+def _of_shape(key: str, point: Point) -> Iterator[Breach]:
+    try:
+        _ = point.shape
+    except KeyError as error:
+        yield f"{key}.architecture", f"has no {error}"
+    except (ValueError, TypeError, ArithmeticError) as error:
+        yield f"{key}.architecture", str(error)
