@@ -164,9 +164,9 @@ def _judged(
     except NoRatioError as error:
         verdict: Verdict = "no_expectation" if expected is None else "inconclusive"
         return None, (verdict, str(error), ("no_ratio",), None)
-    hunger = starvation(baseline, measurements.samples(baseline))
-    if hunger is not None:
-        return evidence.interval, ("inconclusive", f"no valid baseline: {hunger}", ("starved_baseline",), None)
+    starved = starvation(baseline, measurements.samples(baseline))
+    if starved is not None:
+        return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
     more = METRICS[metric].higher_is_better
     judgement = judge_ratio(evidence, expected, linear, more=more)
     beside = next((words for each in (point, baseline) if (words := company(measurements.good(each.id)))), None)

@@ -155,7 +155,7 @@ class Point:
         """Sizes of the model; ``None`` where no model runs."""
         return None if self.architecture is None else DecoderShape.from_config(self.architecture)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Hash of all that shapes the measurement; a resumed run trusts only records that carry the same one."""
         shaped = {

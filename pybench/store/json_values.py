@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from pybench.model.limits import LARGEST
 
 _INTEGERS = range(-(2**63), 2**63)
-_MANY_DIGITS = re.compile(rb"\d{19}")
+# Any 64 bits need at most 19 digits. Every digit becomes a 0, anything else a space: finding is faster than a pattern.
+_DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+_MANY = b"0" * 19
 
 
 def decode_json(data: bytes) -> Any:  # noqa: ANN401 - any value
@@ -23,7 +24,7 @@ def decode_json(data: bytes) -> Any:  # noqa: ANN401 - any value
         raise ValueError(f"not JSON: {error}") from error
     else:
         # A search over the text costs nothing beside looking at every integer.
-        if not _MANY_DIGITS.search(data):
+        if _MANY not in data.translate(_DIGITS):
             return found
     for place, value in _out_of_bounds(found):
         raise ValueError(f"{place}: {value!r:.40} is larger than any measurement, or no number")

@@ -9,7 +9,7 @@ from pybench.model.expected import FigureRow, RatioRow
 from pybench.store.suite.schema import fields_of
 
 _FORM = "form"
-"""Told by the other keys: only figures have a unit."""
+"""Not written: it follows from the unit, which only figures have."""
 
 
 def row_keys() -> dict[str, Any]:

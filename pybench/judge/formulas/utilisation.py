@@ -17,8 +17,8 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
     """MFU and MBU; nothing for GPUs whose peaks are not known."""
-    peak, requests = gpu_peak(step.device_name), requests_of(step)
-    if peak is None or not requests:
+    peak = gpu_peak(step.device_name)
+    if peak is None or not (requests := requests_of(step)):
         return {}
     return {
         "mfu_fraction": _mfu(settings, shape, requests, step.length_s, peak),

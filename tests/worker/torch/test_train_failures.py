@@ -8,13 +8,9 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from pybench.engines.local import Local
-from pybench.engines.process import processes_marked
-from pybench.model.progress import NoProgress
 from pybench.model.record import Record
-from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
-from tests.builders import NO_DRIVER
+from tests.worker.torch.broken_worker import failure_of, measure_broken
 
 # Four real starts, and one that costs its whole time limit.
 pytestmark = pytest.mark.timeout(1200)
@@ -81,18 +77,11 @@ DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of all drills; afterwards no process of it is left."""
-    folder = tmp_path_factory.mktemp("drills")
     parts = [_BENCHMARK.format(name=name, limit_s=280) for name in DRILLS]
     seeded = [f"{part}seed = {number}\n{_PATIENCE.get(DRILLS[number], '')}" for number, part in enumerate(parts)]
-    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(seeded) + _WRONG)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*NO_DRIVER)
-        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
-        staged = run.folder.worker / "pybench/worker/backends/torch/train/training.py"
-        staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
-        run.finish(NoProgress())
-    assert list(processes_marked(f"{run.folder.mark}/")) == []
-    return run
+    source = _DRILL.replace("_NAMES", repr(DRILLS))
+    module = "pybench/worker/backends/torch/train/training.py"
+    return measure_broken(tmp_path_factory.mktemp("drills"), [*seeded, _WRONG], module, source)
 
 
 @pytest.fixture
@@ -109,10 +98,9 @@ def records(drilled: Run) -> dict[str, Record]:
         ("hanging", "collective_timeout", "broadcast, operation "),
     ],
 )
-def test_the_cause_is_the_broken_ranks(records: dict[str, Record], drill: str, cause: str, message: str) -> None:
+def test_the_cause_is_the_broken_ranks(drilled: Run, drill: str, cause: str, message: str) -> None:
     """Not what its siblings noticed: that a peer is gone."""
-    failure = records[drill].failure
-    assert failure is not None
+    failure = failure_of(drilled, drill)
     assert failure.cause == cause
     assert failure.message.startswith(message)
 

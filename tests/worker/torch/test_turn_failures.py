@@ -8,13 +8,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from pybench.engines.local import Local
-from pybench.engines.process import processes_marked
-from pybench.model.progress import NoProgress
-from pybench.model.record import Record
-from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
-from tests.builders import NO_DRIVER
+from tests.worker.torch.broken_worker import failure_of, measure_broken
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -80,17 +75,9 @@ DRILLS = ("engine_dies", "out_of_memory", "sender_killed", "stale", "healthy")
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of all drills; afterwards no process of it is left, and no weights in shared memory."""
-    folder = tmp_path_factory.mktemp("drills")
     parts = [_BENCHMARK.format(name=name, seed=seed) for seed, name in enumerate(DRILLS)]
-    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(parts))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*NO_DRIVER)
-        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
-        staged = run.folder.worker / "pybench/worker/backends/turn/turns.py"
-        staged.write_text(staged.read_text() + _DRILL.replace("_NAMES", repr(DRILLS)))
-        run.finish(NoProgress())
-    assert list(processes_marked(f"{run.folder.mark}/")) == []
-    return run
+    source = _DRILL.replace("_NAMES", repr(DRILLS))
+    return measure_broken(tmp_path_factory.mktemp("drills"), parts, "pybench/worker/backends/turn/turns.py", source)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +91,9 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
 )
 def test_the_cause_is_recorded(drilled: Run, drill: str, cause: str, message: str) -> None:
     """With what broke, and without any figure."""
-    records: dict[str, Record] = {record.point_id: record for record in drilled.folder.records()}
-    failure = records[drill].failure
-    assert failure is not None
+    failure = failure_of(drilled, drill)
     assert failure.cause == cause
     assert message in failure.message
-    [point] = [point for point in drilled.results().points if point.id == drill]
-    assert (point.status, point.metrics) == ("failed", {})
 
 
 def test_the_suite_goes_on(drilled: Run) -> None:

@@ -21,7 +21,7 @@ from pybench.worker.backends.transformers.model import build_model
 
 
 class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
-    """Asked after each round whether to stop; never does, and marks the round."""
+    """Called after each round to decide whether to stop; never stops, and marks the round."""
 
     def __init__(self, clock: RoundClock, batch_size: int, device: torch.device) -> None:
         self._clock = clock

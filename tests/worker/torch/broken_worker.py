@@ -1,0 +1,38 @@
+"""A run whose worker breaks in one point after another: source is appended to a module of the staged worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.local import Local
+from pybench.engines.process import processes_marked
+from pybench.model.progress import NoProgress
+from pybench.model.wire import Failure
+from pybench.runner.prepare import prepare_run
+from pybench.runner.run import Run
+from tests.builders import NO_DRIVER
+
+
+def measure_broken(folder: Path, benchmarks: Sequence[str], module: str, source: str) -> Run:
+    """Run the benchmarks with ``source`` behind that of ``module``; afterwards no process of the run is left."""
+    (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(benchmarks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_DRIVER)
+        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
+        staged = run.folder.worker / module
+        staged.write_text(staged.read_text() + source)
+        run.finish(NoProgress())
+    assert list(processes_marked(f"{run.folder.mark}/")) == []
+    return run
+
+
+def failure_of(run: Run, point_id: str) -> Failure:
+    """Of the point's only attempt, which left no figure."""
+    (record,) = [record for record in run.folder.records() if record.point_id == point_id]
+    (point,) = [point for point in run.results().points if point.id == point_id]
+    assert (point.status, point.metrics) == ("failed", {})
+    assert record.failure is not None
+    return record.failure
