@@ -15,12 +15,14 @@ from pybench.judge.measurements import Measurements
 from pybench.judge.node.checks import node_checks
 from pybench.model.effort import Effort
 from pybench.model.health import GpuConditions, GpuCounters, Health, PcieLink
+from pybench.model.host import Host, HostPart
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.results import NodeCheck
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import Header, Step, Work
 from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
@@ -46,6 +48,7 @@ class Node:
     def __init__(self, seed: int = 0, num_attempts: int = 2, num_gpus: int = 8, host: str = "") -> None:
         self.seed = seed
         self.host = host
+        self.hosts: tuple[str, ...] = ()
         self.random = random.Random(seed)
         self.num_attempts = num_attempts
         self.gpus = range(num_gpus)
@@ -64,14 +67,32 @@ class Node:
         names = tuple(gpu.name for gpu in gpus)
         return dataclasses.replace(MACHINE, gpus=gpus, gpu_names=names, gpu_count=len(gpus), topology=topology)
 
+    def over_two_hosts(self, names: tuple[str, str]) -> None:
+        """As a run of one collective with a GPU of each of two hosts."""
+        self.hosts = names
+        settings = Collective(backend="torch", gpus=2, nodes=2)
+        point = dataclasses.replace(self.plan.points[0], id="all_reduce", benchmark="all_reduce", settings=settings)
+        self.plan = dataclasses.replace(self.plan, points=(point,))
+        parts = tuple(HostPart(name=name, ranks=(rank, 1)) for rank, name in enumerate(names))
+        self.records = [
+            dataclasses.replace(record, point_id=point.id, point_digest=point.digest, hosts=parts)
+            for record in self.records
+            if record.point_id == self.records[0].point_id
+        ]
+        self.change_values(lambda *_: {"busbw_bytes_per_s": 46e9, "algbw_bytes_per_s": 46e9, "collective_s": 0.01})
+
     def write(self, root: Path, when: datetime) -> Path:
         """As a run's folder."""
         folder = RunFolder.create(root, "node_check", when)
         suite = dataclasses.replace(MANIFEST.suite, name="node_check")
+        machines = tuple(
+            Host(name=name, machine=self.machine, boot_id="", time_offset_ns=0, pybench_version="", worker_sha256="")
+            for name in self.hosts
+        )
         folder.write_manifest(
             dataclasses.replace(
                 MANIFEST, run_id=folder.run_id, created_utc=when.isoformat(), suite=suite, plan=self.plan,
-                machine=self.machine,
+                machine=self.machine, machines=machines,
             )
         )  # fmt: skip
         for record in self.records:

@@ -61,11 +61,11 @@ def check(
     if not run_paths and pair_file is None and barrier_file is None:
         raise UsageError("nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE")
     apart = [file for file in (pair_file, barrier_file) if file is not None]
-    found = read_fleet(run_paths, apart) if run_paths else CollectedRuns(runs=(), unreadable={}, skipped=())
+    found = read_fleet(run_paths, apart) if run_paths else CollectedRuns()
     check_across(across, {name for run in found.runs for name in run.figures.keys})
     result = judge_fleet(
         found.runs,
-        pairs=read_pairs(pair_file) if pair_file else (),
+        pairs=(*found.pairs, *(read_pairs(pair_file) if pair_file else ())),
         barriers=read_barriers(barrier_file) if barrier_file else None,
         expected=_names(nodes),
         refused=found.unreadable,

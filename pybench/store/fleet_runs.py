@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.judge.assemble import assemble
-from pybench.judge.fleet.node_run import gpu_figures, node_run
+from pybench.judge.fleet.node_run import gpu_figures, node_run, pair_figures
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import PybenchError, RunFolderError
-from pybench.model.fleet import NodeRun
+from pybench.model.fleet import NodeRun, PairFigure
 from pybench.store.journal import RunFolder
 from pybench.store.results_file import read_results
 
@@ -32,11 +32,12 @@ _DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, Attrib
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRuns:
-    """Runs, and paths that are none: those of a known node by its name, each with the reason."""
+    """Runs of single nodes, pairs of runs over two; paths that are none: by node where it is known, with the reason."""
 
-    runs: tuple[NodeRun, ...]
-    unreadable: dict[str, str]
-    skipped: tuple[str, ...]
+    runs: tuple[NodeRun, ...] = ()
+    pairs: tuple[PairFigure, ...] = ()
+    unreadable: dict[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
 
 def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedRuns:
@@ -44,6 +45,7 @@ def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedR
     runs: list[NodeRun] = []
     unreadable: dict[str, str] = {}
     skipped: list[str] = []
+    pairs: list[PairFigure] = []
     for text in given:
         name, path = _name_and_path(text)
         for place in _places(path):
@@ -51,17 +53,19 @@ def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedR
                 continue
             node = name or _node_of(place)
             try:
-                if node is None:
-                    raise RunFolderError(f"{place}: its path names no node; give NODE={place}")
-                runs.append(_read(node, place))
+                read = _read(node, place)
+                if isinstance(read, NodeRun):
+                    runs.append(read)
+                else:
+                    pairs += read
             except PybenchError as error:
                 reason = str(error).splitlines()[0]
                 skipped.append(reason)
                 unreadable.setdefault(node or "", reason)
-    if not runs:
+    if not runs and not pairs:
         raise RunFolderError("\n".join(skipped[:5]))
     unreadable.pop("", None)
-    return CollectedRuns(runs=tuple(runs), unreadable=unreadable, skipped=tuple(skipped))
+    return CollectedRuns(runs=tuple(runs), pairs=tuple(pairs), unreadable=unreadable, skipped=tuple(skipped))
 
 
 def _name_and_path(text: str) -> tuple[str | None, Path]:
@@ -98,16 +102,34 @@ def _node_of(place: Path) -> str | None:
     return name if name is not None and NODE_NAME.fullmatch(name) else None
 
 
-def _read(node: str, place: Path) -> NodeRun:
-    """One run. Raises ``RunFolderError``: a collected folder may hold anything."""
+def _read(node: str | None, place: Path) -> NodeRun | tuple[PairFigure, ...]:
+    """One run, or the pairs of a run over several nodes. Raises ``RunFolderError``: a folder may hold anything."""
     try:
         if not place.is_dir():
-            return node_run(node, read_results(place))
+            return node_run(_known(node, place), read_results(place))
         folder = RunFolder.open(place)
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.records())
-        return node_run(node, assemble(manifest, measurements), gpu_figures(measurements, manifest.machine))
+        if manifest.machines:
+            return _pairs(place, measurements)
+        results = assemble(manifest, measurements)
+        return node_run(_known(node, place), results, gpu_figures(measurements, manifest.machine))
     except PybenchError:
         raise
     except _DEFECTS as error:
         raise RunFolderError(f"{place}: cannot be judged: {type(error).__name__}: {error}") from error
+
+
+def _known(node: str | None, place: Path) -> str:
+    if node is None:
+        raise RunFolderError(f"{place}: its path names no node; give NODE={place}")
+    return node
+
+
+def _pairs(place: Path, measurements: Measurements) -> tuple[PairFigure, ...]:
+    found = pair_figures(measurements)
+    if not found:
+        raise RunFolderError(f"{place}: a run over several hosts without a point on two of them; give runs of one host")
+    if odd := [name for pair in found for name in pair.nodes if not NODE_NAME.fullmatch(name)]:
+        raise RunFolderError(f"{place}: {odd[0]!r} is no name of a node; set PYBENCH_HOST_NAME there")
+    return found

@@ -54,6 +54,20 @@ def test_a_folder_has_the_figures_of_each_gpu(collected: Path) -> None:
     assert second.gpus == {}
 
 
+def test_a_run_over_two_hosts_is_a_pair(tmp_path: Path) -> None:
+    """By the hosts of its records; its path names no node. A run over hosts without such a point is refused."""
+    node = Node(num_gpus=2)
+    node.over_two_hosts(("node02", "node01"))
+    found = read_fleet([str(node.write(tmp_path / "runs", WHEN))])
+    assert found.runs == ()
+    (pair,) = found.pairs
+    assert (pair.nodes, pair.values) == (("node01", "node02"), (46e9, 46e9))
+    assert pair.kind == ("busbw_bytes_per_s", 2**29, None)
+    node.records = []
+    with pytest.raises(RunFolderError, match="a run over several hosts without a point on two"):
+        read_fleet([str(node.write(tmp_path / "runs", WHEN))])
+
+
 def test_failed_checks_of_the_run_are_its_faults(tmp_path: Path) -> None:
     """Each once, however many points show it; corrected memory errors are a warning."""
     node = Node(num_gpus=4)

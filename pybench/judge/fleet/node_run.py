@@ -11,11 +11,13 @@ from pybench.judge.measurements import Measurements
 from pybench.judge.node.ranks import PointRecords
 from pybench.judge.regression.figures import run_figures
 from pybench.model.figures import Row, RunFigures
-from pybench.model.fleet import NodeRun
+from pybench.model.fleet import NodeRun, PairFigure
 from pybench.model.machine import Machine
 from pybench.model.results import NodeCheck, Results
 from pybench.model.suite import Point
-from pybench.model.workloads.registry import SLOWER_FRACTIONS
+from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
+
+_PAIR = 2
 
 
 def node_run(node: str, results: Results, gpus: dict[Row, dict[str, tuple[float, ...]]] | None = None) -> NodeRun:
@@ -49,6 +51,28 @@ def gpu_figures(measurements: Measurements, machine: Machine) -> dict[Row, dict[
             if own:
                 found[Row(entry.id, metric)] = own
     return found
+
+
+def pair_figures(measurements: Measurements) -> tuple[PairFigure, ...]:
+    """What two nodes reached together, of a run over several: the headline of each point on two nodes."""
+    points = [one for one in measurements.entries if isinstance(one, Point) and one.settings.num_nodes == _PAIR]
+    return tuple(pair for point in points for pair in _pairs(point, measurements))
+
+
+def _pairs(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
+    metric = TRAITS_OF[point.settings.workload].headline
+    found: dict[tuple[str, ...], list[float]] = {}
+    for record, steps in zip(measurements.good(point.id), measurements.samples(point).get(metric, ()), strict=False):
+        names = tuple(sorted({part.name for part in record.hosts}))
+        if len(names) == _PAIR and len(steps) and median(steps) > 0:
+            found.setdefault(names, []).append(median(steps))
+    for names, values in found.items():
+        yield PairFigure(
+            nodes=(names[0], names[1]),
+            metric=metric,
+            values=tuple(values),
+            message_bytes=getattr(point.settings, "message_bytes", None),
+        )
 
 
 def _without_uuids(figures: RunFigures, results: Results) -> RunFigures:
