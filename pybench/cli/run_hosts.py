@@ -84,6 +84,7 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     from pybench.engines.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
     from pybench.engines.hosts.this_host import this_host
     from pybench.runner.node.serve import serve_run
+    from pybench.runner.run import signals_interrupt
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
@@ -92,7 +93,8 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     listener = meet.listener()
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
-        return gather(meet, listener, host, secret, notify)
+        with signals_interrupt():
+            return gather(meet, listener, host, secret, notify)
     serve_run(host, lambda: meet.joined(secret), lambda names: _local(engine, names, notify), notify)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from pybench.engines.base import Worker
+from pybench.engines.hosts.worker import HostsWorker
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Phase, Step, Work
@@ -48,7 +49,7 @@ def _until_over(
                 _show(point, rank, event, ranks, progress)
                 gpus.note(rank, event)
             if gpus.samples_power:
-                progress.power(gpus.power_w())
+                progress.power(_power_w(worker, gpus))
             if not session.is_last(place) and _all_reported(ranks):
                 return None
             if time.monotonic() > session.end_s:
@@ -63,6 +64,13 @@ def _until_over(
         return failure("protocol", str(error), session.log)
     # A worker that ended after it reported everything fails the attempt that it should have continued with.
     return None if not session.is_last(place) and _all_reported(ranks) else code
+
+
+def _power_w(worker: Worker, gpus: GpuObservation) -> float | None:
+    """Newest power of all GPUs together, also those of other hosts; ``None`` where one's is unknown."""
+    own_w = gpus.power_w()
+    others_w = worker.power_w() if isinstance(worker, HostsWorker) else 0.0
+    return None if own_w is None or others_w is None else own_w + others_w
 
 
 def _all_reported(ranks: list[RankLog]) -> bool:

@@ -11,7 +11,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pybench.engines.hosts.frames import ConnectionLostError, Frames
 from pybench.model.health import Health
 from pybench.model.host import Host
-from pybench.model.suite import DeviceKind
 
 PROTOCOL = 1
 _MAX_TEXT = 2**16
@@ -84,7 +83,6 @@ class Begin:
     token: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,400}/[0-9a-f]{16}$")]
     orders: Annotated[str, Field(max_length=_MAX_ORDERS)]
     backend: Name
-    device: DeviceKind
     gpu_uuids: tuple[Name, ...]
     first_rank: Count
     num_ranks: Annotated[int, Field(ge=1, le=1024)]

@@ -30,8 +30,7 @@ from pybench.engines.hosts.network import on_network
 from pybench.model.container import ContainerRun
 from pybench.model.health import Health
 from pybench.model.host import HostClock
-from pybench.model.suite import DeviceKind
-from pybench.model.wire import ORDERS_FILE, WorkOrder, events_file
+from pybench.model.wire import ORDERS_FILE, events_file
 
 BEAT_LIMIT_S = 30.0
 """A host that follows a worker sends something every second; one that is silent for so long is gone."""
@@ -242,12 +241,10 @@ def _require_begun(link: HostLink) -> None:
 
 def _begin(job: Job, number: int, meeting: Meeting, settings: Settings) -> Begin:
     orders = (job.exchange / ORDERS_FILE).read_text(encoding="utf-8")
-    device: DeviceKind = WorkOrder.from_json(orders.splitlines()[0]).device
     return Begin(
         token=job.token,
         orders=orders,
         backend=job.backend,
-        device=device,
         gpu_uuids=job.places[number].gpu_uuids,
         first_rank=number * job.ranks_each,
         num_ranks=job.ranks_each,

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 from pybench.compute.measured_window import window_ns
 from pybench.compute.schedule import Row, pending, undecided
+from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import Results
+from pybench.model.suite import Point
 from pybench.model.verification import Discrepancy
 
 # Wall clocks are stepped by a few seconds; records have whole ones.
@@ -54,13 +56,19 @@ def check_order(manifest: Manifest, records: Sequence[Record]) -> Iterator[Discr
             yield Discrepancy(place=attempt_label(later_one), text=text)
 
 
+def _planned_gpus(manifest: Manifest, machines: Sequence[Machine], point: Point) -> set[str]:
+    """The first GPUs of each of the point's hosts; none for a CPU point."""
+    if manifest.device != "cuda":
+        return set()
+    hosts, each = machines[: point.settings.num_nodes], point.settings.num_gpus_per_node
+    return {gpu.uuid for machine in hosts for gpu in machine.gpus[:each]}
+
+
 def check_places(manifest: Manifest, records: Iterable[Record]) -> Iterator[Discrepancy]:
     """Each attempt ran on the GPUs of its point, in an image of the run, and no longer than it lasted."""
-    uuids = [gpu.uuid for gpu in manifest.machine.gpus]
-    names = {gpu.uuid: gpu.name for gpu in manifest.machine.gpus}
-    gpus = {
-        point.id: set(uuids[: point.num_gpus] if manifest.device == "cuda" else ()) for point in manifest.plan.points
-    }
+    machines = [host.machine for host in manifest.machines] or [manifest.machine]
+    names = {gpu.uuid: gpu.name for machine in machines for gpu in machine.gpus}
+    gpus = {point.id: _planned_gpus(manifest, machines, point) for point in manifest.plan.points}
     images = {image.id for image in manifest.container.images} if manifest.container else set()
     for record in records:
         place = attempt_label(record)
