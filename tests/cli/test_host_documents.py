@@ -32,7 +32,10 @@ def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> No
     calls = tmp_path / "calls"
     ssh = tmp_path / "ssh"
     ssh.write_text(f'#!/bin/sh\necho "$PYBENCH_RENDEZVOUS_SECRET $*" >> {calls}.$3\n[ $3 = node1 ] && exit 4\nexit 0\n')
-    ssh.chmod(0o755)
+    openssl = tmp_path / "openssl"
+    openssl.write_text('#!/bin/sh\n[ "$*" = "rand -hex 32" ] && printf %064d 7\n')
+    for program in (ssh, openssl):
+        program.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(("bash", "-c", _shown("bash")), env={**os.environ, "PATH": path}, check=False)
     assert done.returncode == 4
