@@ -44,6 +44,9 @@ def render(
     out = console(stream, width, color=color)
     names = labels_of_runs(points)
     _head(out, comparison)
+    if not comparison.changes:
+        for text in [*dict.fromkeys(point.absence for point in points if point.absence)][:_NAMED]:
+            hanging(out, f"no figures: {text}")
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]
         if rows and (detail or verdict != "unchanged"):

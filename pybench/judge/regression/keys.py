@@ -57,7 +57,9 @@ def differing(before: Mapping[str, str], now: Mapping[str, str], across: Collect
         side = "the reference" if bare <= {*before} else "this run"
         return (f"{', '.join(sorted(bare))}: {side} has a fingerprint, not its fields; its run folder has them",)
     return tuple(
-        f"{name}: {_shown(before.get(name))} -> {_shown(now.get(name))}"
+        f"{name}: not the same, by its fingerprint; run folders name what differs"
+        if name in _FINGERPRINTS
+        else f"{name}: {_shown(before.get(name))} -> {_shown(now.get(name))}"
         for name in dict.fromkeys((*before, *now))
         if _shown(before.get(name)) != _shown(now.get(name)) and not _is_across(name, across)
     )

@@ -201,3 +201,13 @@ def test_what_was_measured_beside_a_foreign_process_is_undecided() -> None:
             "undecided",
             "a process of somebody else was on a GPU while it was measured",
         )
+
+
+def test_two_fingerprints_are_not_shown() -> None:
+    """Nobody reads two hashes; what differs is in the run folders."""
+    keys = {"machine": "e42f", "software": "4204", "suite": "s"}
+    older = dataclasses.replace(run(point(), run_id="then"), keys=keys)
+    newer = dataclasses.replace(run(point()), keys={**keys, "machine": "aa01"})
+    assert compare(newer, [older]).differences == (
+        "machine: not the same, by its fingerprint; run folders name what differs",
+    )
