@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
 pytest.importorskip("transformers")
@@ -14,6 +16,42 @@ from pybench.worker.backends.torch.train.model import trainable_model
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 TOKENS = torch.arange(2 * 16).reshape(2, 16)
+
+
+class Double(torch.autograd.Function):
+    """Saves a transposed tensor, as compiled layers do, and notes its strides when it is back."""
+
+    strides: ClassVar[list[tuple[int, ...]]] = []
+
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor) -> torch.Tensor:
+        """Twice ``given``."""
+        ctx.save_for_backward(given.detach().t())
+        return 2 * given
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        """Twice the gradient."""
+        Double.strides.append(ctx.saved_tensors[0].stride())
+        return 2 * gradient
+
+
+def empty_model() -> Any:
+    """A tiny model without values."""
+    task = Task(settings_of({}), TINY, TorchRanks(0, 1, torch.device("cpu")))
+    return trainable_model(task)[0]
+
+
+def test_a_tensor_comes_back_with_its_strides() -> None:
+    """Compiled layers check them: 32 rows of 16 numbers, transposed."""
+    offload = ActivationOffload(empty_model())
+    given = torch.ones(32, 16, requires_grad=True)
+    double: Any = Double.apply  # untyped
+    with offload():
+        found = double(given)
+    assert offload.num_bytes == 32 * 16 * 4
+    found.sum().backward()
+    assert Double.strides == [(1, 16)]
 
 
 def offloaded_bytes(checkpointing: str) -> int:

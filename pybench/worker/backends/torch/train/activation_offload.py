@@ -62,7 +62,7 @@ class ActivationOffload:
     def _copied(self, tensor: torch.Tensor) -> _Kept:
         self.num_bytes += tensor.nbytes
         pinned = tensor.device.type == "cuda"
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
+        host = torch.empty_like(tensor, device="cpu", pin_memory=pinned)  # compiled layers need the same strides
         return host.copy_(tensor, non_blocking=pinned), tensor.device
 
     def _unpack(self, kept: _Kept) -> torch.Tensor:
