@@ -30,7 +30,7 @@ _COLOUR: dict[NodeState, str] = {
 }
 _NEXT: dict[NodeState, str] = {
     "bad": "--drain-list prints how to take bad nodes out of service; after a repair measure them again",
-    "not measured": "run pybench run node_check there, and give the run beside the others",
+    "not measured": "measure them with pybench run node_check, and give their runs beside the others",
     "suspect": "measure the suspect again, and give both runs, or both pairs, of it: a second one decides",
     "not compared": "three nodes of one kind can be compared; --across KEY lets them differ in a key",
 }
