@@ -8,7 +8,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 
 CORES ?= $(shell nproc)
 PYTEST := $(BIN)/python -m pytest -q
-TRACED := tests/model tests/compute tests/judge
+TRACED := tests/model tests/compute tests/judge tests/store tests/suites
 
 .PHONY: run check test lint fast slow contained bench clean
 
@@ -19,8 +19,7 @@ run: $(STAMP)
 check: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 2 lint fast
 
-# Tracing doubles the time of a test: it is for the rooms that are judged by it. Tests of the tier process wait more than
-# they compute.
+# Tracing doubles the time of a test: those of reports go without. Those of the tier process wait more than they compute.
 fast: $(STAMP)
 	$(PYTEST) -m pure $(TRACED) -n $(CORES) --dist worksteal --cov --cov-report= --cov-fail-under=95
 	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(TRACED)) -n $(shell expr 2 \* $(CORES)) --dist worksteal
