@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybench.model.backend import BACKENDS
 from pybench.model.wire import Work
+from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
@@ -34,6 +35,8 @@ def ordered_replica(settings: AnySettings, rank: int) -> int:
 
 def ordered_phases(settings: AnySettings) -> tuple[str, ...]:
     """Names of a step's parts on every rank, in order; none where the workload has no phases."""
+    if isinstance(settings, Checkpoint):
+        return PHASES
     return _phases_of_turn(settings) * settings.turns if isinstance(settings, Turn) else ()
 
 

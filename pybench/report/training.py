@@ -9,7 +9,7 @@ from pybench.report.numbers import percent, plain, quantity
 
 HEADS = (
     *("rank", "point", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
-    *("batch per GPU", "exposed comm.", "straggler gap", "input wait", "padding", "loss"),
+    *("batch per GPU", "exposed comm.", "straggler gap", "input wait", "padding", "evaluation", "loss"),
 )
 
 
@@ -38,6 +38,7 @@ def _row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tupl
         _percent(metrics.get("straggler_gap_fraction")),
         _percent(metrics.get("input_wait_fraction")),
         _percent(metrics.get("padding_fraction")),
+        _percent(metrics.get("evaluation_overhead_fraction")),
         _plain(metrics.get("loss")),
     )
 

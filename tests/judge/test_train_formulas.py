@@ -78,6 +78,15 @@ def test_what_ranks_tell_is_the_worst_of_them(build: Build, name: str) -> None:
     assert samples(build, build.train(2), [1.0], told={name: 0.5})[name] == ((1.5,),)
 
 
+def test_the_share_of_evaluations(build: Build) -> None:
+    """8 s on the slowest rank, every 4 steps of 2 s: half of the time. Without a number of steps there is none."""
+    every = with_settings(build.train(2), evaluation_every_steps=4)
+    found = samples(build, every, [1.0, 2.0, 3.0], told={"evaluation_s": 7.0})
+    assert found["evaluation_s"] == ((8.0,),)
+    assert found["evaluation_overhead_fraction"] == ((0.5,),)
+    assert "evaluation_overhead_fraction" not in samples(build, build.train(2), [1.0], told={"evaluation_s": 7.0})
+
+
 def test_the_rank_that_waits_longest_for_its_samples_counts(build: Build) -> None:
     """0.5 s of a step of 2 s: a quarter, though the first rank waited for 0.1 s; beyond 5 % it is a caution."""
     point = build.train(2)

@@ -101,8 +101,8 @@ def test_several_turns_of_a_step_give_their_mean() -> None:
 def test_what_stays_on_the_gpu_grows_by_a_slope() -> None:
     """10, 12, 14 bytes: 2 a turn. Two turns say nothing about a slope."""
     steps = [JointStep((step((span("engine_sleep", 0, 1, amount),)),)) for amount in (10, 12, 14)]
-    assert turn.of_attempt(point(), steps)["resident_growth_bytes_per_turn"] == pytest.approx(2.0)
-    assert turn.of_attempt(point(), steps[:2]) == {}
+    assert turn.of_attempt(point(), steps, {})["resident_growth_bytes_per_turn"] == pytest.approx(2.0)
+    assert turn.of_attempt(point(), steps[:2], {}) == {}
 
 
 def _phase(name: str, *joules: float) -> PhaseEnergy:

@@ -30,6 +30,12 @@ VALUES = {
     "zero_stage": "3",
     "weights": '"nf4"',
     "loss_chunk_tokens": "64",
+    "evaluation_every_steps": "200",
+    "evaluation_method": '"loss"',
+    "evaluation_batches": "2",
+    "evaluation_output_tokens": "2",
+    "evaluation_beams": "2",
+    "evaluation_accumulation_steps": "1",
     "optimizer": '"sgd"',
     "max_grad_norm": "0.1",
     "comm_hook": '"powersgd"',
@@ -38,7 +44,13 @@ VALUES = {
     "lora_dropout": "0.05",
 }
 # What an option needs beside it, so that only the strategy can be wrong.
+_DECODED = 'evaluation_every_steps = 200\nevaluation_method = "generation"\n'
 BESIDE = {
+    **dict.fromkeys(
+        ("evaluation_method", "evaluation_batches", "evaluation_accumulation_steps"), "evaluation_every_steps = 200\n"
+    ),
+    "evaluation_output_tokens": _DECODED,
+    "evaluation_beams": f"{_DECODED}evaluation_output_tokens = 2\n",
     "lora_alpha": "lora_rank = 8\n",
     "lora_targets": "lora_rank = 8\n",
     "mixed_precision": 'dtype = "float32"\n',
@@ -199,3 +211,25 @@ def test_settings_of_a_loader_need_a_loader(tmp_path: Path, text: str, message: 
 def test_packing_takes_samples_of_any_length(tmp_path: Path) -> None:
     """They go on in the next sequence."""
     assert problems(tmp_path, f"{STRONG}loader_workers = 2\npacking = true\nsample_tokens = 8\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("evaluation_batches = 2", "evaluation_batches: needs evaluation_every_steps"),
+        ("evaluation_every_steps = 2\nevaluation_beams = 2", "evaluation_beams: belongs to evaluation_method"),
+        (_DECODED, "64 leaves no prompt in a sample of sequence_tokens = 4"),
+        (
+            f"{_DECODED}evaluation_output_tokens = 2\nloss_chunk_tokens = 64",
+            "'generation' needs the logits that loss_chunk_tokens leaves out",
+        ),
+        (f"{_DECODED}evaluation_output_tokens = 2\ncompile = true", "would compile the layers again for every length"),
+        (
+            'strategy = "fsdp"\nevaluation_every_steps = 2\ntensor_parallel = 2',
+            "evaluates models whose layers are whole: remove tensor_parallel",
+        ),
+    ],
+)
+def test_what_an_evaluation_needs(tmp_path: Path, text: str, message: str) -> None:
+    """Samples that have a prompt, and models that can decode."""
+    assert message in problems(tmp_path, f"{STRONG}{text}\n")

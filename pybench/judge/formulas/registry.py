@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,13 +19,15 @@ from pybench.model.workloads.settings import WorkloadName
 class Formulas:
     """One workload's formulas.
 
-    ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together, ``of_energy`` those made of
-    joules; ``shares`` gives what joules are divided by to become a metric.
+    ``of_step`` gives the metrics of a step, ``of_attempt`` those of all steps together and of what ranks reported,
+    ``of_energy`` those made of joules; ``shares`` gives what joules are divided by to become a metric.
     """
 
     of_step: Callable[[Point, JointStep], dict[str, float | None]]
     shares: Callable[[Point, Sequence[JointStep]], dict[str, float]]
-    of_attempt: Callable[[Point, Sequence[JointStep]], dict[str, float]] = lambda _point, _steps: {}
+    of_attempt: Callable[[Point, Sequence[JointStep], Mapping[str, float]], dict[str, float]] = (
+        lambda _point, _steps, _reported: {}
+    )
     of_energy: Callable[[Point, Sequence[JointStep], Energy], dict[str, float | None]] = (
         lambda _point, _steps, _energy: {}
     )
@@ -74,7 +76,7 @@ def _of_step(point: Point, step: JointStep) -> dict[str, float | None]:
 def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
     reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
-    own = FORMULAS[point.settings.workload].of_attempt(point, steps)
+    own = FORMULAS[point.settings.workload].of_attempt(point, steps, reported)
     return {**reported, **own, **startup, **_energy(point, record, steps)}
 
 

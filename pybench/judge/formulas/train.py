@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -35,10 +36,18 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     }
 
 
-def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
-    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest."""
-    found_s = np.percentile([step.length_s for step in steps], _PERCENTILES)
-    return {f"step_p{percent}_s": float(value) for percent, value in zip(_PERCENTILES, found_s, strict=True)}
+def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, float]) -> dict[str, float]:
+    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest; evaluation.
+
+    Its share is e / (n s + e), with e the length of an evaluation, n the steps between two, and s the median step.
+    """
+    lengths_s = [step.length_s for step in steps]
+    found_s = np.percentile(lengths_s, _PERCENTILES)
+    found = {f"step_p{percent}_s": float(value) for percent, value in zip(_PERCENTILES, found_s, strict=True)}
+    every, evaluation_s = _settings(point).evaluation_every_steps, reported.get("evaluation_s")
+    if every is not None and evaluation_s is not None:
+        found["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)
+    return found
 
 
 def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:

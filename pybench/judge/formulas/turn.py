@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -54,7 +54,7 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     }
 
 
-def of_attempt(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
+def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str, float]) -> dict[str, float]:
     """Growth of what stays on the GPU asleep: the slope of a straight line through the turns (least squares)."""
     resident = [
         span.device_bytes

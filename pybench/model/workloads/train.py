@@ -53,6 +53,22 @@ class Train(ModelSettings):
         Range(0, 0.99),
         "loader: samples' lengths are drawn evenly from this far below to this far above their mean",
     ] = None
+    evaluation_every_steps: Annotated[
+        int | None, Range(1, 1_000_000), "updates between two evaluations: what share of the time these take"
+    ] = None
+    evaluation_method: Annotated[
+        Literal["loss", "generation"] | None, "held-out samples by their loss (default), or by decoding their answers"
+    ] = None
+    evaluation_batches: Annotated[
+        int | None, Range(1, 65_536), "batches of an evaluation on each data-parallel rank; default: 1"
+    ] = None
+    evaluation_output_tokens: Annotated[
+        int | None, Range(1, 2**20), "generation: tokens of an answer; default: 64. The prompt has the rest"
+    ] = None
+    evaluation_beams: Annotated[int | None, Range(1, 64), "generation: beams; default: 1, greedy"] = None
+    evaluation_accumulation_steps: Annotated[
+        int | None, Range(1, 65_536), "batches whose results stay on the device together; default: all"
+    ] = None
     learning_rate: Annotated[float, Range(0, 1), "AdamW's learning rate"] = 1e-4
     fused_adamw: Annotated[bool, "AdamW as one kernel"] = True
     optimizer: Annotated[
@@ -184,6 +200,8 @@ _METRICS = {
         "", "1 where torch's AdamW updates in host memory, since DeepSpeed's own does not build there; else 0", "max"
     ),
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
+    "evaluation_s": less("s", "length of one evaluation, on the slowest rank", "max"),
+    "evaluation_overhead_fraction": less("", "share of the training that evaluating every so many steps takes"),
     "input_wait_s": less("s", "time that a step waits for its loader, on the rank that waits longest", "max"),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),
     "padding_fraction": less("", "share of the trained tokens that pad samples to sequence_tokens", "max"),

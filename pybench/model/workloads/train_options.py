@@ -62,6 +62,11 @@ def _one_stage(schedule: str) -> Need:
     return Need(other="stages_per_rank", wanted=(None, 1), why=why, applies=_equals(schedule))
 
 
+DEFAULT_OUTPUT_TOKENS = 64
+"""Of an answer that an evaluation decodes."""
+
+_DECODED = Need(other="evaluation_method", wanted=("generation",), why="belongs to evaluation_method = 'generation'")
+
 OPTION_TRAITS: dict[str, OptionTraits] = {
     "schedule": OptionTraits(needs=(_one_stage("gpipe"), _one_stage("1f1b"))),
     "stages_per_rank": OptionTraits(
@@ -150,6 +155,41 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     "process_group": OptionTraits(work="process_group = 'gloo'", is_unpredicted=_equals("gloo")),
     "activation_offload": OptionTraits(gpu_only=True, work="activation_offload", is_unpredicted=is_on),
     "lora_dropout": OptionTraits(at_least_given="lora_rank"),
+    "evaluation_every_steps": OptionTraits(
+        needs=(
+            Need(
+                other="tensor_parallel",
+                wanted=(None, 1),
+                why="evaluates models whose layers are whole: remove tensor_parallel",
+            ),
+            Need(
+                other="context_parallel",
+                wanted=(None, 1),
+                why="evaluates whole samples: remove context_parallel",
+            ),
+        ),
+    ),
+    "evaluation_method": OptionTraits(
+        needs=(
+            Need(
+                other="loss_chunk_tokens",
+                wanted=(None,),
+                why="'generation' needs the logits that loss_chunk_tokens leaves out: remove one of the two",
+                applies=_equals("generation"),
+            ),
+            Need(
+                other="compile",
+                wanted=(None, False),
+                why="'generation' would compile the layers again for every length: remove compile",
+                applies=_equals("generation"),
+            ),
+        ),
+        at_least_given="evaluation_every_steps",
+    ),
+    "evaluation_batches": OptionTraits(at_least_given="evaluation_every_steps"),
+    "evaluation_accumulation_steps": OptionTraits(at_least_given="evaluation_every_steps"),
+    "evaluation_output_tokens": OptionTraits(needs=(_DECODED,)),
+    "evaluation_beams": OptionTraits(needs=(_DECODED,)),
     "loader_workers": OptionTraits(work="input from a loader (loader_workers)", is_unpredicted=is_given),
     "pin_memory": OptionTraits(at_least_given="loader_workers", gpu_only=True),
     "packing": OptionTraits(at_least_given="loader_workers"),

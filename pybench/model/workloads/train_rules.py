@@ -7,7 +7,7 @@ from typing import cast
 
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import AUTO
-from pybench.model.workloads.train_options import OPTION_TRAITS, Need
+from pybench.model.workloads.train_options import DEFAULT_OUTPUT_TOKENS, OPTION_TRAITS, Need
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
 
 _BATCHES = ("global_batch_size", "batch_size_per_gpu")
@@ -19,6 +19,7 @@ def train_rules(given: GivenSettings) -> Iterator[Breach]:
     yield from _batch_sizes(given)
     yield from _found_batch(given)
     yield from _sample_lengths(given)
+    yield from _answers(given)
     yield from _options(given)
     yield from _joint_options(given)
     yield from _needs_of_strategies(given)
@@ -59,6 +60,17 @@ def _sample_lengths(given: GivenSettings) -> Iterator[Breach]:
         longest, shortest = (pick(int(str(v)) for v in values) for pick, values in ((max, lengths), (min, sequences)))
         if longest > shortest:
             yield Breach(f"{longest} is above sequence_tokens = {shortest}: needs packing = true", "sample_tokens")
+
+
+def _answers(given: GivenSettings) -> Iterator[Breach]:
+    """Prompt and answer are one sample of ``sequence_tokens``."""
+    outputs = given.values("evaluation_output_tokens") or (DEFAULT_OUTPUT_TOKENS,)
+    sequences = given.values("sequence_tokens")
+    if "generation" in given.values("evaluation_method") and sequences:
+        longest, shortest = max(int(str(v)) for v in outputs), min(int(str(v)) for v in sequences)
+        if longest >= shortest:
+            message = f"{longest} leaves no prompt in a sample of sequence_tokens = {shortest}"
+            yield Breach(message, "evaluation_output_tokens")
 
 
 def _strategies(given: GivenSettings) -> tuple[StrategyName, ...]:

@@ -25,6 +25,10 @@ _LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 _OWN_MODEL = ("weights", "double_quantization", "loss_chunk_tokens", "activation_offload")
 _UPDATE = ("optimizer", "max_grad_norm")
 _MODEL = ("activation_checkpointing", "compile")
+_EVALUATION = (
+    *("evaluation_every_steps", "evaluation_method", "evaluation_batches", "evaluation_output_tokens"),
+    *("evaluation_beams", "evaluation_accumulation_steps"),
+)
 _DDP = (
     *("bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "static_graph", "gradient_as_bucket_view"),
     *("comm_hook", "powersgd_rank", "process_group"),
@@ -72,7 +76,7 @@ class StrategyTraits:
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=(*_DDP, *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
+        options=(*_DDP, *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
         sharing="ddp",
         exchanges_once=True,
     ),
@@ -80,7 +84,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         parallel_axes=("data_parallel", "tensor_parallel", "context_parallel"),
         options=(
             *("reshard_after_forward", "mixed_precision", "cpu_offload", "sequence_parallel", "async_tensor_parallel"),
-            *(*_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
+            *(*_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
         ),
         needs=(_SPLIT_STATES,),
         sharing="fsdp",
@@ -102,7 +106,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
     "accelerate": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, "control_steps"),
+        options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),

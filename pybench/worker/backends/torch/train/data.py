@@ -46,9 +46,7 @@ class Resident:
         parts = Parts(task, portion)
         self._batches = [
             parts.batch(
-                *_with_labels(
-                    sample_tokens(first + n * size, size, settings.sequence_tokens, vocab_size, settings.seed)
-                )
+                *with_labels(sample_tokens(first + n * size, size, settings.sequence_tokens, vocab_size, settings.seed))
             )
             for n in range(settings.num_passes)
         ]
@@ -84,5 +82,6 @@ class Parts:
         return part.to(self._device, non_blocking=self._non_blocking)
 
 
-def _with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def with_labels(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tokens, and behind each the one that follows; none behind the last."""
     return tokens, torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)

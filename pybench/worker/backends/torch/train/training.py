@@ -63,7 +63,17 @@ class Training:
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        return (*memory, found, *self.learner.metrics(), *self._source.metrics(), *self._control())
+        of_samples = (*self._source.metrics(), *self._evaluation())
+        return (*memory, found, *self.learner.metrics(), *of_samples, *self._control())
+
+    def _evaluation(self) -> tuple[Metric, ...]:
+        if self._task.settings.evaluation_every_steps is None:
+            return ()
+        from pybench.worker.backends.torch.train.evaluation import Evaluation
+        from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+        assert isinstance(self.learner, WholeModel), "strategies with whole layers on each rank have evaluation"
+        return Evaluation(self._task, self.learner).metrics()
 
     def _control(self) -> tuple[Metric, ...]:
         num_steps = self._task.settings.control_steps

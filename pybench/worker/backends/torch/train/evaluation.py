@@ -1,0 +1,119 @@
+"""Evaluation between training steps: the loss of held-out samples, or their answers decoded with beams."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicCache
+
+from pybench.model.wire import Metric
+from pybench.model.workloads.train_options import DEFAULT_OUTPUT_TOKENS
+from pybench.worker.backends.common_torch.tokens import sample_tokens
+from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
+from pybench.worker.backends.torch.train.data import Parts, with_labels
+from pybench.worker.backends.torch.train.learner import Batch, Task
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+_TIMES = 3
+
+
+class Evaluation:
+    """This rank's held-out samples, which no training step has, and one evaluation over them."""
+
+    def __init__(self, task: Task, learner: WholeModel) -> None:
+        self._task = task
+        self._learner = learner
+        settings = task.settings
+        size, count = settings.micro_batch_size, settings.evaluation_batches or 1
+        first = settings.effective_batch_size + learner.portion.replica * size * count
+        self._batches = [self._batch(first + number * size) for number in range(count)]
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Length of an evaluation on this rank: the median of three, after one that warms up."""
+        self._timed_s()
+        length_s = statistics.median(self._timed_s() for _ in range(_TIMES))
+        return (Metric(name="evaluation_s", value=length_s, unit="s"),)
+
+    @torch.no_grad()
+    def evaluate(self) -> list[torch.Tensor]:
+        """Each batch's loss, or its answers, in host memory; the model trains again afterwards.
+
+        They stay on the device for ``evaluation_accumulation_steps`` batches, all of them where that is not given.
+        """
+        settings, model = self._task.settings, self._learner.model
+        judge = self._answers if settings.evaluation_method == "generation" else self._learner.loss
+        every = settings.evaluation_accumulation_steps or len(self._batches)
+        model.eval()
+        found: list[torch.Tensor] = []
+        kept: list[torch.Tensor] = []
+        for number, batch in enumerate(self._batches, 1):
+            kept.append(judge(batch))
+            if number % every == 0 or number == len(self._batches):
+                found += [tensor.cpu() for tensor in kept]
+                kept.clear()
+        model.train()
+        return found
+
+    def _answers(self, batch: Batch) -> torch.Tensor:
+        settings = self._task.settings
+        outputs = settings.evaluation_output_tokens or DEFAULT_OUTPUT_TOKENS
+        prompts = batch.tokens[:, : settings.sequence_tokens - outputs]
+        model = getattr(self._learner.model, "module", self._learner.model)
+        return beam_search(model, prompts, outputs, settings.evaluation_beams or 1)
+
+    def _batch(self, first: int) -> Batch:
+        settings = self._task.settings
+        vocab_size = self._task.architecture["vocab_size"]
+        tokens = sample_tokens(first, settings.micro_batch_size, settings.sequence_tokens, vocab_size, settings.seed)
+        return Parts(self._task, self._learner.portion).batch(*with_labels(tokens))
+
+    def _timed_s(self) -> float:
+        ranks = self._task.ranks
+        ranks.barrier()
+        start_ns = time.monotonic_ns()
+        self.evaluate()
+        return (time.monotonic_ns() - start_ns) / 1e9
+
+
+def beam_search(model: Any, prompts: torch.Tensor, outputs: int, beams: int) -> torch.Tensor:
+    """The likeliest answers of ``outputs`` tokens among ``beams`` for each prompt, of shape (samples, outputs).
+
+    With one beam it is greedy. No answer ends early: every rank has as many passes, which FSDP gathers weights for.
+    """
+    (samples, length), device = prompts.shape, prompts.device
+    cache = DynamicCache()
+    positions = torch.arange(length, device=device)
+    masks = sequence_masks(model.config, length, device)
+    scores, tokens = _log_probabilities(model, prompts, positions, masks, cache).topk(beams)
+    answers = tokens[..., None]
+    cache.batch_repeat_interleave(beams)
+    rows = torch.arange(samples, device=device)[:, None] * beams
+    for position in range(length, length + outputs - 1):
+        here = torch.tensor([position], device=device)
+        masks = decode_masks(model.config, here, position + 1)
+        found = _log_probabilities(model, answers[..., -1:].flatten(0, 1), here, masks, cache).view(samples, beams, -1)
+        scores, places = (scores[..., None] + found).flatten(1).topk(beams)
+        parents, tokens = places // found.shape[-1], places % found.shape[-1]
+        kept = answers.gather(1, parents[..., None].expand_as(answers))
+        answers = torch.cat([kept, tokens[..., None]], dim=-1)
+        if beams > 1:
+            cache.reorder_cache((parents + rows).flatten())
+    return answers[:, 0]
+
+
+def _log_probabilities(
+    model: Any, tokens: torch.Tensor, positions: torch.Tensor, masks: Any, cache: DynamicCache
+) -> torch.Tensor:
+    """Of the token behind the last one, in float32: (sequences, vocabulary)."""
+    logits = model(
+        input_ids=tokens,
+        attention_mask=masks,
+        position_ids=positions[None],
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits
+    return torch.log_softmax(logits[:, -1].float(), dim=-1)

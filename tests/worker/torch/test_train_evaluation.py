@@ -1,0 +1,100 @@
+"""Evaluation between training steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.architecture import build_model
+from pybench.worker.backends.torch.train.evaluation import Evaluation, beam_search
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.training import training
+from pybench.worker.backends.torch.train.whole_model import WholeModel
+from tests.worker.torch.train_ranks import TINY, settings_of
+
+RANK = TorchRanks(0, 1, torch.device("cpu"))
+SMALL = {**TINY, "vocab_size": 12}
+EVERY: dict[str, Any] = {"evaluation_every_steps": 200, "evaluation_batches": 3}
+DECODED: dict[str, Any] = {**EVERY, "evaluation_method": "generation", "evaluation_output_tokens": 4}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return build_model(SMALL, torch.float32, RANK.device, 0).eval()
+
+
+PROMPTS = torch.arange(10).view(2, 5)
+
+
+@torch.no_grad()
+def _log_probability(model: Any, prompt: torch.Tensor, answer: list[int]) -> float:
+    """Of a whole answer, by one pass over prompt and answer without any cache."""
+    whole = torch.cat([prompt, torch.tensor(answer)])[None]
+    found = torch.log_softmax(model(input_ids=whole, use_cache=False).logits[0], dim=-1)
+    return sum(float(found[len(prompt) - 1 + n, token]) for n, token in enumerate(answer))
+
+
+@torch.no_grad()
+def test_one_beam_takes_the_likeliest_token_each_time(model: Any) -> None:
+    """As passes without a cache do."""
+    answers = beam_search(model, PROMPTS, 4, 1)
+    whole = PROMPTS
+    for _ in range(4):
+        likeliest = model(input_ids=whole, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
+        whole = torch.cat([whole, likeliest], dim=1)
+    assert torch.equal(answers, whole[:, 5:])
+
+
+@torch.no_grad()
+def test_as_many_beams_as_tokens_find_the_likeliest_answer(model: Any) -> None:
+    """Of all 144 answers of two tokens, for each prompt."""
+    answers = beam_search(model, PROMPTS, 2, 12)
+    for prompt, answer in zip(PROMPTS, answers.tolist(), strict=True):
+        everything = [[one, two] for one in range(12) for two in range(12)]
+        assert answer == max(everything, key=lambda each: _log_probability(model, prompt, each))
+
+
+@torch.no_grad()
+def test_beams_reorder_what_is_cached(model: Any) -> None:
+    """A narrow search's own scores are those of passes over its answer: it is at least as likely as a greedy one."""
+    greedy, wide = beam_search(model, PROMPTS, 6, 1), beam_search(model, PROMPTS, 6, 4)
+    for prompt, one, other in zip(PROMPTS, greedy.tolist(), wide.tolist(), strict=True):
+        assert _log_probability(model, prompt, other) >= _log_probability(model, prompt, one) - 1e-5
+
+
+@pytest.mark.parametrize(
+    "options", [EVERY, DECODED, {**DECODED, "evaluation_beams": 2}], ids=["loss", "greedy", "beams"]
+)
+def test_an_evaluation_is_timed_and_changes_no_training(options: dict[str, Any]) -> None:
+    """The same losses with it, and one figure more."""
+    found = []
+    for given in ({}, options):
+        with training(settings_of(given), TINY, RANK) as work:
+            losses = [work.step(0).loss]
+            metrics = {metric.name: metric.value for metric in work.metrics()}
+            found.append([*losses, work.step(1).loss])
+    assert found[0] == found[1]
+    assert metrics["evaluation_s"] > 0
+
+
+@pytest.mark.parametrize("accumulated", [None, 1, 2])
+def test_results_of_every_batch_reach_the_host(accumulated: int | None) -> None:
+    """However many stay on the device together; the samples are not those of training."""
+    settings = settings_of({**EVERY, "evaluation_accumulation_steps": accumulated})
+    with training(settings, TINY, RANK) as work:
+        learner = work.learner
+        assert isinstance(learner, WholeModel)
+        evaluation = Evaluation(Task(settings, TINY, RANK), learner)
+        losses = [float(loss) for loss in evaluation.evaluate()]
+        trained = work.step(0).loss
+    assert len(set(losses)) == 3
+    assert trained is not None
+    # Summed over 8 samples of 15 predicted tokens, near what random weights give.
+    assert all(abs(loss / (8 * 15) - trained) < 0.1 for loss in losses)
+    assert all(loss / (8 * 15) != pytest.approx(trained, abs=1e-7) for loss in losses)
