@@ -38,13 +38,14 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.timeout(1200)
 def test_ddp_scaling_is_measured(tmp_path: Path) -> None:
-    """Speedups of both kinds without a figure to judge them; strong scaling shows one loss."""
+    """Speedups of both kinds without a figure to judge them, the job's time too; strong scaling shows one loss."""
     results = measured("ddp_scaling", tmp_path)
     assert [(row["metric"], row["scaling"], row["verdict"]) for row in results["scaling"]] == [
         ("tokens_per_s", "weak", "no_expectation"),
         ("job_h", "weak", "no_expectation"),
         ("tokens_per_s", "strong", "no_expectation"),
     ]
+    assert [(row["num_gpus"], row["steps"]) for row in results["jobs"]] == [(1, 3 * 1343), (2, 3 * 672)]
     assert all(row["speedup"] > 0 for row in results["scaling"])
     # On the CPU both kinds have one joint batch of four samples at two ranks.
     assert [(check["metric"], check["verdict"]) for check in results["checks"]] == [("loss_deviation", "pass")] * 2
