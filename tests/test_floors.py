@@ -47,6 +47,7 @@ FOREIGN = {
     "pybench.worker.backends.torch.checkpoint": {"torch"},
     "pybench.worker.backends.torch.checkpoint.files": {"torch", "safetensors"},
     _TRAIN: {"torch"},
+    f"{_TRAIN}.evaluation": {"torch", "transformers"},
     f"{_TRAIN}.token_file": {"torch", "numpy"},
     f"{_TRAIN}.lora": {"peft"},
     f"{_TRAIN}.nf4": {"bitsandbytes"},
