@@ -109,7 +109,7 @@ def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, 
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, "unsupported")
-    assert failure.message == "model_type 'gpt_oss': the transformers backend knows llama, qwen2, qwen3"
+    assert failure.message == "model_type 'gpt_oss': the transformers backend knows llama, mistral, qwen2, qwen3"
 
 
 def test_weights_of_four_bits(architecture: dict[str, Any]) -> None:
