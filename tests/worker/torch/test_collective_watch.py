@@ -35,7 +35,7 @@ def test_a_stopped_rank_is_absent_and_named_by_what_it_wrote_before() -> None:
     places = {0: at(0, last("all_gather", 2, waits_s=6.0, members=(0, 1)))}
     assert account(places, GPUS, 5.0).endswith(
         "entered by rank 0 (GPU-a), not by rank 1 (GPU-b) within 5 s "
-        "(rank 1 does not answer: stopped, or in code that holds the interpreter)"
+        "(rank 1 wrote nothing here: stopped, in code that holds the interpreter, or on another host)"
     )
 
 

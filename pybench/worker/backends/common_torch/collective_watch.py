@@ -195,7 +195,7 @@ def _named(ranks: list[int], gpus: dict[int, str]) -> str:
 
 def _whereabouts(rank: int, place: Place | None, hung: Collective) -> str:
     if place is None:
-        return f"rank {rank} does not answer: stopped, or in code that holds the interpreter"
+        return f"rank {rank} wrote nothing here: stopped, in code that holds the interpreter, or on another host"
     last = place.last.get(hung.group)
     before = f"last entered {last.operation}, operation {last.number}" if last else "entered none before"
     return f"rank {rank} is {place.at}, {before}"
