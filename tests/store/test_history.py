@@ -156,7 +156,7 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
     assert "results of version 99" in reasons["newer.json"]
     assert "is no ISO 8601 time" in reasons["timeless.json"]
     assert "a link" in reasons["link.json"]
-    assert "not readable as JSON" in reasons["begun"]
+    assert "not JSON" in reasons["begun"]
     assert reasons["good.json"] == "the same run as another entry, good"
     assert all(len(reason) <= 300 for reason in reasons.values())
     assert read_history(tmp_path) == found
