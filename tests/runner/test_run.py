@@ -182,7 +182,8 @@ def test_a_killed_runner_loses_nothing_recorded(
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path)
     code = f"""
-import sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
+import signal, sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored below nohup
 from dataclasses import replace
 from pathlib import Path
 from test_run import fake
