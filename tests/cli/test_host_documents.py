@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> No
     """And exits as that one does."""
     calls = tmp_path / "calls"
     ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\necho "$PYBENCH_RENDEZVOUS_SECRET $*" >> {calls}.$3\n[ $3 = node1 ] && exit 4\nexit 0\n')
+    ssh.write_text(
+        f'#!/bin/sh\necho "$PYBENCH_RENDEZVOUS_SECRET $*" > {calls}.part.$3\nmv {calls}.part.$3 {calls}.$3\n'
+        "[ $3 = node1 ] && exit 4\nexit 0\n"
+    )
     openssl = tmp_path / "openssl"
     openssl.write_text('#!/bin/sh\n[ "$*" = "rand -hex 32" ] && printf %064d 7\n')
     for program in (ssh, openssl):
@@ -40,7 +44,10 @@ def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> No
     done = subprocess.run(("bash", "-c", _shown("bash")), env={**os.environ, "PATH": path}, check=False)
     assert done.returncode == 4
     for host in ("node1", "node2"):
-        secret, *words = shlex.split(Path(f"{calls}.{host}").read_text())
+        call = Path(f"{calls}.{host}")
+        while not call.exists():  # the loop waits for the last one only
+            time.sleep(0.01)
+        secret, *words = shlex.split(call.read_text())
         assert len(secret) == 64
         assert words[:3] == ["-o", "SendEnv=PYBENCH_RENDEZVOUS_SECRET", host]
         found = _given(words[3:])
