@@ -1,13 +1,25 @@
-"""What a failing test leaves running is killed: a process that waits for the test would never end."""
+"""Processes that tests start: waiting for what they do, and killing what a failing test leaves running."""
 
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Callable
 from types import TracebackType
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 120) -> None:
+    """Return once something has come about; fails after ``limit_s``."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen within {limit_s:g} s"
+        time.sleep(0.02)
 
 
 def kill_on_failure() -> None:
     """Have ``with subprocess.Popen`` kill its process before it waits for it, where an exception leaves the block.
+
+    A process that waits for the test would never end.
 
     The wait that Python makes has no limit, and the test's own time limit has passed by then or ends nothing: it raises
     once. A block that is left without an exception waits as ever.

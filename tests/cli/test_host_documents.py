@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml  # type: ignore[import-untyped]
 
 from pybench.cli.run import run
 from tests.documents import DOCS, blocks
+from tests.processes import wait_for
 
 
 def _shown(language: str) -> str:
@@ -45,8 +45,7 @@ def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> No
     assert done.returncode == 4
     for host in ("node1", "node2"):
         call = Path(f"{calls}.{host}")
-        while not call.exists():  # the loop waits for the last one only
-            time.sleep(0.01)
+        wait_for(call.exists)  # the loop waits for the last one only
         secret, *words = shlex.split(call.read_text())
         assert len(secret) == 64
         assert words[:3] == ["-o", "SendEnv=PYBENCH_RENDEZVOUS_SECRET", host]

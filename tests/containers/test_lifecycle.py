@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from pybench.engines.registry import get_engine
 from pybench.model.results import Estimate
 from pybench.store.journal import RunFolder
 from tests.containers.boxed_engine import Boxed, job, suite_text
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.timeout(1200)
 NUM_STARTS = 50
@@ -38,13 +37,6 @@ def _cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(boxed: Boxed, task: Job, code: str) -> ContainerWorker:
     launcher = boxed.launcher()
     return ContainerWorker(launcher, task, launcher.run_argv(task, "-c", code), task.exchange.parent / "worker.log")
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it didn't happen within two minutes"
-        time.sleep(0.05)
 
 
 def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:

@@ -14,6 +14,7 @@ import pytest
 from pybench.engines import process as process_module
 from pybench.engines.process import WorkerProcess, end_marked, is_program, processes_marked
 from pybench.model.errors import MachineError
+from tests.processes import wait_for
 
 # A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM and tells its pid.
 STUBBORN = """
@@ -48,13 +49,6 @@ def start(code: str, folder: Path, *, guarded: bool = False) -> tuple[WorkerProc
     return WorkerProcess([sys.executable, "-c", code], os.environ, log, token, guarded=guarded), token
 
 
-def wait_for(file: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not file.exists():
-        assert time.monotonic() < deadline, f"no {file.name}"
-        time.sleep(0.01)
-
-
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -80,9 +74,7 @@ def test_wait_returns_none_while_it_runs(tmp_path: Path) -> None:
 def test_a_grandchild_in_its_own_session_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """A process group would miss it."""
     process, token = start(STUBBORN, tmp_path)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for((tmp_path / "ready").exists, 30)
     child = int((tmp_path / "ready").read_text())
     assert child in set(processes_marked(token))
     process.end()
@@ -159,7 +151,7 @@ def test_a_worker_that_attacks_its_guardian_leaves_no_daemon(
     """The runner adopts the daemon, and kills it."""
     monkeypatch.setattr(process_module, "GRACE_S", 0.2)
     process, _ = start(ATTACK.format(signal=number), tmp_path, guarded=True)
-    wait_for(tmp_path / "ready")
+    wait_for((tmp_path / "ready").exists, 30)
     assert process.end() == -9
     assert not is_alive(int((tmp_path / "ready").read_text()))
 
@@ -170,7 +162,7 @@ def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
     process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
     beside = subprocess.Popen(["sleep", "600"])
     try:
-        wait_for(tmp_path / "ready")
+        wait_for((tmp_path / "ready").exists, 30)
         process.end()
         assert (before.poll(), beside.poll()) == (None, None)
     finally:
@@ -183,7 +175,7 @@ def test_an_adopted_process_that_cannot_be_killed_is_named(tmp_path: Path, monke
     """Nothing waits for it for ever."""
     monkeypatch.setattr(process_module, "KILL_S", 0.1)
     process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
-    wait_for(tmp_path / "ready")
+    wait_for((tmp_path / "ready").exists, 30)
     daemon = int((tmp_path / "ready").read_text())
     end_marked(process._token)
     kill = os.kill

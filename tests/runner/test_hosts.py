@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from tests.processes import wait_for
 from tests.runner.two_hosts import SECRET, TwoHosts, ended
 
 _HOUR_S = 3600
@@ -78,7 +79,7 @@ def test_a_host_that_dies_is_named_and_the_run_goes_on_later(two: TwoHosts) -> N
     assert code == 3, out
     assert "pybench: host b: the connection was closed; it was lost in train attempt 1, and 0 attempts are kept" in out
     assert f"pybench run --resume {two.run.path} --rendezvous" in out
-    two.wait_for(lambda: two.left() == [])
+    wait_for(lambda: two.left() == [])
     assert two.records() == ()
     for name in "ab":
         two.behave(name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pybench.engines.process import processes_marked
 from pybench.model.record import Record
 from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER
+from tests.processes import wait_for
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
 SECRET = "a secret of these tests alone"
@@ -114,16 +114,9 @@ class TwoHosts:
         """Processes of the run's workers, on either host."""
         return list(processes_marked(self.run.run_id))
 
-    def wait_for(self, found: Callable[[], bool]) -> None:
-        """Return once something has come about."""
-        deadline = time.monotonic() + LIMIT_S
-        while not found():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
     def wait_for_worker(self, name: str = "hangs") -> None:
         """Return once the worker here has made a file."""
-        self.wait_for(lambda: any(self.folder.glob(f"a/runs/*/attempts/*/exchange/{name}")))
+        wait_for(lambda: any(self.folder.glob(f"a/runs/*/attempts/*/exchange/{name}")), LIMIT_S)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:

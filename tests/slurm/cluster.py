@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybench.engines.hosts.interface import free_port
+from tests.processes import wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged", "mungekey")
 NODES = ("n1", "n2")
@@ -103,7 +104,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             with log:
                 daemons.append(subprocess.Popen(words, env=made.variables, stdout=log, stderr=subprocess.STDOUT))
             if words[0] == "munged":
-                _wait_for(folder / "munge.socket")
+                wait_for((folder / "munge.socket").exists, _LIMIT_S)
         made.wait_for_nodes()
         yield made
     finally:
@@ -127,10 +128,3 @@ def _daemons(folder: Path) -> Sequence[tuple[str, ...]]:
 
 
 _MUNGE = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-
-
-def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

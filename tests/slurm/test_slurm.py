@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from pybench.engines.hosts.interface import free_port
 from pybench.engines.process import processes_marked
 from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER
+from tests.processes import wait_for
 from tests.runner.two_hosts import SUITE, write_fake_python
 from tests.slurm.cluster import Cluster
 
@@ -90,13 +90,6 @@ class Place:
         """Processes of the run's workers."""
         return list(processes_marked(self.measured.run_id))
 
-    def wait_for(self, found: Callable[[], object]) -> None:
-        """Return once something has come about."""
-        deadline = time.monotonic() + LIMIT_S
-        while not found():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
     def jobs(self) -> str:
         """Numbers of the jobs that are not over."""
         return self.slurm.command("squeue", "-h", "-o", "%i").strip()
@@ -110,7 +103,7 @@ def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
     yield made
     for job in made.jobs().split():
         slurm.command("scancel", "--signal=KILL", job)
-    made.wait_for(lambda: not made.jobs())
+    wait_for(lambda: not made.jobs(), LIMIT_S)
 
 
 @pytest.mark.timeout(LIMIT_S)
@@ -133,10 +126,10 @@ def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> 
     """By scancel, in the middle of a step."""
     write_fake_python(place.folder / "python", "hang")
     with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
-        place.wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")))
+        wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")), LIMIT_S)
         place.slurm.command("scancel", place.jobs())
         process.communicate(timeout=LIMIT_S)
-    place.wait_for(lambda: not place.jobs() and not place.left())
+    wait_for(lambda: not place.jobs() and not place.left(), LIMIT_S)
     assert place.measured.records() == ()
     write_fake_python(place.folder / "python", "ok")
     code, out = place.run("--resume", str(place.measured.path), "--python", "./python")
@@ -149,13 +142,13 @@ def test_a_node_that_dies_is_named(place: Place) -> None:
     """Its task is killed in the middle of a step; Slurm goes on, the run does not, and nothing is left."""
     write_fake_python(place.folder / "python", "hang")
     with place.started(*place.in_allocation("hosts.toml", "--python", "./python")) as process:
-        place.wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")))
+        wait_for(lambda: any(place.folder.glob("runs/*/attempts/*/exchange/hangs")), LIMIT_S)
         (task,) = _tasks_of("n2", place.folder)
         os.kill(task, signal.SIGKILL)
         out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 3, out
     assert "pybench: host n2: the connection was closed; it was lost in train attempt 1" in out
-    place.wait_for(lambda: not place.jobs() and not place.left())
+    wait_for(lambda: not place.jobs() and not place.left(), LIMIT_S)
 
 
 @pytest.mark.timeout(LIMIT_S)
@@ -179,7 +172,7 @@ def test_a_submitted_run(place: Place) -> None:
     assert process.returncode == 0, out
     found = re.search(r"job (\d+) is submitted", out)
     assert found is not None
-    place.wait_for(lambda: not place.jobs())
+    wait_for(lambda: not place.jobs(), LIMIT_S)
     log = (place.folder / "runs" / f"slurm-{found[1]}.out").read_text()
     assert "verdict: no expectation" in log, log
     assert [record.failure for record in place.measured.records()] == [None]
