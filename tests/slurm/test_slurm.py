@@ -102,7 +102,8 @@ def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
     write_fake_python(tmp_path / "python", "ok")
     yield made
     for job in made.jobs().split():
-        slurm.command("scancel", "--signal=KILL", job)
+        # Refused where the job ended meanwhile.
+        subprocess.run(("scancel", "--signal=KILL", job), env=slurm.variables, capture_output=True, check=False)
     wait_for(lambda: not made.jobs(), LIMIT_S)
 
 
