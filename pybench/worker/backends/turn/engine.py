@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -38,8 +38,11 @@ class Engine(Protocol):
     def poison(self) -> None:
         """Fill all weights with NaN, so that one which is not handed over can't pass for right."""
 
-    def receive(self, tensors: Sequence[Named]) -> None:
-        """Take weights by their names in transformers, in whichever way the engine was made for."""
+    def receive(self, tensors: Iterable[Named]) -> None:
+        """Take all weights by their names in transformers, each when its turn comes.
+
+        Where ranks gather them, each makes as many of these calls as the others.
+        """
 
     def read(self, file: Path) -> None:
         """Take the weights of a file."""

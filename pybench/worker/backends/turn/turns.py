@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
-from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config, parts
+from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
 from pybench.worker.backends.turn.digest import digest
 from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.floor import Floor
@@ -42,7 +42,7 @@ class Turns:
         party: Party,
         engine: Engine | None,
         make_trainer: Callable[[], Trainer],
-        assist: Callable[[list[Named]], None] = lambda _tensors: None,
+        assist: Callable[[Iterable[Named]], None] = lambda _tensors: None,
     ) -> None:
         self._settings = settings
         self._vocab_size = vocab_size
@@ -119,8 +119,7 @@ class Turns:
     def _turn(self, number: int, recorder: Recorder) -> dict[str, float]:
         settings = self._settings
         if not settings.async_weight_syncing:
-            with recorder.phase("generate"):
-                self._generate(number, None)
+            self._generate(number, recorder, None)
         probe = self._sequences[0]
         self._fall_asleep(recorder)
         with self._explained_memory():
@@ -134,8 +133,7 @@ class Turns:
             new = self._trainer_log_probabilities(probe)
         self._hand_over(recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
-            with recorder.phase("generate"):
-                self._generate(number, self._take_behind)
+            self._generate(number, recorder, self._take_behind)
         else:
             with recorder.phase("first_token"):
                 if self._engine is not None:
@@ -150,10 +148,11 @@ class Turns:
             "rounded_updates": float(num_rounded),
         }
 
-    def _generate(self, number: int, halfway: Callable[[], None] | None) -> None:
+    def _generate(self, number: int, recorder: Recorder, halfway: Callable[[], None] | None) -> None:
         prompts = step_prompts(self._settings.generation, 0, number, self._vocab_size)
-        found = self._engine.generate(prompts, halfway) if self._engine is not None else None
-        self._sequences = self._party.shared(found, (len(prompts), self._settings.longest_sequence_tokens))
+        with recorder.phase("generate"):
+            found = self._engine.generate(prompts, halfway) if self._engine is not None else None
+            self._sequences = self._party.shared(found, (len(prompts), self._settings.longest_sequence_tokens))
 
     def _fall_asleep(self, recorder: Recorder) -> None:
         with recorder.phase("engine_sleep"):
@@ -216,10 +215,10 @@ class Turns:
                     self._engine.poison()
 
     def _send(self) -> None:
-        """Every trained weight, some at a time; all ranks gather them together."""
+        """Every trained weight; all ranks gather them together."""
         assert self._trainer is not None, "weights go from memory to memory where each rank trains"
-        for tensors in parts(self._trainer.weights(trainable=True)):
-            (self._engine.receive if self._engine is not None else self._assist)(tensors)
+        take = self._engine.receive if self._engine is not None else self._assist
+        take(self._trainer.weights(trainable=True))
 
     def _leave_behind(self) -> object:
         """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""

@@ -21,14 +21,14 @@ from pybench.worker.backends.vllm.outcome import times_of
 
 
 class BatchEngine:
-    """All requests at once: every one arrives when the step begins."""
+    """All requests at once: every one arrives when the step begins. ``iterations`` gets its statistics, if any."""
 
-    def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
+    def __init__(self, arguments: dict[str, Any], iterations: Iterations | None = None) -> None:
         # As vllm.LLM does: the context chooses the default sizes of a batch.
         self.engine: Any = LLMEngine.from_engine_args(
             EngineArgs(**arguments),
             usage_context=UsageContext.LLM_CLASS,
-            stat_loggers=[lambda _config, _index: iterations],
+            stat_loggers=[] if iterations is None else [lambda _config, _index: iterations],
         )
         self._num_sent = 0
 

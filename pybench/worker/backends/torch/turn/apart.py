@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from torch import multiprocessing
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.turn.delivery import Bucket, Named, packed
+from pybench.worker.backends.turn.delivery import Bucket, Named, packed, parts
 from pybench.worker.process import die_with_parent
 
 _END = "end"
@@ -66,9 +66,10 @@ class EngineApart:
         """As the engine does."""
         self._call("poison")
 
-    def receive(self, tensors: Sequence[Named]) -> None:
-        """Copy the tensors into one piece of memory, whose handle the engine opens."""
-        self._call("receive", packed(list(tensors)))
+    def receive(self, tensors: Iterable[Named]) -> None:
+        """Copy the tensors into buckets, whose handles the engine opens."""
+        for part in parts(tensors):
+            self._call("receive", packed(part))
 
     def read(self, file: Path) -> None:
         """As the engine does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import trainable_model
-from pybench.worker.backends.turn.delivery import Named, adapter_config
+from pybench.worker.backends.turn.delivery import Named, adapter_config, parts
 from pybench.worker.backends.vllm.arguments import prompt_of
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
@@ -68,7 +68,6 @@ class VllmEngine:
         """The library's own sleep."""
         self._level = level
         with engine_errors():
-            self._engine.engine.reset_prefix_cache()
             self._engine.engine.sleep(level)
 
     def wake_weights(self) -> None:
@@ -87,13 +86,14 @@ class VllmEngine:
         """In every worker."""
         self._ask("pybench_poison")
 
-    def receive(self, tensors: Sequence[Named]) -> None:
-        """Tensors as they are within one process, else handles of copies."""
+    def receive(self, tensors: Iterable[Named]) -> None:
+        """Tensors as they are within one process, in one call: vLLM looks through its model at each. Else handles."""
         if self._settings.handover == "direct":
-            self._ask("pybench_receive", list(tensors), self._adapter)
+            self._ask("pybench_receive", tensors, self._adapter)
             return
-        with self._handles.of(tensors) as handles:
-            self._ask("pybench_receive", handles, self._adapter)
+        for part in parts(tensors):
+            with self._handles.of(part) as handles:
+                self._ask("pybench_receive", handles, self._adapter)
 
     def read(self, file: Path) -> None:
         """An adapter by vLLM's own loader, weights by its model's."""

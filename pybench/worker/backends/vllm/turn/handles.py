@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch.multiprocessing import reductions
 
-from pybench.worker.backends.turn.delivery import Named, packed
+from pybench.worker.backends.turn.delivery import Named, packed, parts
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.gpus import nvml_uuid
 
@@ -37,7 +37,8 @@ class Handles:
         del bucket
         torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
 
-    def assist(self, tensors: Sequence[Named]) -> None:
-        """Of a rank without an engine: offer its GPU's bucket."""
-        with self.of(tensors):
-            pass
+    def assist(self, tensors: Iterable[Named]) -> None:
+        """Of a rank without an engine: offer its GPU's buckets."""
+        for part in parts(tensors):
+            with self.of(part):
+                pass

@@ -28,7 +28,6 @@ from pybench.worker.backends.turn.turns import Turns
 from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
-from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.turn.engine import VllmEngine
 from pybench.worker.backends.vllm.turn.handles import Handles
 from pybench.worker.gpus import show_by_number, visible_gpus
@@ -96,7 +95,7 @@ def _engine(settings: Turn, task: Task, folder: Path, handles: Handles) -> VllmE
         turn_arguments(settings, folder), settings.engine_args, valid, f"vllm {vllm.__version__}", decided
     )
     with engine_errors():
-        started = BatchEngine(arguments, Iterations())
+        started = BatchEngine(arguments)
     try:
         return VllmEngine(settings, task, started, (rank,) if split else range(degree), handles)
     except BaseException:
@@ -105,8 +104,12 @@ def _engine(settings: Turn, task: Task, folder: Path, handles: Handles) -> VllmE
 
 
 def turn_arguments(settings: Turn, folder: Path) -> dict[str, Any]:
-    """Keywords of ``EngineArgs``: those of generation, with sleep mode where it sleeps, and room for one token more."""
+    """Keywords of ``EngineArgs``: those of generation, with sleep mode where it sleeps, and room for one token more.
+
+    Nothing reads the engine's statistics, so it computes none, as ``vllm.LLM`` by default.
+    """
     ours = engine_arguments(settings.generation, folder)
+    ours["disable_log_stats"] = True
     ours["worker_extension_cls"] = _WORKER
     ours["max_model_len"] += 1
     if settings.sleep_level:
