@@ -63,6 +63,8 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:
         yield f"{length} tokens in a sequence can't be split over tensor_parallel {settings.tensor_parallel}"
+    if settings.hybrid_shard and settings.data_parallel % settings.nodes:
+        yield f"data_parallel {settings.data_parallel} can't be split over {settings.nodes} nodes (hybrid_shard)"
     splits_ends = stages > 1 or settings.tensor_parallel > 1 or STRATEGIES[settings.strategy].untied_head
     if splits_ends and shape.tied_embeddings:
         yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"

@@ -75,7 +75,7 @@ def _held_parameters(settings: Train, shape: DecoderShape) -> float:
         head = shape.embedding_weights
         return (whole - 2 * head) / settings.pipeline_parallel + head
     if settings.strategy in {"fsdp", "torchtune"}:
-        return whole / (settings.data_parallel * settings.tensor_parallel)
+        return whole / (settings.num_shards * settings.tensor_parallel)
     return whole / settings.tensor_parallel
 
 

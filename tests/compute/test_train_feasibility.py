@@ -53,6 +53,10 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
             "4 layers of m are fewer than 6 stages",
         ),
         (
+            {"strategy": "fsdp", "data_parallel": 4, "nodes": 8, "hybrid_shard": True},
+            "data_parallel 4 can't be split over 8 nodes (hybrid_shard)",
+        ),
+        (
             {"strategy": "context_parallel", "context_parallel": 3},
             "16 tokens in a sequence can't be split over context_parallel 3",
         ),

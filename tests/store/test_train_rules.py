@@ -57,6 +57,7 @@ BESIDE = {
     "async_tensor_parallel": "sequence_parallel = true\ncompile = true\n",
     "offload_parameters": "zero_stage = 3\n",
     "weights": "lora_rank = 8\n",
+    "hybrid_shard": "nodes = 2\n",
     "lora_dropout": "lora_rank = 8\n",
     "powersgd_rank": 'comm_hook = "powersgd"\n',
     "double_quantization": 'lora_rank = 8\nweights = "nf4"\n',

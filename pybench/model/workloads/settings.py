@@ -20,6 +20,9 @@ WorkloadName = str
 """Name of one of ``registry.WORKLOADS``."""
 
 PARALLEL_AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel")
+RANK_ORDER = ("pipeline_parallel", "data_parallel", "context_parallel", "tensor_parallel")
+"""How ranks are numbered by their places in the parallel degrees, the slowest first: tensor parallelism talks most, so
+its ranks are neighbours. Hosts have ranks that follow each other."""
 GPU_AXES = (*PARALLEL_AXES, "gpus")
 """Axes that multiply the GPUs of a point, whatever its workload."""
 

@@ -105,6 +105,9 @@ class Train(ModelSettings):
     mixed_precision: Annotated[
         Literal["bfloat16"] | None, "fsdp, accelerate: compute in this type over weights of dtype"
     ] = None
+    hybrid_shard: Annotated[
+        bool | None, "fsdp: weights split inside each host, hosts are replicas that average gradients (HSDP)"
+    ] = None
     cpu_offload: Annotated[bool | None, "fsdp: weights, gradients and optimizer states in host memory"] = None
     sequence_parallel: Annotated[bool | None, "tensor parallel: norms split along the sequence"] = None
     async_tensor_parallel: Annotated[bool | None, "tensor parallel: collectives overlap matrix products"] = None
@@ -131,6 +134,11 @@ class Train(ModelSettings):
     def finds_batch_size(self) -> bool:
         """Whether the worker must first find out what fits."""
         return self.batch_size_per_gpu == AUTO
+
+    @property
+    def num_shards(self) -> int:
+        """Data-parallel ranks that split weights between them where the strategy does: of one host, or all."""
+        return self.data_parallel // self.nodes if self.hybrid_shard else self.data_parallel
 
     @property
     def updates_on_host(self) -> bool:

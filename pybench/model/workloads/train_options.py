@@ -223,6 +223,19 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="offload_parameters",
         is_unpredicted=is_on,
     ),
+    "hybrid_shard": OptionTraits(
+        needs=(
+            Need(
+                other="context_parallel",
+                wanted=(None, 1),
+                why="splits weights inside a host alone: remove context_parallel",
+                applies=is_on,
+            ),
+        ),
+        at_least_given="nodes",
+        work="hybrid_shard",
+        is_unpredicted=is_on,
+    ),
     "reshard_after_forward": OptionTraits(work="reshard_after_forward = false", is_unpredicted=_equals(False)),
 }
 """Options with rules; every other one may be set wherever its strategy has it."""

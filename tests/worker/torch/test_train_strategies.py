@@ -115,6 +115,9 @@ FOUR: dict[str, Spec] = {
     "fsdp_context": {**FSDP, **CP, "strategy": "fsdp", "architecture": GEMMA3},
     "fsdp_tensor_norm": {**FSDP, **TP, **NORM, "strategy": "fsdp"},
     "fsdp_sequence": {**FSDP, **TP, "strategy": "fsdp", "sequence_parallel": True, "grad_accum": 2},
+    "hsdp": {"strategy": "fsdp", "data_parallel": 4, "nodes": 2, "hybrid_shard": True, "control_steps": 2},
+    "hsdp_of_one_gpu_each": {"strategy": "fsdp", "data_parallel": 4, "nodes": 4, "hybrid_shard": True, "grad_accum": 2},
+    "hsdp_tensor": {**FSDP, **TP, "strategy": "fsdp", "nodes": 2, "hybrid_shard": True},
     "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},
     "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
 }

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks, sequence_masks
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
-from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.mesh import HOSTS, SHARDS, device_mesh, hybrid_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.context_parallel import attend_over, chunk_masks_of
@@ -24,7 +24,7 @@ from pybench.worker.backends.torch.train.whole_model import WholeModel
 def learner(task: Task) -> Learner:
     """Every layer is gathered before its use and let go after it."""
     settings = task.settings
-    mesh = device_mesh(task)
+    mesh = hybrid_mesh(task) if settings.hybrid_shard else device_mesh(task)
     model, weights = trainable_model(task)
     if settings.tensor_parallel > 1:
         split_layers(task, model, mesh["tensor_parallel"])
@@ -44,7 +44,7 @@ def learner(task: Task) -> Learner:
         _masks(task, model.config, mesh),
         settings,
         portion=Portion(
-            replica=mesh.get_local_rank("data_parallel"),
+            replica=_replica(mesh, settings),
             chunk=mesh.get_local_rank("context_parallel"),
             num_chunks=settings.context_parallel,
         ),
@@ -56,11 +56,23 @@ def learner(task: Task) -> Learner:
 
 
 def _shards(mesh: DeviceMesh, settings: Train) -> DeviceMesh:
-    """Ranks that share the weights: those of every replica, and of every chunk of its sequences."""
+    """Ranks that share the weights: those of every replica, and of every chunk of its sequences.
+
+    Of two dimensions FSDP takes the first for replicas, which average the gradients of each shard.
+    """
+    if settings.hybrid_shard:
+        return mesh[HOSTS, SHARDS]
     if settings.context_parallel == 1:
         return mesh["data_parallel"]
     joined: DeviceMesh = mesh["data_parallel", "context_parallel"]._flatten("shards")  # noqa: SLF001 - has no other name
     return joined
+
+
+def _replica(mesh: DeviceMesh, settings: Train) -> int:
+    """This rank's place among those that have samples of their own."""
+    if settings.hybrid_shard:
+        return int(mesh.get_local_rank(HOSTS)) * settings.num_shards + int(mesh.get_local_rank(SHARDS))
+    return int(mesh.get_local_rank("data_parallel"))
 
 
 def _masks(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
