@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pybench.engines.base import Argv, ImageStore, Job, Launcher, Notify
 from pybench.engines.environment import fixed, on_this_machine
-from pybench.engines.process import WorkerProcess, end_marked, is_program
+from pybench.engines.process import WorkerProcess, end_marked
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
+from pybench.machine.command import is_program
 from pybench.machine.python_packages import missing_packages, python_software
 from pybench.model.container import ContainerRun, EngineFacts
 from pybench.model.errors import UsageError

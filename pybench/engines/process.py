@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
-import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pybench.engines.adoption import Adoption
+from pybench.machine.command import guarded_argv
 from pybench.model.container import ContainerRun
-from pybench.model.errors import MachineError, is_machine_fault
+from pybench.model.errors import MachineError
+from pybench.store.safe_folder import opened_file, opened_folder
 
 # Time for a worker to write its last event and for torchrun to end its ranks before everything is killed.
 GRACE_S = 5.0
 # A process that SIGKILL does not end in this time never ends.
 KILL_S = 30.0
 _POLL_S = 0.05
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 # Set for every process of a worker to the token of its job.
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
@@ -92,7 +92,7 @@ class WorkerProcess:
         try:
             # The guardian is none of those that are ended by their mark: it ends after them.
             if guarded:
-                self._process = _started(_guarded(argv, token), environment, log)
+                self._process = _started(guarded_argv(argv, f"{ATTEMPT_VARIABLE}={token}"), environment, log)
             else:
                 self._process = _started(argv, {**environment, ATTEMPT_VARIABLE: token}, log)
         except BaseException:
@@ -126,7 +126,7 @@ class WorkerProcess:
 
 
 def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as output:
+    with opened_folder(log.parent) as folder, opened_file(folder, log.name, _NEW) as output:
         return subprocess.Popen(
             argv,
             env=environment,
@@ -136,25 +136,3 @@ def _started(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             cwd=log.parent,
             start_new_session=True,  # a terminal's Ctrl-C is for the runner, which ends workers in order
         )
-
-
-def is_program(name: str) -> bool:
-    """Whether a path, or a name on PATH, can be started. Raises ``OSError`` where the machine can't tell."""
-    if os.sep not in name:
-        return shutil.which(name) is not None
-    try:
-        mode = os.stat(name).st_mode  # noqa: PTH116 - Path.is_file takes a disk's error for an absent file
-    except OSError as error:
-        if is_machine_fault(error):
-            raise
-        return False
-    return stat.S_ISREG(mode) and os.access(name, os.X_OK)
-
-
-def _guarded(argv: Sequence[str], token: str) -> Sequence[str]:
-    """Command line of a guardian of ``argv``. Raises ``FileNotFoundError``, as starting ``argv`` itself would."""
-    if not is_program(argv[0]):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-    script = Path(__file__).with_name("guardian.py")
-    python = (sys.executable, "-I", "-S", "-B", str(script))
-    return (*python, str(os.getpid()), f"{ATTEMPT_VARIABLE}={token}", *argv)

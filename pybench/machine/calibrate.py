@@ -18,6 +18,7 @@ from pybench.machine.power_recorder import PowerRecorder
 from pybench.machine.sensor_models import shipped_model
 from pybench.model.errors import MachineError
 from pybench.model.sensor import SensorModel
+from pybench.model.starter import STARTER_VARIABLE
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
 # Seconds on, off, and of each part: periods swept across those of every sensor known, 20 to 1000 ms, and none of them
@@ -75,7 +76,7 @@ def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, 
 def run_square_load(uuid: str, schedule: Schedule, ready: Callable[[], None]) -> list[Span]:
     """The schedule by :mod:`pybench.worker.backends.common_torch.square_load`, in a process of its own."""
     command = [sys.executable, "-m", "pybench.worker.backends.common_torch.square_load", json.dumps(schedule)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": uuid}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": uuid, STARTER_VARIABLE: str(os.getpid())}
     limit_s = START_LIMIT_S + LOAD_MARGIN_S + sum(length_s for _, _, length_s in schedule)
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)

@@ -1,19 +1,30 @@
-"""Run another program to its end: its output, or in one line why there is none."""
+"""Run another program to its end, which comes with this process's own: its output, or in one line why there is none."""
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
+import shutil
+import signal
+import stat
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+
+from pybench.model.errors import is_machine_fault
 
 # Generous: an engine that is busy with another client responds late, one that hangs never does.
 ANSWER_LIMIT_S = 60.0
 # Far more than any engine prints of its images.
 MAX_OUTPUT_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
+# For a guardian to kill what a program started.
+_END_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -38,11 +49,18 @@ class CommandResult:
         return useful[-1] if useful else f"exit code {self.code}, no error output"
 
 
-def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> CommandResult:
-    """Run ``argv`` to its end, at most ``limit_s`` and ``MAX_OUTPUT_BYTES`` of output."""
+def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S, *, outlives: bool = False) -> CommandResult:
+    """Run ``argv`` to its end, at most ``limit_s`` and ``MAX_OUTPUT_BYTES`` of output.
+
+    Where this process is killed, the program and all that it started are killed too; one that ``outlives`` goes on,
+    as it removes what would be left.
+    """
     deadline_s = time.monotonic() + limit_s
+    pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            argv if outlives else guarded_argv(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
     except FileNotFoundError:
         return CommandResult(None, "", f"{argv[0]} is not installed")
     except OSError as error:
@@ -56,11 +74,44 @@ def run_command(argv: Sequence[str], limit_s: float = ANSWER_LIMIT_S) -> Command
         except OverflowError:
             return CommandResult(None, "", f"{argv[0]} printed more than {MAX_OUTPUT_BYTES} bytes")
         finally:
-            process.kill()
+            _end(process, guarded=not outlives)
     # Reversible, so that a digest can be taken over the output.
     return CommandResult(
         process.returncode, out.decode(errors="surrogateescape"), error_output.decode(errors="replace")
     )
+
+
+def guarded_argv(argv: Sequence[str], mark: str = "-") -> tuple[str, ...]:
+    """Command line of a guardian of ``argv``, for this process to start; ``mark`` as in :mod:`.guardian`.
+
+    Raises ``OSError`` as starting ``argv`` itself would.
+    """
+    if not is_program(argv[0]):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    script = Path(__file__).with_name("guardian.py")
+    return (sys.executable, "-I", "-S", "-B", str(script), str(os.getpid()), mark, *argv)
+
+
+def is_program(name: str) -> bool:
+    """Whether a path, or a name on PATH, can be started. Raises ``OSError`` where the machine can't tell."""
+    if os.sep not in name:
+        return shutil.which(name) is not None
+    try:
+        mode = os.stat(name).st_mode  # noqa: PTH116 - Path.is_file takes a disk's error for an absent file
+    except OSError as error:
+        if is_machine_fault(error):
+            raise
+        return False
+    return stat.S_ISREG(mode) and os.access(name, os.X_OK)
+
+
+def _end(process: subprocess.Popen[bytes], *, guarded: bool) -> None:
+    """Kill a program that still runs, with all that it started where it is guarded."""
+    if process.poll() is None and guarded:
+        process.send_signal(signal.SIGUSR2)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_LIMIT_S)
+    process.kill()
 
 
 def _outputs(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytearray, bytearray]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 from pybench.compute.gpu_models import machine_kind
+from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
 from pybench.model.machine import GpuInventory, Machine
@@ -20,6 +20,7 @@ _PACKAGES = (
     *("pybench", "numpy", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-ml-py"),
     *RECORDED_PACKAGES,
 )
+_GIT_LIMIT_S = 10.0
 
 
 def snapshot() -> Machine:
@@ -77,18 +78,14 @@ def _git() -> tuple[str | None, bool | None]:
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None, None
-    commit, status = _git_says(folder, "rev-parse", "HEAD"), _git_says(folder, "status", "--porcelain")
+    commit, status = _git_output(folder, "rev-parse", "HEAD"), _git_output(folder, "status", "--porcelain")
     return (commit or None), (None if status is None else bool(status))
 
 
-def _git_says(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(  # noqa: PLW1510 - a missing or failing git is an unknown, not an error
-            ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+def _git_output(folder: Path, *arguments: str) -> str | None:
+    # Without optional locks: one that is killed leaves none behind.
+    done = run_command(("git", "--no-optional-locks", "-C", str(folder), *arguments), _GIT_LIMIT_S)
+    return done.out.strip() if done.ok else None
 
 
 def _field(path: str, name: str) -> str | None:

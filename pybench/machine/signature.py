@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from pybench.machine.command import CommandResult, run_command
+from pybench.machine.command import CommandResult, guarded_argv, run_command
 from pybench.model.errors import MachineError, UsageError
 
 NAMESPACE = "pybench-bundle"
@@ -36,7 +36,7 @@ def sign(file: Path, key: Path) -> Path:
     # A passphrase is read from the terminal.
     try:
         done = subprocess.run(
-            [_PROGRAM, "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)],
+            guarded_argv([_PROGRAM, "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)]),
             capture_output=True,
             text=True,
             check=False,
@@ -73,9 +73,8 @@ def check_signature(file: Path, signers: Path | None) -> tuple[bool, str]:
 def _with_input(file: Path, verb: str, *options: str) -> CommandResult:
     try:
         with file.open("rb") as stream:
-            done = subprocess.run(
-                [_PROGRAM, "-Y", verb, *options], stdin=stream, capture_output=True, check=False, timeout=_LIMIT_S
-            )
+            argv = guarded_argv([_PROGRAM, "-Y", verb, *options])
+            done = subprocess.run(argv, stdin=stream, capture_output=True, check=False, timeout=_LIMIT_S)
     except FileNotFoundError:
         return _answer(CommandResult(None, "", ""))
     except subprocess.TimeoutExpired:

@@ -55,7 +55,7 @@ def test_the_disk_fails_for_good_at_the_journal(sweep: FaultSweep, every_fault: 
 
 def test_no_file_is_left_to_open(sweep: FaultSweep, every_fault: list[Fault]) -> None:
     """From the first worker on."""
-    call = next(fault.call for fault in every_fault if "/worker.log" in fault.call and fault.call.startswith("openN"))
+    call = next(fault.call for fault in every_fault if "/worker.log" in fault.call and fault.call.startswith("open"))
     assert sweep.problem(Fault(call, 0, errno.EMFILE, OPENS, goes_on=True)) is None
 
 

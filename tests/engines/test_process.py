@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from pybench.engines import process as process_module
-from pybench.engines.process import WorkerProcess, end_marked, is_program, processes_marked
+from pybench.engines.log import log_tail
+from pybench.engines.process import WorkerProcess, end_marked, processes_marked
+from pybench.machine.command import is_program
 from pybench.model.errors import MachineError
 from tests.processes import wait_for
 
@@ -69,6 +71,18 @@ def test_wait_returns_none_while_it_runs(tmp_path: Path) -> None:
     assert process.wait(0.05) is None
     assert process.end() == -15
     assert not list(processes_marked(token))
+
+
+def test_a_log_that_is_a_link_or_a_pipe_is_neither_written_nor_read(tmp_path: Path) -> None:
+    """What a worker of this machine, or who owns the folder, put in its place leads elsewhere or has no end."""
+    other, link, pipe = (tmp_path / name for name in ("other", "link", "pipe"))
+    other.write_text("kept\n")
+    link.symlink_to(other)
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        WorkerProcess([sys.executable, "-c", "pass"], os.environ, link, "x")
+    assert other.read_text() == "kept\n"
+    assert [log_tail(path) for path in (link, pipe, other)] == ["", "", "kept"]
 
 
 def test_a_grandchild_in_its_own_session_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

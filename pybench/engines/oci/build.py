@@ -11,6 +11,7 @@ from pybench.engines.base import Notify
 from pybench.engines.error import engine_error
 from pybench.engines.oci.confinement import Confinement, after_refusal
 from pybench.engines.oci.images import with_algorithm
+from pybench.machine.command import guarded_argv
 from pybench.model.container import EngineFacts
 
 _TAIL_LINES = 10
@@ -38,8 +39,9 @@ def _build(facts: EngineFacts, command: tuple[str, ...], notify: Notify) -> None
 def _complaint(argv: tuple[str, ...], notify: Notify) -> list[str]:
     """The last lines of a command that failed; none when it succeeded."""
     tail: deque[str] = deque(["no output"], maxlen=_TAIL_LINES)
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        guarded_argv(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         for line in process.stdout or ():
             notify(line.rstrip())

@@ -76,10 +76,10 @@ class ContainerWorker:
         if self._ended:
             return
         if self.wait(0) is None:
-            run_command(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S)
+            run_command(self._launcher.stop_argv(self._job, GRACE_S), _STOP_LIMIT_S, outlives=True)
         self._client.end()
         if self._look():
-            run_command(self._launcher.remove_argv(self._job))
+            run_command(self._launcher.remove_argv(self._job), outlives=True)
         self._launcher.environment_file(self._job).unlink(missing_ok=True)
         self._ended = True
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pybench.engines.base import Notify
 from pybench.engines.error import engine_error
-from pybench.machine.command import run_command
+from pybench.machine.command import guarded_argv, run_command
 from pybench.model.container import EngineFacts
 from pybench.model.errors import MachineError
 
@@ -80,7 +80,7 @@ def pull_image(engine: EngineFacts, reference: str, platform: str, notify: Notif
     tail: list[str] = []
     try:
         with subprocess.Popen(
-            argv,
+            guarded_argv(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

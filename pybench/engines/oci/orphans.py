@@ -32,7 +32,7 @@ def remove_orphans(engine: Sequence[str], run_mark: str) -> int:
     for container in listed.out.split():
         labels = _labels(engine, container)
         if _is_orphan(labels.get(OWNER_LABEL, "")) or labels.get(ATTEMPT_LABEL, "").startswith(f"{run_mark}/"):
-            run_command((*engine, "rm", "--force", "--volumes", container))
+            run_command((*engine, "rm", "--force", "--volumes", container), outlives=True)
             count += 1
     return count
 

@@ -101,7 +101,7 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
             )
             raise MachineError(f"{message}; {remedy}") from None
         finally:
-            run_command(launcher.remove_argv(job))
+            run_command(launcher.remove_argv(job), outlives=True)
 
 
 def _hard_limits() -> dict[str, int]:

@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from pybench.worker.process import die_with_parent
+
 SIZE = 4096
 # So many products are queued before one is waited for: some tenths of a millisecond on a large GPU.
 NUM_QUEUED = 4
@@ -20,6 +22,7 @@ WARM_S = 3.0
 
 def main() -> None:
     """Run the schedule on the first visible GPU."""
+    die_with_parent()
     import torch
 
     left = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
