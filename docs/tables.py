@@ -106,7 +106,7 @@ def _defaults(kind: type) -> dict[str, Field[Any]]:
 def _settings(properties: Properties, names: Iterable[str], declared: Mapping[str, Field[Any]]) -> str:
     chosen = set(names)
     rows = [
-        (f"`{name}`", _values(name, note), _default(declared[name]), note.get("description", ""))
+        (f"`{name}`", _values(name, note), _default(declared.get(name)), note.get("description", ""))
         for name, note in properties.items()
         if name in chosen
     ]
@@ -132,7 +132,9 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _default(field: Field[Any]) -> str:
+def _default(field: Field[Any] | None) -> str:
+    if field is None:  # of a suite file alone
+        return "-"
     if field.default is MISSING:
         return "required" if field.default_factory is MISSING else "empty"
     if field.default is None:

@@ -39,7 +39,7 @@ def expand(
     points: list[Point] = []
     skips: list[Skip] = []
     left_out: list[Skip] = []
-    for point in _points(suite, architectures):
+    for point in _points(suite, {**architectures, **suite.own_models}):
         if not keep(point.id):
             continue
         lacks = lacking(point, device, num_devices, num_hosts)

@@ -16,7 +16,8 @@ from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.model.image import ImageLock, LockedImage, PlatformDigests
 from pybench.store.shipped import shipped_containers
 from pybench.store.suite.schema import NAME_PATTERN, fields_of
-from pybench.store.toml.file import read_toml, refuse
+from pybench.store.text_file import refuse
+from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import KeyPath, nearest_line
 from pybench.store.toml.problem_text import key_text, message_of
 

@@ -106,10 +106,10 @@ def _window(config: Mapping[str, Any]) -> int | None:
 def _sliding_layers(config: Mapping[str, Any]) -> int:
     """Layers with a window, as each family's config in transformers counts them."""
     layers = int(config["num_hidden_layers"])
-    if "layer_types" in config:
+    if config.get("layer_types") is not None:
         return list(config["layer_types"]).count("sliding_attention")
-    if "sliding_window_pattern" in config:  # Gemma 3: every nth layer sees everything
+    if config.get("sliding_window_pattern") is not None:  # Gemma 3: every nth layer sees everything
         return layers - layers // int(config["sliding_window_pattern"])
-    if "max_window_layers" in config:  # Qwen: the first so many see everything
+    if config.get("max_window_layers") is not None:  # Qwen: the first so many see everything
         return max(0, layers - int(config["max_window_layers"]))
     return layers

@@ -113,7 +113,10 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A suite file that passed every check. ``profile`` names the profile applied, ``None`` for none."""
+    """A suite file that passed every check. ``profile`` names the profile applied, ``None`` for none.
+
+    ``own_models`` are those that it brings as files of their own (``model_config``), by the names that settings have.
+    """
 
     name: str
     description: str
@@ -121,6 +124,7 @@ class Suite:
     profile: str | None = None
     path: str = ""
     container: ContainerRequest = field(default_factory=ContainerRequest)
+    own_models: dict[str, Architecture] = field(default_factory=dict, repr=False)
 
     @property
     def tables(self) -> frozenset[str]:

@@ -16,7 +16,8 @@ from pybench.store.shipped import shipped_suites
 from pybench.store.table_keys import required_keys, row_keys
 from pybench.store.table_rules import WrittenTable, table_problems
 from pybench.store.table_text import table_text
-from pybench.store.toml.file import read_toml, refuse
+from pybench.store.text_file import refuse
+from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.store.toml.problem_text import did_you_mean, key_text, message_of
 

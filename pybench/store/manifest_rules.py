@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pybench.model.manifest import Manifest
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Point, Scaling, Skip, table_of
 from pybench.model.workloads.registry import METRICS_OF
+from pybench.store.model_config import config_digest
 
 Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""
@@ -22,6 +23,9 @@ def breaches(manifest: Manifest) -> Iterator[Breach]:
         for place, expectation in enumerate(benchmark.expectations):
             key = f"suite.benchmarks.{number}.expectations.{place}"
             yield from _of_expectation(key, expectation, benchmark, manifest)
+    for name, architecture in manifest.suite.own_models.items():
+        if name.rpartition("@")[2] != (found := config_digest(architecture)):
+            yield f"suite.own_models.{name}", f"its config has the digest {found}"
     plan = manifest.plan
     kinds: dict[str, tuple[Point | Skip, ...]] = {"points": plan.points, "skips": plan.skips, "left_out": plan.left_out}
     for name, entries in kinds.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pybench
-from pybench.store.toml.file import nearby, refuse
+from pybench.store.text_file import nearby, refuse
 from pybench.store.toml.problem_text import did_you_mean
 
 

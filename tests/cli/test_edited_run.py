@@ -124,6 +124,7 @@ EDITS: dict[str, tuple[Keys, Any, str]] = {
     "no table": (("tables", "drill"), _ABSENT, "tables: holds no table 'drill', which suite.benchmarks.0"),
     "no plan": (("plan",), _ABSENT, "plan: Field required"),
     "no size": (("plan", "points", 0, "architecture", "hidden_size"), "x", "hidden_size: found 'x', expected a whole"),
+    "another config": (("suite", "own_models", "own@1"), {"vocab_size": 3}, "own@1: its config has the digest"),
     "no count": (("suite", "benchmarks", 0, "axes", "tensor_parallel", 1), 0, "tensor_parallel: scaling runs along it"),
     "no metric": (("suite", "benchmarks", 0, "expectations", 0, "metric"), "x", "metric: 'x' is no metric of workload"),
     "no number": (("tables", "drill", "rows", 0, "tolerance"), 1e308, "rows.0.tolerance: 1e+308 is larger than any"),

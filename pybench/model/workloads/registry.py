@@ -24,7 +24,7 @@ from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.node import NodeSettings
-from pybench.model.workloads.settings import Degree, WorkloadName
+from pybench.model.workloads.settings import MODEL_CONFIG, Degree, WorkloadName
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.traits import WorkloadTraits
 from pybench.model.workloads.turn import Turn
@@ -76,7 +76,8 @@ SLOWER_FRACTIONS: dict[str, float] = {
 
 def setting_names(workload: WorkloadName) -> frozenset[str]:
     """Fields that a suite may set for a workload."""
-    return frozenset(field.name for field in fields(SETTINGS_OF[workload])) - {"workload"}
+    names = frozenset(field.name for field in fields(SETTINGS_OF[workload])) - {"workload"}
+    return names | {MODEL_CONFIG} if "model" in names else names
 
 
 def count_axes(workload: WorkloadName) -> tuple[str, ...]:

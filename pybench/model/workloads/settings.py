@@ -40,6 +40,8 @@ Tokens = Range(1, 2**20)
 BatchSize = Range(1, 2**20)
 Nodes = Range(1, 1024)
 _NODES = "nodes"
+MODEL_CONFIG = "model_config"
+"""In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

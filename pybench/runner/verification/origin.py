@@ -17,6 +17,7 @@ from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
 from pybench.store.shipped import shipped_suites
 from pybench.store.suite.file import read_suite
+from pybench.store.suite.overrides import names_file
 
 
 def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discrepancy]:
@@ -24,7 +25,11 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
     file = suite_file or shipped_suites() / f"{Path(manifest.suite.name).name}.toml"
     suite: Suite | None = None
     tables: dict[str, ExpectedTable] = {}
-    if file.is_file() or suite_file is not None:
+    if names := [word for word in manifest.options.settings if names_file(word)]:
+        # The run names the file, and its sender is not trusted: it is not opened here.
+        text = f"with a file of the command line (--set {names[0]}), so its benchmarks are not compared"
+        yield Discrepancy(place=f"suite {manifest.suite.name}", text=text, state="not checked")
+    elif file.is_file() or suite_file is not None:
         try:
             suite = read_suite(
                 file,
@@ -47,7 +52,8 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
             continue
 
     yield from check_tables(manifest, tables)
-    yield from check_suite(manifest, suite)
+    if not names:
+        yield from check_suite(manifest, suite)
 
 
 def check_worker(folder: RunFolder, manifest: Manifest) -> Iterator[Discrepancy]:

@@ -14,11 +14,13 @@ from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.expectations import form_problems
 from pybench.store.suite.overrides import with_settings
+from pybench.store.suite.own_models import read_own_models
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite
 from pybench.store.suite.rules import suite_problems
 from pybench.store.suite.schema import NUMBER, WORD, suite_model, suite_schema
-from pybench.store.toml.file import read_toml, refuse
+from pybench.store.text_file import refuse
+from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.store.toml.problem_text import describe, did_you_mean, key_text, message_of
 
@@ -43,12 +45,15 @@ def read_suite(
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
         raise FileError(_located(path, document, lines, problems))
-    written = written_suite(document)
+    models, problems = read_own_models(document, path.parent)
+    if problems:
+        raise FileError(_located(path, document, lines, problems))
+    written = written_suite(document, models)
     own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
     chosen = _chosen(path, written.profiles, profile, own)
     if problems := suite_problems(written, (chosen, *written.profiles)):
         raise FileError(_located(path, document, lines, problems))
-    return _suite(path, with_settings(document, written, chosen, settings), chosen)
+    return _suite(path, with_settings(document, written, chosen, settings, path.parent), chosen)
 
 
 def _chosen(path: Path, profiles: Collection[str], profile: str | None, own: str | None) -> str | None:
@@ -67,6 +72,7 @@ def _suite(path: Path, written: WrittenSuite, chosen: str | None) -> Suite:
         profile=chosen,
         path=str(path),
         container=written.container,
+        own_models=written.own_models,
     )
 
 

@@ -6,11 +6,14 @@ import tomllib
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from pybench.model.errors import UsageError
+from pybench.model.workloads.settings import MODEL_CONFIG
+from pybench.store.suite.own_models import MODEL, read_own_models
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite, fields_of_workload
 from pybench.store.suite.rules import suite_problems
@@ -22,11 +25,12 @@ _BENCHMARK, _AXES = "benchmark.", "axes."
 
 
 def with_settings(
-    document: dict[str, Any], written: WrittenSuite, profile: str | None, words: Sequence[str]
+    document: dict[str, Any], written: WrittenSuite, profile: str | None, words: Sequence[str], folder: Path
 ) -> WrittenSuite:
     """Lay every text ``KEY=VALUE`` over the benchmarks under ``profile``, the later ones over the earlier ones.
 
-    ``written`` is the ``document`` as values. A setting that is an axis is fixed to the value: its points keep their
+    ``written`` is the ``document`` as values, whose files are relative to ``folder``; those of the command line are
+    relative to the working directory. A setting that is an axis is fixed to the value: its points keep their
     ids. Raises ``UsageError`` naming the text, its key and what is valid.
     """
     names = [benchmark.name for benchmark in written.benchmarks]
@@ -34,11 +38,19 @@ def with_settings(
         document = _laid(document, profile, _Override.of(word, names))
     if not words:
         return written
-    changed = written_suite(document)
-    if problems := suite_problems(changed, (profile,)):
+    models, problems = read_own_models(document, folder)
+    if not problems:
+        changed = written_suite(document, models)
+        problems = suite_problems(changed, (profile,))
+    if problems:
         path, message = problems[0]
         raise UsageError(f"{' '.join(f'--set {word}' for word in words)}: {key_text(path, document)}: {message}")
     return changed
+
+
+def names_file(word: str) -> bool:
+    """Whether a text ``KEY=VALUE`` names a file of this machine."""
+    return word.partition("=")[0].strip().rpartition(".")[2] == MODEL_CONFIG
 
 
 @dataclass(frozen=True)
@@ -67,8 +79,9 @@ class _Override:
         try:
             found = tomllib.loads(f"value = {self.text}")
         except (tomllib.TOMLDecodeError, RecursionError, ValueError):
-            return [self.text]
-        return [found["value"], self.text] if len(found) == 1 else [self.text]
+            found = {}
+        values = [found["value"], self.text] if len(found) == 1 else [self.text]
+        return [_from_here(value) for value in values] if self.key == MODEL_CONFIG else values
 
     def refuse(self, message: str) -> UsageError:
         return UsageError(f"--set {self.word}: {message}")
@@ -115,7 +128,10 @@ def _targets(tables: Sequence[dict[str, Any]], override: _Override) -> set[str]:
 
 
 def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
-    return set(table.get("axes", {})) if axes_only else set(fields_of_workload(table["workload"]))
+    if not axes_only:
+        return set(fields_of_workload(table["workload"]))
+    axes = set(table.get("axes", {}))
+    return axes | {MODEL, MODEL_CONFIG} if axes & {MODEL, MODEL_CONFIG} else axes
 
 
 def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: str, value: object) -> dict[str, Any]:
@@ -123,7 +139,7 @@ def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: s
     changed = deepcopy(document)
     for table in changed["benchmark"]:
         if table["name"] in takes:
-            is_axis = key in table.get("axes", {})
+            is_axis = bool(_same_place(key) & {*table.get("axes", {})})
             _put(table, key, value, is_axis=is_axis)
             if profile is not None:
                 own = changed["profile"][profile].setdefault("benchmark", {}).setdefault(table["name"], {})
@@ -132,10 +148,25 @@ def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: s
 
 
 def _put(table: dict[str, Any], key: str, value: object, *, is_axis: bool) -> None:
+    for other in _same_place(key) - {key}:
+        table.pop(other, None)
+        table.get("axes", {}).pop(other, None)
     if is_axis:
         table.setdefault("axes", {})[key] = value if isinstance(value, list) else [value]
     else:
         table[key] = value
+
+
+def _same_place(key: str) -> set[str]:
+    """Keys that mean one setting: a model is named, or its file is."""
+    return {MODEL, MODEL_CONFIG} if key in {MODEL, MODEL_CONFIG} else {key}
+
+
+def _from_here(value: object) -> object:
+    """Paths of the command line, relative to the working directory."""
+    if isinstance(value, list):
+        return [_from_here(each) for each in value]
+    return str(Path(value).absolute()) if isinstance(value, str) and value else value
 
 
 def _shape_error(document: dict[str, Any]) -> str | None:

@@ -9,41 +9,43 @@ from pybench.model.job import Job
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.container import container_request
 from pybench.store.suite.expectations import expectation_of
+from pybench.store.suite.own_models import OwnModels
 from pybench.store.suite.profiles import Fields, Profile, WrittenBenchmark, WrittenSuite
 
 _FIELDS = frozenset(name for kind in (Effort, *SETTINGS_OF.values()) for name in kind.__dataclass_fields__)
 
 
-def written_suite(document: dict[str, Any]) -> WrittenSuite:
-    """Build it from a document that the schema and ``form_problems`` found no fault with."""
+def written_suite(document: dict[str, Any], models: OwnModels) -> WrittenSuite:
+    """Build it from a document that the schema and ``form_problems`` found no fault with, and its ``models``."""
     return WrittenSuite(
         name=document["name"],
         description=document.get("description", ""),
-        benchmarks=tuple(_benchmark(table) for table in document["benchmark"]),
-        profiles={name: _profile(table) for name, table in document.get("profile", {}).items()},
+        benchmarks=tuple(_benchmark(table, models) for table in document["benchmark"]),
+        profiles={name: _profile(table, models) for name, table in document.get("profile", {}).items()},
         container=container_request(document.get("container", {})),
+        own_models=models.architectures,
     )
 
 
-def _benchmark(table: dict[str, Any]) -> WrittenBenchmark:
+def _benchmark(table: dict[str, Any], models: OwnModels) -> WrittenBenchmark:
     return WrittenBenchmark(
         name=table["name"],
         workload=table["workload"],
-        fields=_fields(table),
+        fields=_fields(table, models),
         expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
         required=table.get("required", False),
         job=Job(**table["job"]) if "job" in table else None,
     )
 
 
-def _profile(table: dict[str, Any]) -> Profile:
-    benchmarks = {name: _fields(override) for name, override in table.get("benchmark", {}).items()}
-    return Profile(everywhere=_fields(table), benchmarks=benchmarks)
+def _profile(table: dict[str, Any], models: OwnModels) -> Profile:
+    benchmarks = {name: _fields(override, models) for name, override in table.get("benchmark", {}).items()}
+    return Profile(everywhere=_fields(table, models), benchmarks=benchmarks)
 
 
-def _fields(table: dict[str, Any]) -> Fields:
+def _fields(table: dict[str, Any], models: OwnModels) -> Fields:
     return Fields(
-        values={key: value for key, value in table.items() if key in _FIELDS and key != "workload"},
-        axes={name: tuple(values) for name, values in table.get("axes", {}).items()},
+        values={key: value for key, value in models.named(table).items() if key in _FIELDS and key != "workload"},
+        axes={name: tuple(values) for name, values in models.named(table.get("axes", {})).items()},
         omit=table.get("omit", False),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from pybench.model.container import ContainerRequest
+from pybench.model.decoder_shape import Architecture
 from pybench.model.effort import Effort
 from pybench.model.job import Job
 from pybench.model.suite import AxisValue, Benchmark, Expectation
@@ -80,6 +81,7 @@ class WrittenSuite:
     benchmarks: tuple[WrittenBenchmark, ...]
     profiles: dict[str, Profile]
     container: ContainerRequest
+    own_models: dict[str, Architecture] = field(default_factory=dict)
 
     def under(self, profile: str | None) -> tuple[Benchmark, ...]:
         """Every benchmark under the profile, also one that it omits."""

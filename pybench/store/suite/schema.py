@@ -16,7 +16,7 @@ from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
 
@@ -29,6 +29,14 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 WORD, NUMBER = "[word]", "[number]"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_ModelConfig = Annotated[
+    str,
+    Field(
+        min_length=1,
+        pattern=_TEXT_PATTERN,
+        description="instead of model: a Hugging Face config.json, relative to the suite's folder",
+    ),
+]
 JOB_WORKLOAD = "train"
 _COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -131,6 +139,10 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
 
 
 def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    if MODEL_CONFIG in fields:  # pydantic keeps a class's options under that name
+        (kind, _), others = fields[MODEL_CONFIG], {key: value for key, value in fields.items() if key != MODEL_CONFIG}
+        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=_drop_default)
+        return _model(name, {**others, "config_of_model": (kind, field)})
     return create_model(name, __config__=_CONFIG, **fields)
 
 
@@ -141,7 +153,8 @@ def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseMode
 
 def _settings(workload: WorkloadName) -> dict[str, Any]:
     names = setting_names(workload)
-    return {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
+    own = {name: kind for name, kind in fields_of(SETTINGS_OF[workload]).items() if name in names}
+    return {**own, MODEL_CONFIG: _ModelConfig} if MODEL_CONFIG in names else own
 
 
 def _expectation_fields() -> dict[str, Any]:

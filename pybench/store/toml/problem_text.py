@@ -17,7 +17,9 @@ _BARE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def describe(value: object) -> str:
-    """Show a TOML value on one line, shortened."""
+    """Show a value of TOML or JSON on one line, shortened."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from pybench.model.decoder_shape import DecoderShape
+from pybench.store.model_config import read_model_config
 from pybench.store.model_shapes import load_models
 
 
@@ -15,6 +20,35 @@ def test_config_class_accepts(name: str) -> None:
     assert "source" not in shape
     config = transformers.AutoConfig.for_model(shape.pop("model_type"), **shape)
     assert (config.hidden_size, config.num_key_value_heads) == (shape["hidden_size"], shape["num_key_value_heads"])
+
+
+GEMMA_4B = {
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 34,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    "sliding_window": 1024,
+}
+"""As google/gemma-3-4b-it publishes its text model."""
+
+
+def test_what_a_silent_config_assumes(tmp_path: Path) -> None:
+    """It is what the family's class in transformers assumes."""
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps(GEMMA_4B))
+    shape = DecoderShape.from_config(read_model_config(tmp_path / "config.json"))
+    own = {key: value for key, value in GEMMA_4B.items() if key != "model_type"}
+    config = transformers.AutoConfig.for_model("gemma3_text", **own)
+    assert (shape.vocabulary, shape.heads, shape.key_value_heads, shape.head_width, shape.max_positions) == (
+        config.vocab_size,
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.head_dim,
+        config.max_position_embeddings,
+    )
+    assert shape.sliding_layers == config.layer_types.count("sliding_attention")
+    assert shape.tied_embeddings == config.tie_word_embeddings
 
 
 PUBLISHED = {

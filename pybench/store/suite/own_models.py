@@ -1,0 +1,86 @@
+"""Models that a suite brings as files: ``model_config = "file.json"`` in the place of ``model = "name"``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pybench.model.decoder_shape import Architecture
+from pybench.model.errors import FileError
+from pybench.model.workloads.settings import MODEL_CONFIG
+from pybench.store.model_config import config_name, read_model_config
+from pybench.store.toml.lines import KeyPath, KeyProblem
+
+MODEL = "model"
+_Tables = Iterator[tuple[KeyPath, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class OwnModels:
+    """The name of each file's model by the file's path as it is written, and each model by its name."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    architectures: dict[str, Architecture] = field(default_factory=dict)
+
+    def named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Settings, or axes, with models' names in the places of files."""
+        return {self._key(key): self._value(key, value) for key, value in values.items()}
+
+    def _key(self, key: str) -> str:
+        return MODEL if key == MODEL_CONFIG else key
+
+    def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
+        if key != MODEL_CONFIG:
+            return value
+        return [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
+
+
+def read_own_models(document: dict[str, Any], folder: Path) -> tuple[OwnModels, list[KeyProblem]]:
+    """Every file that the document names, relative to ``folder``, and what is wrong with it or its place."""
+    found = OwnModels()
+    problems: list[KeyProblem] = []
+    for path, table in _tables(document):
+        problems += _twofold(path, table)
+        for key, name in _files(path, table):
+            try:
+                _take(found, name, folder / name)
+            except FileError as error:
+                problems += [(key, str(problem)) for problem in error.problems]
+    return found, problems
+
+
+def _take(found: OwnModels, written: str, path: Path) -> None:
+    if written in found.names:
+        return
+    architecture = read_model_config(path)
+    name = config_name(path, architecture)
+    found.names[written] = name
+    found.architectures[name] = architecture
+
+
+def _tables(document: dict[str, Any]) -> _Tables:
+    """Every table with settings: benchmarks, profiles, and what these lay over single benchmarks."""
+    for index, table in enumerate(document["benchmark"]):
+        yield ("benchmark", index), table
+    for name, profile in document.get("profile", {}).items():
+        yield ("profile", name), profile
+        for benchmark, table in profile.get("benchmark", {}).items():
+            yield ("profile", name, "benchmark", benchmark), table
+
+
+def _twofold(path: KeyPath, table: dict[str, Any]) -> Iterator[KeyProblem]:
+    axes = table.get("axes", {})
+    given: list[tuple[str, ...]] = [(key,) for key in (MODEL, MODEL_CONFIG) if key in table]
+    given += [("axes", key) for key in (MODEL, MODEL_CONFIG) if key in axes]
+    if len(given) > 1 and any(MODEL_CONFIG in keys for keys in given):
+        names = " and ".join(".".join(keys) for keys in given)
+        yield (*path, *given[-1]), f"{names} both name a model; keep one of the two"
+
+
+def _files(path: KeyPath, table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    if MODEL_CONFIG in table:
+        yield (*path, MODEL_CONFIG), table[MODEL_CONFIG]
+    for index, name in enumerate(table.get("axes", {}).get(MODEL_CONFIG, ())):
+        yield (*path, "axes", MODEL_CONFIG, index), name

@@ -1,0 +1,56 @@
+"""Read a small text file that a user wrote, or report in plain words why it can't be read."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.store.toml.problem_text import did_you_mean
+
+MAX_FILE_BYTES = 2**20
+
+
+def refuse(path: Path, message: str, line: int | None = None) -> FileError:
+    """Make the error of a file that can't be looked into at all."""
+    return FileError((Problem(file=str(path), line=line, path="", message=message),))
+
+
+def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
+    """Text of a regular file of at most ``MAX_FILE_BYTES``.
+
+    Raises ``FileError``, which calls the file ``noun`` and shows what it ``begins`` with where it is empty.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise refuse(path, f"not a regular file; {noun} is a {ending} file")
+        if about.st_size > MAX_FILE_BYTES:
+            raise refuse(path, f"{about.st_size} bytes; {noun} has at most {MAX_FILE_BYTES}")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise refuse(path, f"no such file{nearby(path, ending)}") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_machine_fault(error):
+            raise
+        raise refuse(path, f"can't be read: {error}") from error
+    if not data.strip():
+        raise refuse(path, f"empty; {noun} begins with {begins}")
+    return _decoded(path, data, noun)
+
+
+def _decoded(path: Path, data: bytes, noun: str) -> str:
+    if b"\0" in data:
+        raise refuse(path, f"binary data; {noun} is text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise refuse(path, "not UTF-8; save the file in that encoding", line) from error
+
+
+def nearby(path: Path, ending: str = ".toml") -> str:
+    """Name files with that ending in the folder that ``path`` was looked for in, the closest first, or nothing."""
+    names = sorted(other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else []
+    found = f"; in that folder: {', '.join(names[:20])}" if names else ""
+    return did_you_mean(path.name, names) + found
