@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pybench.model.suite import AxisValue
+from pybench.model.workloads.turn import WORKING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,59 @@ class CollectiveFit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExplainedPhase:
+    """A phase of a turn, in seconds.
+
+    ``alone_s`` is the same work as a workload of its own, measured by the point ``alone_id`` of the same run; only
+    generating and training are that. ``floor_s`` is what the phase takes at least at the node's own rates, 0 where
+    nothing has to be moved; where it is ``None``, ``reason`` is why.
+    """
+
+    name: str
+    measured_s: float
+    alone_s: float | None = None
+    alone_id: str | None = None
+    floor_s: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedTurn:
+    """One turn as its phases. Generating and training come first; the rest is the switch."""
+
+    point_id: str
+    turn_s: float
+    switch_s: float
+    phases: tuple[ExplainedPhase, ...]
+
+    @property
+    def working(self) -> tuple[ExplainedPhase, ...]:
+        """Generating and training."""
+        return tuple(phase for phase in self.phases if phase.name in WORKING)
+
+    @property
+    def switching(self) -> tuple[ExplainedPhase, ...]:
+        """The other phases."""
+        return tuple(phase for phase in self.phases if phase.name not in WORKING)
+
+    @property
+    def alone_s(self) -> float | None:
+        """Generating and training as workloads of their own; ``None`` where one was not measured."""
+        return _sum(phase.alone_s for phase in self.working)
+
+    @property
+    def switch_floor_s(self) -> float | None:
+        """Of all phases of the switch together; ``None`` where one has no floor."""
+        return _sum(phase.floor_s for phase in self.switching)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """A run beside the predictions from a node's run; ``notes`` are cautions about the two."""
 
@@ -65,3 +120,4 @@ class Explanation:
     extrapolations: tuple[Extrapolation, ...]
     fits: tuple[CollectiveFit, ...]
     notes: tuple[str, ...]
+    turns: tuple[ExplainedTurn, ...] = ()

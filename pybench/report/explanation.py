@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pybench.model.explanation import ExplainedPoint, Explanation, Extrapolation
+from pybench.model.explanation import ExplainedPhase, ExplainedPoint, ExplainedTurn, Explanation, Extrapolation
 from pybench.model.results import Estimate
-from pybench.report.numbers import quantity
+from pybench.report.numbers import percent, quantity
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables
@@ -13,15 +13,48 @@ _LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as
 
 
 def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
-    """Speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs, labelled so."""
-    tables = [_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)]
+    """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
+    tables = [
+        _turns(explanation),
+        *(_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)),
+    ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
+    head += "".join(f"{_sentence(turn)}\n" for turn in explanation.turns)
     notes = "".join(f"note: {note}\n" for note in explanation.notes)
     return _lines(head + notes) + draw_tables([t for t in tables if t.rows], width=width, color=color)
 
 
 def _lines(text: str) -> str:
     return "".join(f"{printable(line)}\n" for line in text.splitlines())
+
+
+def _sentence(turn: ExplainedTurn) -> str:
+    """What a turn takes beyond the work that it is for."""
+    alone, floor = turn.alone_s, turn.switch_floor_s
+    switch = f"the switch is {_seconds(turn.switch_s)}" + ("" if floor is None else f", its floor {_seconds(floor)}")
+    if alone is None:
+        return f"{turn.point_id}: a turn takes {_seconds(turn.turn_s)}; {switch}"
+    added = f"generating and training alone {_seconds(alone)}, taking turns adds {_seconds(turn.turn_s - alone)}"
+    return f"{turn.point_id}: a turn takes {_seconds(turn.turn_s)}: {added}; {switch}"
+
+
+def _turns(explanation: Explanation) -> Table:
+    """Every phase of every turn."""
+    heads = ("point", "phase", "measured", "alone", "floor", "of its floor")
+    rows = tuple(_phase(turn, phase) for turn in explanation.turns for phase in turn.phases)
+    return Table("Phases of a turn, the same work alone, and at least", heads, rows)
+
+
+def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:
+    floor = phase.floor_s
+    return (
+        turn.point_id,
+        phase.name,
+        _seconds(phase.measured_s),
+        "-" if phase.alone_s is None else _seconds(phase.alone_s),
+        "-" if floor is None else _seconds(floor),
+        percent(floor / phase.measured_s) if floor and phase.measured_s else "-",
+    )
 
 
 def _speedups(explanation: Explanation) -> Table:

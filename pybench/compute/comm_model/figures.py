@@ -27,6 +27,7 @@ class GpuFigures:
 class NodeFigures:
     """Of the slowest GPU: FLOP/s of products, bytes/s of its memory, bytes/s over the slowest link between two.
 
+    ``to_host_bytes_per_s`` and ``from_host_bytes_per_s`` are copies between a GPU and pinned host memory.
     ``launch_s`` are the host's seconds to launch one kernel, ``None`` where that was not measured on a GPU.
     ``gpus`` are the figures of each by its name, ``collectives`` are keyed by operation and number of GPUs.
     """
@@ -34,6 +35,8 @@ class NodeFigures:
     matmul_flops_per_s: float
     memory_bytes_per_s: float
     peer_bytes_per_s: float | None = None
+    to_host_bytes_per_s: float | None = None
+    from_host_bytes_per_s: float | None = None
     launch_s: float | None = None
     gpus: Mapping[str, GpuFigures] = field(default_factory=dict)
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
@@ -56,8 +59,24 @@ class NodeFigures:
             raise UnmeasuredError(f"the node's run has no size curve of {operation} on {count} GPUs")
         return curve.time_s(num_bytes)
 
+    def to_host_s(self, num_bytes: float) -> float:
+        """Seconds of a copy to the host. Raises :class:`UnmeasuredError`."""
+        return _copied_s(num_bytes, self.to_host_bytes_per_s, "d2h")
+
+    def from_host_s(self, num_bytes: float) -> float:
+        """Seconds of a copy from the host. Raises :class:`UnmeasuredError`."""
+        return _copied_s(num_bytes, self.from_host_bytes_per_s, "h2d")
+
     def send_s(self, num_bytes: float) -> float:
         """Seconds from one GPU to the next. Raises :class:`UnmeasuredError`."""
         if self.peer_bytes_per_s is None:
             raise UnmeasuredError("the node's run has no peer_copy")
         return num_bytes / self.peer_bytes_per_s
+
+
+def _copied_s(num_bytes: float, bytes_per_s: float | None, direction: str) -> float:
+    if not num_bytes:
+        return 0.0
+    if bytes_per_s is None:
+        raise UnmeasuredError(f"the node's run has no host_device_copy {direction}")
+    return num_bytes / bytes_per_s

@@ -8,5 +8,6 @@
 | `launches` | whether the CPU that launches kernels bounds decode |
 | `unknown_work` | work that the model of step times leaves out |
 | `extrapolation` | speedups on more GPUs than were measured |
+| `turn_phases` | the phases of a turn beside the same work alone, and their floors |
 | `explanation` | all of it, for one run |
 """

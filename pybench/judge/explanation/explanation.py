@@ -11,13 +11,14 @@ from pybench.compute.comm_model.step_time import attribute
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.launches import refuse_launch_bound
-from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups
+from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.turn_phases import explained_turn
 from pybench.judge.measurements import Measurements
 from pybench.judge.provenance import worker_packages
 from pybench.model.errors import UsageError
-from pybench.model.explanation import CollectiveFit, ExplainedPoint, Explanation, Extrapolation
+from pybench.model.explanation import CollectiveFit, ExplainedPoint, ExplainedTurn, Explanation, Extrapolation
 from pybench.model.manifest import Manifest
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
@@ -27,13 +28,17 @@ _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it mea
 def explain(
     manifest: Manifest, measurements: Measurements, node: Manifest, node_measurements: Measurements
 ) -> Explanation:
-    """Every point of a model's workload above the baseline of its group, then predictions for more GPUs.
+    """Every point of a model's workload above the baseline of its group, predictions for more GPUs, and every turn.
 
     Raises ``UsageError`` when the run has no such point, or the node's run lacks what any prediction needs.
     """
-    groups = measured_groups(measurements)
-    if not any(len(group) > 1 for group in groups):
-        raise UsageError(f"{manifest.run_id}: it measured no model on two numbers of GPUs; nothing to explain")
+    turns = measured_turns(measurements)
+    # Where there are turns, a lone point of a model is there to be held against them.
+    groups = [group for group in measured_groups(measurements) if len(group) > 1 or not turns]
+    if not turns and not any(len(group) > 1 for group in groups):
+        raise UsageError(
+            f"{manifest.run_id}: it measured no model on two numbers of GPUs and no turn; nothing to explain"
+        )
     notes = [] if manifest.fingerprint == node.fingerprint else [_OTHER_MACHINE]
     if changes := _other_software(manifest, measurements, node, node_measurements):
         notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
@@ -51,14 +56,35 @@ def explain(
         points += explained
         extrapolations += further
         notes += [f"{group[0].label}: {gap}" for gap in gaps]
+    explained_turns = []
+    for turn in turns:
+        figures = node_figures(node.run_id, node_measurements, turn.settings.dtype)
+        explained_turns.append(explained_turn(_of_turn(figures, turn), turn, measurements))
+        notes += _gaps(explained_turns[-1])
     return Explanation(
         run_id=manifest.run_id,
         node_run_id=node.run_id,
         points=tuple(points),
         extrapolations=tuple(extrapolations),
         fits=tuple(_fits(collectives)),
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
+        turns=tuple(explained_turns),
     )
+
+
+def _of_turn(figures: NodeFigures, turn: MeasuredStep) -> NodeFigures:
+    """The slowest that the node's run measured stands for GPUs that it did not."""
+    return turn.figures(figures) if all(name in figures.gpus for name in turn.gpus) else figures
+
+
+def _gaps(turn: ExplainedTurn) -> Iterator[str]:
+    """Phases without a floor, and work that no point of the run does alone."""
+    for phase in turn.phases:
+        if phase.reason is not None:
+            yield f"{turn.point_id}: {phase.name} has no floor: {phase.reason}"
+    for phase in turn.working:
+        if phase.alone_s is None:
+            yield f"{turn.point_id}: the run has no benchmark of workload {phase.name!r} with the turn's settings"
 
 
 def _other_software(

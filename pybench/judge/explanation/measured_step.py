@@ -18,6 +18,7 @@ from pybench.model.results import GpuState
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +74,21 @@ class MeasuredStep:
         return min((gpu.sm_clock_hz for gpu in self.gpu_states if gpu.sm_clock_hz is not None), default=None)
 
 
+def measured_turns(measurements: Measurements) -> list[MeasuredStep]:
+    """Measured points in which an engine and a trainer take turns."""
+    points = [point for point in measurements.plan.points if isinstance(point.settings, Turn)]
+    return [found for point in points if (found := _measured(point, measurements)) is not None]
+
+
 def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
-    """Measured points of model workloads that differ in their parallel degrees alone, the fewest GPUs first."""
+    """Measured points of model workloads that differ in their parallel degrees alone, the fewest GPUs first.
+
+    Turns are none of them: they are explained by their phases.
+    """
     groups: dict[str, list[MeasuredStep]] = {}
     for point in measurements.plan.points:
+        if isinstance(point.settings, Turn):
+            continue
         if (measured := _measured(point, measurements)) is not None:
             groups.setdefault(f"{point.benchmark} {sorted(measured.group.items())!r}", []).append(measured)
     return [sorted(group, key=lambda measured: measured.point.num_gpus) for group in groups.values()]

@@ -12,6 +12,7 @@ from pybench.model.errors import UsageError
 from pybench.model.record import RankReport, Record
 from pybench.model.suite import Point
 from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.host_device_copy import HostDeviceCopy
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 from pybench.model.workloads.peer_copy import PeerCopy
@@ -44,6 +45,8 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
         matmul_flops_per_s=min(flops.values()),
         memory_bytes_per_s=min(moved.values()),
         peer_bytes_per_s=min(links, default=None),
+        to_host_bytes_per_s=_host_copy(measurements, "d2h"),
+        from_host_bytes_per_s=_host_copy(measurements, "h2d"),
         launch_s=_launch_s(measurements),
         gpus={
             name: GpuFigures(matmul_flops_per_s=flops[name], memory_bytes_per_s=moved[name])
@@ -52,6 +55,16 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
         },
         collectives=_collectives(measurements),
     )
+
+
+def _host_copy(measurements: Measurements, direction: str) -> float | None:
+    """The most that the slowest GPU reached in one direction."""
+    found = [
+        location(samples)
+        for point, samples in measurements.measured("host_copy_bytes_per_s")
+        if isinstance(point.settings, HostDeviceCopy) and point.settings.direction == direction
+    ]
+    return max(found, default=None)
 
 
 def _launch_s(measurements: Measurements) -> float | None:

@@ -1,0 +1,156 @@
+"""A turn beside the same work alone, and beside what its phases take at least: expected numbers by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pybench.judge.explanation.node_figures import node_figures
+from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.model.effort import Effort
+from pybench.model.errors import UsageError
+from pybench.model.explanation import ExplainedPhase, ExplainedTurn, Explanation
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.wire import Span, Work
+from pybench.model.workloads.host_device_copy import HostDeviceCopy
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
+from pybench.report.explanation import render
+from tests.judge.conftest import Build
+
+MS = 1_000_000
+# Two bytes for each of 2 · 128256 · 4096 + 32 · (4096 · 2 · 40 · 128 + 3 · 4096 · 14336) weights.
+WEIGHTS_BYTES = 16_059_990_016
+WORK = Work(prompt_tokens=120, output_tokens=40, samples=4)
+# Ends in ms from the start of the turn, which takes 10 s: 2 s generating, 4 s training.
+ENDS = {
+    "generate": 2000,
+    "engine_sleep": 3250,
+    "trainer_onload": 4250,
+    "train": 8250,
+    "trainer_offload": 9250,
+    "wake_weights": 9450,
+    "handover": 9850,
+    "wake_cache": 9950,
+    "first_token": 10000,
+}
+
+
+def turn_point(**given: Any) -> Point:
+    sizes: dict[str, Any] = {
+        "backend": "torch",
+        "model": "m",
+        "batch_size": 4,
+        "prompt_tokens": 30,
+        "output_tokens": 10,
+    }
+    settings = Turn(**{"topology": "shared", **sizes, **given})
+    return Point(
+        id="turns", benchmark="turns", axes={}, settings=settings, effort=Effort(), architecture=Build.architecture
+    )
+
+
+def training_point(**given: Any) -> Point:
+    sizes: dict[str, Any] = {
+        "global_batch_size": 4,
+        "batch_size_per_gpu": 1,
+        "grad_accum": "auto",
+        "sequence_tokens": 40,
+    }
+    settings = Train(**{"backend": "torch", "model": "m", **sizes, **given})
+    return Point(
+        id="fit", benchmark="fit", axes={}, settings=settings, effort=Effort(), architecture=Build.architecture
+    )
+
+
+def turn_records(build: Build, point: Point) -> list[Record]:
+    """Two attempts of two equal turns."""
+    starts = [0, *list(ENDS.values())[:-1]]
+    spans = tuple(
+        Span(name=name, start_ns=start * MS, end_ns=end * MS)
+        for start, (name, end) in zip(starts, ENDS.items(), strict=True)
+    )
+    values = {"handover_bytes": float(WEIGHTS_BYTES), "handover_floor_s": 0.1}
+    [step] = build.steps([10.0], WORK)
+    return [build.record(point, (build.rank((replace(step, spans=spans, values=values),) * 2),), n) for n in (1, 2)]
+
+
+def explained(runs: Any, build: Build, turn: Point, alone: tuple[tuple[Point, float], ...] = ()) -> Explanation:
+    """Copies to the host take a second for all weights, copies from it half of that."""
+    runs._node(HostDeviceCopy(backend="torch", gpus=2, direction="d2h"), {"host_copy_bytes_per_s": WEIGHTS_BYTES})
+    runs._node(HostDeviceCopy(backend="torch", gpus=2, direction="h2d"), {"host_copy_bytes_per_s": 2 * WEIGHTS_BYTES})
+    records = [record for point, time_s in alone for record in runs.measured(point, time_s)]
+    found: Explanation = runs.explain_records(
+        [*turn_records(build, turn), *records], [(turn, 10.0), *alone], fingerprint="f"
+    )
+    return found
+
+
+def phases_of(turn: ExplainedTurn) -> dict[str, ExplainedPhase]:
+    return {phase.name: phase for phase in turn.phases}
+
+
+def test_a_turn_is_held_against_its_own_work_and_the_nodes_rates(runs: Any, build: Build) -> None:
+    """At level 1 the engine's weights and the trainer's three copies of them go to the host and come back."""
+    alone = ((build.generate(1), 1.5), (training_point(), 3.5))
+    [turn] = explained(runs, build, turn_point(), alone).turns
+    found = phases_of(turn)
+    assert (turn.turn_s, turn.switch_s) == pytest.approx((10.0, 4.0))
+    assert (found["generate"].alone_s, found["train"].alone_s, turn.alone_s) == (1.5, 3.5, 5.0)
+    assert found["train"].alone_id == "fit"
+    floors = {name: phase.floor_s for name, phase in found.items()}
+    copies = {"engine_sleep": 1.0, "trainer_onload": 1.5, "trainer_offload": 3.0, "handover": 0.1, "wake": 0.5}
+    assert {name: floors[name] for name in copies} == pytest.approx(copies)
+    figures = node_figures("node", runs.node_measurements, "bfloat16").on(["rank 0"])
+    assert floors["generate"] == predicted_step(figures, build.generate(1), 4).total_s
+    assert floors["train"] == predicted_step(figures, training_point(), 4).total_s
+    assert turn.switch_floor_s == pytest.approx(6.1 + (floors["first_token"] or 0))
+
+
+def test_weights_that_are_discarded_are_not_copied(runs: Any, build: Build) -> None:
+    """At level 2 the engine's sleep and wake have nothing to move."""
+    [turn] = explained(runs, build, turn_point(sleep_level=2)).turns
+    assert (phases_of(turn)["engine_sleep"].floor_s, phases_of(turn)["wake"].floor_s) == (0.0, 0.0)
+
+
+def test_other_work_is_not_the_turns(runs: Any, build: Build) -> None:
+    """Longer prompts and half of the passes; the notes name the workload that the run lacks."""
+    alone = ((build.generate(1, prompt_tokens=31), 1.5), (training_point(global_batch_size=2), 3.5))
+    explanation = explained(runs, build, turn_point(), alone)
+    [turn] = explanation.turns
+    assert turn.alone_s is None
+    assert "turns: the run has no benchmark of workload 'train' with the turn's settings" in explanation.notes
+    assert "turns: the run has no benchmark of workload 'generate' with the turn's settings" in explanation.notes
+
+
+def test_a_phase_without_a_floor_names_why(runs: Any, build: Build) -> None:
+    """Adapters are outside of the model; their handover is measured all the same."""
+    explanation = explained(runs, build, turn_point(lora_rank=8))
+    assert phases_of(explanation.turns[0])["train"].floor_s is None
+    [note] = [note for note in explanation.notes if "train has no floor" in note]
+    assert note == "turns: train has no floor: the model knows no LoRA adapters (lora_rank)"
+
+
+def test_a_node_without_copies_has_no_floor_of_them(runs: Any, build: Build) -> None:
+    """The workload that is missing is named once for each phase."""
+    turn = turn_point()
+    explanation = runs.explain_records(turn_records(build, turn), [(turn, 10.0)], fingerprint="f")
+    assert "turns: engine_sleep has no floor: the node's run has no host_device_copy d2h" in explanation.notes
+
+
+def test_the_report_begins_with_what_taking_turns_adds(runs: Any, build: Build) -> None:
+    """One line for each turn, then its phases."""
+    text = render(explained(runs, build, turn_point(), ((build.generate(1), 1.5), (training_point(), 3.5))), width=80)
+    line = "turns: a turn takes 10 s: generating and training alone 5 s, taking turns adds 5 s; the switch is 4 s"
+    assert text.splitlines()[1].startswith(line)
+    assert "Phases of a turn" in text
+    assert "engine_sleep" in text
+
+
+def test_a_run_without_turns_or_two_numbers_of_gpus_has_nothing_to_explain(runs: Any, build: Build) -> None:
+    """Both are named."""
+    with pytest.raises(UsageError, match="no model on two numbers of GPUs and no turn; nothing to explain"):
+        runs.explain([(build.generate(1), 0.1)])
