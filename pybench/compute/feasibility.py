@@ -68,6 +68,8 @@ def _device_reasons(point: Point, device: DeviceKind, num_devices: int, num_host
 def _workload_reasons(settings: Settings) -> Iterator[str]:
     if settings.workload not in BACKENDS[settings.backend].parallel_axes:
         yield f"backend {settings.backend} has no {settings.workload} workload"
+    elif settings.num_nodes > 1 and settings.workload not in BACKENDS[settings.backend].over_nodes:
+        yield f"backend {settings.backend} has {settings.workload} on one node only"
     if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
         yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
 

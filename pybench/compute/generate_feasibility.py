@@ -31,6 +31,11 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
         yield "quantization 'bitsandbytes' packs whole weights, which tensor_parallel would split"
     if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
         yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"
+    if settings.nodes % settings.data_parallel and settings.data_parallel % settings.nodes:
+        yield (
+            f"data_parallel {settings.data_parallel} can't be spread over {settings.nodes} nodes: give each node whole "
+            "replicas, or each replica whole nodes"
+        )
     above_one = [axis for axis in PARALLEL_AXES if getattr(settings, axis) > 1]
     for axis in above_one:
         others = [other for other in above_one if other != axis]

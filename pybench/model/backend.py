@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
 from pybench.model.workloads.turn import Turn
@@ -71,7 +72,7 @@ class BackendTraits:
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
     is how many kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or
-    that is not known. The module
+    that is not known. The workloads in ``over_nodes`` it can spread over several hosts. The module
     ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
@@ -95,6 +96,7 @@ class BackendTraits:
     launches_per_layer: int | None = None
     log_words: LogWords = LogWords()
     pads_vocabulary: bool = False
+    over_nodes: tuple[WorkloadName, ...] = ()
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -104,12 +106,14 @@ class BackendTraits:
     def num_processes(self, settings: Settings) -> int:
         """Processes of a point: one for each GPU, but for those that one process drives together.
 
-        A trainer has a rank on each of its GPUs, whoever drives the engine beside it.
+        A trainer has a rank on each of its GPUs, whoever drives the engine beside it. An engine over several hosts has
+        a process on each.
         """
         if isinstance(settings, Turn) and settings.num_trainers > 1:
             return settings.num_trainers
         inside: list[int] = [getattr(settings, axis, 1) for axis in self.axes_inside]
-        return settings.num_gpus // math.prod(inside)
+        hosts_each = settings.nodes_of_replica if self.axes_inside and isinstance(settings, Generate) else 1
+        return settings.num_gpus // math.prod(inside) * hosts_each
 
 
 # Each family that an engine can load from a config alone, with its class in transformers.
@@ -158,6 +162,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         warm_settings={"generate": _SIZES},
         distributions=("torch", "transformers"),
         tuning_prefixes=("TORCH_", "TORCHINDUCTOR_", "TRITON_", "PYTORCH_"),
+        over_nodes=("generate", "train", "collective"),
     ),
     "transformers": BackendTraits(
         model_types=("llama", "mistral", "qwen2", "qwen3"),
@@ -204,6 +209,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             memory=("no available memory", "available kv cache memory", "free memory on device"),
         ),
         pads_vocabulary=True,
+        over_nodes=("generate",),
     ),
     "tensorrt_llm": BackendTraits(
         model_types=("llama", "mistral", "qwen2", "qwen3"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybench.compute import feasibility
+from pybench.compute.ordered_work import ordered_replica
 from pybench.compute.plan import expand, left_out_list
 from pybench.compute.required import Required, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
@@ -221,6 +222,44 @@ def test_processes_of_a_point(backend: BackendName, processes: int) -> None:
 def _over_nodes(**given: Any) -> Plan:
     suite = _suite("train", TRAIN, nodes=(1, 2), data_parallel=(2, 3))
     return expand(suite, {"m": SHAPE}, device="cuda", **{"num_devices": 2, **given})
+
+
+@pytest.mark.parametrize(
+    ("backend", "degrees", "reason"),
+    [
+        ("vllm", {"tensor_parallel": 2}, None),
+        ("vllm", {"data_parallel": 2}, None),
+        ("vllm", {"data_parallel": 3, "tensor_parallel": 2}, "data_parallel 3 can't be spread over 2 nodes: give each"),
+        ("torch", {"tensor_parallel": 2}, None),
+        ("transformers", {"data_parallel": 2}, "backend transformers has generate on one node only"),
+        ("tensorrt_llm", {"tensor_parallel": 2}, "backend tensorrt_llm has generate on one node only"),
+    ],
+)
+def test_generation_over_nodes(backend: str, degrees: dict[str, int], reason: str | None) -> None:
+    """Whole replicas on each node, or one replica on whole nodes, by the backends that can."""
+    suite = _suite("generate", {**GENERATE, "backend": backend, "nodes": 2, **degrees})
+    plan = expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, num_hosts=2)
+    assert [skip.reason.startswith(reason or "-") for skip in plan.skips] == ([] if reason is None else [True])
+    assert len(plan.points) == (reason is None)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "processes"),
+    [
+        ({"tensor_parallel": 8}, 1),
+        ({"tensor_parallel": 8, "nodes": 2}, 2),
+        ({"pipeline_parallel": 2, "tensor_parallel": 8, "nodes": 2}, 2),
+        ({"data_parallel": 4, "nodes": 2}, 4),
+        ({"data_parallel": 2, "tensor_parallel": 8, "nodes": 4}, 4),
+    ],
+)
+def test_an_engine_has_a_process_on_each_of_its_hosts(degrees: dict[str, int], processes: int) -> None:
+    """A replica's first process drives it; ranks of one replica follow each other."""
+    values: dict[str, Any] = {**GENERATE, "backend": "vllm", **degrees}
+    settings = Generate(**values)
+    assert BACKENDS["vllm"].num_processes(settings) == processes
+    each = processes // settings.data_parallel
+    assert [ordered_replica(settings, rank) for rank in range(processes)] == [r // each for r in range(processes)]
 
 
 def test_points_over_nodes_need_as_many_hosts() -> None:

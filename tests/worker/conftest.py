@@ -126,6 +126,7 @@ def run_engine(
         monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        return run_worker(order, architecture, order.data_parallel, device="cuda", then=then)
+        processes = order.data_parallel * order.nodes_of_replica
+        return run_worker(order, architecture, processes, device="cuda", then=then)
 
     return run

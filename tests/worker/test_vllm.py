@@ -82,6 +82,34 @@ def test_copies_share_the_samples_and_the_gpus(run_vllm: RunVllm) -> None:
     assert [[step.work.samples for step in steps_of(events)] for events in streams] == [[2, 2], [2, 2]]
 
 
+@pytest.mark.parametrize("load", [{}, {"concurrency": 2}], ids=["batch", "serving"])
+def test_one_engine_over_two_hosts(run_vllm: RunVllm, load: dict[str, Any], tmp_path: Path) -> None:
+    """A process on each: the first drives workers on both, the other reports the same work of the same replica."""
+    code, [first, second], log = run_vllm(settings(tensor_parallel=2, nodes=2, **load))
+    assert code == 0, log
+    headers = [events[0] for events in (first, second)]
+    assert [header.replica for header in headers if isinstance(header, Header)] == [0, 0]
+    assert len({header.device_uuid for header in headers if isinstance(header, Header)}) == 2
+    assert [step.work for step in steps_of(second)] == [step.work for step in steps_of(first)]
+    assert all(step.requests for step in steps_of(first))
+    assert not any(step.requests or step.token_end_ns for step in steps_of(second))
+    assert metrics_of(first)["kv_cache_tokens"] == 100_000
+    for pid in re.findall(r"engine process (\d+)", (tmp_path / "stdout").read_text()):
+        wait_until_gone(int(pid))
+
+
+def test_a_followers_dead_worker_ends_its_host(
+    run_vllm: RunVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first host, which waits for it, is ended by torchrun here, by the host that leads elsewhere."""
+    monkeypatch.chdir(tmp_path)  # what a killed worker leaves
+    code, _, log = run_vllm(settings(tensor_parallel=2, nodes=2), "follower-dies")
+    assert code == 1
+    assert "a worker of vLLM on this host died unexpectedly" in log
+    for pid in re.findall(r"engine process (\d+)", (tmp_path / "stdout").read_text()):
+        wait_until_gone(int(pid))
+
+
 @pytest.mark.parametrize(
     ("load", "running"), [({"concurrency": 2}, (2, 2)), ({"request_rate_per_s": 100.0}, (1, 4))], ids=["closed", "open"]
 )
@@ -234,7 +262,7 @@ def test_the_fakes_signatures_are_the_recorded_ones(tmp_path: Path) -> None:
     code = (
         "import inspect, json, vllm; "
         "print(json.dumps({f'{k.__name__}.{n}': list(inspect.signature(m).parameters)"
-        " for k in (vllm.LLMEngine, vllm.AsyncLLM)"
+        " for k in (vllm.LLMEngine, vllm.AsyncLLM, vllm.MultiprocExecutor)"
         " for n, m in inspect.getmembers(k, callable) if not n.startswith('_')}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from pybench.model.limits import Range
 from pybench.model.workloads import latency
 from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.rules import Breach, GivenSettings
-from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
+from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
 EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
@@ -28,6 +28,7 @@ class Generate(ModelSettings):
     """
 
     workload: Literal["generate"] = "generate"
+    nodes: Annotated[int, Nodes, "hosts that the GPUs are spread over, as many on each"] = 1
     batch_size: Annotated[int, BatchSize, "sequences in a step, over all GPUs"]
     prompt_tokens: Annotated[int, Tokens, "prompt length of every sequence, in tokens"]
     output_tokens: Annotated[int, Range(2, 2**20), "tokens decoded for every sequence"]
@@ -64,6 +65,11 @@ class Generate(ModelSettings):
     def computing_type(self) -> str:
         """Type that products are computed in: weights of four bits are unpacked to ``dtype``."""
         return self.quantization if self.quantization == "fp8" else self.dtype
+
+    @property
+    def nodes_of_replica(self) -> int:
+        """Hosts that each replica spans; 1 where every host has whole replicas."""
+        return max(1, self.nodes // self.data_parallel)
 
     @property
     def is_batch(self) -> bool:

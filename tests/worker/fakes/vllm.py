@@ -10,10 +10,13 @@ import asyncio
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -25,12 +28,18 @@ BEHAVIOUR = os.environ.get("FAKE_ENGINE", "")
 GIB = 2**30
 
 
-def _dataclass(name: str) -> Any:
-    names = RECORDED["fields"][f"vllm/engine/arg_utils.py:{name}"]
-    return dataclasses.make_dataclass(name, [(field, Any, None) for field in names])
+def _create_engine_config(self: Any, usage_context: Any = None, headless: bool = False) -> Any:
+    assert usage_context in UsageContext
+    assert headless, "this one is called for followers alone"
+    return self
 
 
-EngineArgs = _dataclass("EngineArgs")
+_NAMES = RECORDED["fields"]["vllm/engine/arg_utils.py:EngineArgs"]
+EngineArgs = dataclasses.make_dataclass(
+    "EngineArgs",
+    [(field, Any, None) for field in _NAMES],
+    namespace={"create_engine_config": _create_engine_config},
+)
 AsyncEngineArgs = dataclasses.make_dataclass(
     "AsyncEngineArgs", [("enable_log_requests", Any, None)], bases=(EngineArgs,)
 )
@@ -57,6 +66,60 @@ class SamplingParams:
         self.max_tokens = given["max_tokens"]
 
 
+def _met_followers(args: Any) -> list[int]:
+    """As the first node's workers: wait for those of all other nodes; the GPUs that they have."""
+    found: list[int] = []
+    if (args.nnodes or 1) > 1:
+        assert (args.node_rank, args.distributed_executor_backend) == (0, "mp")
+        assert args.master_addr == os.environ["VLLM_HOST_IP"]
+        with socket.create_server((args.master_addr, args.master_port)) as server:
+            server.settimeout(60)
+            for _ in range(args.nnodes - 1):
+                with server.accept()[0] as follower:
+                    found += [int(index) for index in follower.recv(1000).decode().split(",")]
+    return found
+
+
+def _reached(address: tuple[str, int]) -> socket.socket:
+    for _ in range(600):
+        with suppress(ConnectionRefusedError):
+            return socket.create_connection(address)
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+class MultiprocExecutor:
+    """Of a follower: reaches the first node, and starts a worker, which may die."""
+
+    def __init__(self, vllm_config: Any, monitor_workers: bool = True) -> None:
+        assert not monitor_workers
+        assert vllm_config.nnodes > vllm_config.node_rank > 0
+        self.callback: Any = None
+        self.worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+        print(f"engine process {self.worker.pid}", flush=True)
+        with _reached((vllm_config.master_addr, vllm_config.master_port)) as first:
+            first.sendall(os.environ["CUDA_VISIBLE_DEVICES"].encode())
+
+    def register_failure_callback(self, callback: Any) -> None:
+        self.callback = callback
+
+    def start_worker_monitor(self, inline: bool = False) -> None:
+        assert not inline
+        monitor = threading.Thread(target=self._monitor, daemon=True)
+        monitor.start()
+        if BEHAVIOUR == "follower-dies":
+            self.worker.kill()
+            monitor.join()
+
+    def _monitor(self) -> None:
+        self.worker.wait()
+        self.callback()
+
+    def shutdown(self) -> None:
+        self.worker.kill()
+        self.worker.wait()
+
+
 class _Core:
     """The engine's own process, and the statistics of its iterations."""
 
@@ -73,6 +136,7 @@ class _Core:
         self.args = engine_args
         more = {name: getattr(engine_args, name) for name in ("cudagraph_capture_sizes", "compilation_config")}
         print(f"more arguments {more}", flush=True)
+        self.others = _met_followers(engine_args)
         self.num_points = 0
         self.config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=engine_args.max_num_seqs or 256))
         self.loggers = [factory(self.config, 0) for factory in stat_loggers]
@@ -97,7 +161,7 @@ class _Core:
             return []
         assert method == "pybench_device_report"
         visible = [int(index) for index in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
-        indices = [index + (BEHAVIOUR == "other-gpus") for index in visible]
+        indices = [index + (BEHAVIOUR == "other-gpus") for index in visible] + self.others
         return [
             [
                 f"GPU-{index:08}-fake-4000-8000-{index:012}",
@@ -217,3 +281,4 @@ _place("vllm.usage.usage_lib", UsageContext)
 _place("vllm.v1.engine.llm_engine", LLMEngine)
 _place("vllm.v1.engine.async_llm", AsyncLLM)
 _place("vllm.v1.engine.exceptions", EngineDeadError)
+_place("vllm.v1.executor.multiproc_executor", MultiprocExecutor)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.gpus import Gpu, show_by_number, visible_gpus
 from pybench.worker.header import Device
@@ -31,7 +32,7 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     gpus = _own_gpus(order, numbers)
     show_by_number(gpus)
     uuids = tuple(gpu.uuid for gpu in gpus)
-    device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=numbers.rank)
+    device = Device("cuda", gpus[0].name, uuids[0], uuids=uuids, replica=replica_of(order, numbers))
     ranks = _met(numbers)
     forget_torchrun()
     yield ranks, device
@@ -42,12 +43,19 @@ def _own_gpus(order: WorkOrder, numbers: RankNumbers) -> tuple[Gpu, ...]:
         raise UnsupportedError(f"{order.point_id}: backend {order.settings.backend} runs on GPUs only")
     size, rest = divmod(order.settings.num_gpus, numbers.world_size)
     found = visible_gpus()
-    if rest or len(found) < order.settings.num_gpus:
+    first = numbers.local_rank * size
+    if rest or len(found) < max(order.settings.num_gpus_per_node, first + size):
         raise UnsupportedError(
             f"{order.point_id}: needs {order.settings.num_gpus} GPUs in {numbers.world_size} processes, "
             f"found {len(found)}"
         )
-    return found[numbers.rank * size : (numbers.rank + 1) * size]
+    return found[first : first + size]
+
+
+def replica_of(order: WorkOrder, numbers: RankNumbers | Ranks) -> int:
+    """The replica that a process is part of: one that spans hosts has a process on each."""
+    spanned = order.settings.nodes_of_replica if isinstance(order.settings, Generate) else 1
+    return numbers.rank // spanned
 
 
 def _met(numbers: RankNumbers) -> Ranks:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pybench.model.workloads.generate import Generate
+from pybench.worker.backends.vllm.hosts import ReplicaHosts
 
 DEVICE_REPORT = "pybench.worker.backends.vllm.device_report.DeviceReport"
 
@@ -24,14 +25,19 @@ DECIDED = {
     "quantization": "quantization",
     "max_num_seqs": "max_num_seqs",
     "distributed_executor_backend": None,
+    "nnodes": "nodes",
+    "node_rank": None,
+    "master_addr": None,
+    "master_port": None,
 }
 """Arguments that are the settings' to decide, and which setting's."""
 
 
-def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
+def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:
     """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, no prefix caching, statistics on.
 
     The engine makes room for sequences of the settings' own length: a model's longest would claim cache for nothing.
+    ``hosts`` are those of a replica that spans several.
     """
     spans_gpus = settings.tensor_parallel * settings.pipeline_parallel > 1
     optional = {
@@ -54,6 +60,17 @@ def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
         "disable_log_stats": False,
         "worker_extension_cls": DEVICE_REPORT,
         **{name: value for name, value in optional.items() if value is not None},
+        **({} if hosts is None else _over_hosts(hosts)),
+    }
+
+
+def _over_hosts(hosts: ReplicaHosts) -> dict[str, Any]:
+    """What ``vllm serve --nnodes N`` sets, without Ray."""
+    return {
+        "nnodes": hosts.num_hosts,
+        "node_rank": hosts.place,
+        "master_addr": hosts.address,
+        "master_port": hosts.port,
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import vllm
 from vllm.engine.arg_utils import EngineArgs
@@ -19,7 +20,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
-from pybench.worker.backends.engine.replicas import joined_replica
+from pybench.worker.backends.engine.replicas import joined_replica, replica_of
 from pybench.worker.backends.engine.requests import (
     Request,
     draw_requests,
@@ -30,6 +31,8 @@ from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
+from pybench.worker.backends.vllm.follower import Follower, Following
+from pybench.worker.backends.vllm.hosts import ReplicaHosts, address_to_the_others, meet_hosts
 from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import outcome_of
 from pybench.worker.backends.vllm.serving import ServingEngine
@@ -44,6 +47,8 @@ def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
         from pybench.worker.backends.vllm.turn.turns import joined_trainers
 
         return joined_trainers(order)
+    if order.settings.num_nodes > 1:
+        os.environ["VLLM_HOST_IP"] = address_to_the_others()
     return joined_replica(order)
 
 
@@ -110,15 +115,60 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         yield partial(turns, ranks=ranks)
         return
     settings, architecture = generation_of(order)
-    iterations = Iterations()
+    hosts = _hosts(settings)
     with config_folder(architecture, settings.dtype) as folder:
-        with engine_errors():
-            engine = _engine(settings, folder, iterations)
-        try:
-            _check_devices(engine)
-            yield partial(_generation, engine=engine, iterations=iterations, replica=ranks.rank)
-        finally:
-            engine.close()
+        arguments = _arguments(settings, folder, hosts)
+        replica = replica_of(order, ranks)
+        if hosts is not None and hosts.place:
+            with _followed(arguments, settings, ranks):
+                yield partial(_following, replica=replica)
+        else:
+            with _driven(arguments, settings, ranks, hosts) as (engine, iterations):
+                yield partial(_generation, engine=engine, iterations=iterations, replica=replica)
+
+
+def _hosts(settings: Generate) -> ReplicaHosts | None:
+    """Those of a replica that spans several."""
+    if settings.nodes_of_replica == 1:
+        return None
+    own = tuple(gpu.uuid for gpu in visible_gpus())
+    return meet_hosts(settings.nodes_of_replica, os.environ["VLLM_HOST_IP"], own)
+
+
+@contextmanager
+def _driven(
+    arguments: dict[str, Any], settings: Generate, ranks: Ranks, hosts: ReplicaHosts | None
+) -> Iterator[tuple[BatchEngine | ServingEngine, Iterations]]:
+    """The engine of this replica, whose workers on other hosts end after it."""
+    iterations = Iterations()
+    with engine_errors():
+        engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
+    try:
+        _check_devices(engine, hosts)
+        yield engine, iterations
+        if settings.nodes > 1:
+            ranks.barrier()
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _followed(arguments: dict[str, Any], settings: Generate, ranks: Ranks) -> Iterator[None]:
+    """The workers of this host, until the one that drives them has done its last step."""
+    with engine_errors():
+        follower = Follower(arguments, is_batch=settings.is_batch)
+    try:
+        yield
+        follower.leave()
+        ranks.barrier()
+    finally:
+        follower.close()
+
+
+@contextmanager
+def _following(order: WorkOrder, replica: int) -> Iterator[Following]:
+    settings, architecture = generation_of(order)
+    yield Following(draw_requests(settings, architecture["vocab_size"], replica))
 
 
 @contextmanager
@@ -130,19 +180,16 @@ def _generation(
     yield VllmGeneration(engine, iterations, settings, requests)
 
 
-def _check_devices(engine: BatchEngine | ServingEngine) -> None:
+def _check_devices(engine: BatchEngine | ServingEngine, hosts: ReplicaHosts | None) -> None:
     """Raise :class:`UnsupportedError` when the engine's workers are not on this replica's GPUs."""
     with engine_errors():
         found = {report[0] for report in engine.ask_workers("pybench_device_report")}
-    visible = {gpu.uuid for gpu in visible_gpus()}
-    if found != visible:
-        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {', '.join(sorted(visible))}")
+    expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
+    if found != expected:
+        raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {', '.join(sorted(expected))}")
 
 
-def _engine(settings: Generate, folder: Path, iterations: Iterations) -> BatchEngine | ServingEngine:
+def _arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None) -> dict[str, Any]:
     valid = {field.name for field in dataclasses.fields(EngineArgs)}
-    ours = engine_arguments(settings, folder)
-    arguments = merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", DECIDED)
-    if settings.is_batch:
-        return BatchEngine(arguments, iterations)
-    return ServingEngine(arguments, iterations)
+    ours = engine_arguments(settings, folder, hosts)
+    return merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", DECIDED)
