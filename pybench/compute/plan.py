@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
 from pybench.compute.feasibility import infeasible, lacking
 from pybench.compute.memory_fit import memory_reason
 from pybench.compute.required import NOTHING_REQUIRED, Required
+from pybench.compute.rest_gpus import rest_gpus
 from pybench.model.decoder_shape import Architecture
 from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
+from pybench.model.workloads.generate import SAME_PLACEMENTS
 from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
-from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.settings import REST, ModelSettings
 
 
 def expand(
@@ -32,15 +34,21 @@ def expand(
     ``num_devices`` are there on each of ``num_hosts``. A point that ``keep`` refuses by its id is no part of the plan;
     one above ``max_gpus``, or with more GPUs or nodes than there are, goes to ``Plan.left_out``, or if it is required
     to ``Plan.skips``. So does one that can run nowhere: it is left out where a word of the file stands for one of its
-    values, and skipped where somebody wrote it.
+    values, and skipped where somebody wrote it. What ``"rest"`` stands for is one of the point's axes.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
-    implied = {benchmark.name: benchmark.implied for benchmark in suite.benchmarks}
+    written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     points: list[Point] = []
     skips: list[Skip] = []
     left_out: list[Skip] = []
-    for point in _points(suite, {**architectures, **suite.own_models}):
+    placed: dict[tuple[object, ...], str] = {}
+    there = (num_devices, max_gpus)
+    for point in _points(suite, {**architectures, **suite.own_models}, there):
         if not keep(point.id):
+            continue
+        if (other := placed.setdefault(_placement(point), point.id)) != point.id:
+            same = f"{point.axes['device_map']} places layers as {other} does"
+            left_out.append(skipped(point, f"left out: device_map {same}", f"device_map {same}"))
             continue
         lacks = lacking(point, device, num_devices, num_hosts)
         # Who requires a backend requires it on the GPUs that are there.
@@ -53,7 +61,7 @@ def expand(
         elif lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, device, num_devices, num_hosts) or memory_reason(point, gpu_memory_bytes):
-            if _is_implied(point, implied[point.benchmark]) and not demanded:
+            if _is_implied(point, written[point.benchmark]) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", reason))
             else:
                 skips.append(skipped(point, reason, lacks))
@@ -62,11 +70,11 @@ def expand(
     return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
 
 
-def _points(suite: Suite, architectures: Mapping[str, Architecture]) -> Iterator[Point]:
+def _points(suite: Suite, architectures: Mapping[str, Architecture], there: tuple[int, int | None]) -> Iterator[Point]:
     for benchmark in suite.benchmarks:
         for values in product(*benchmark.axes.values()):
             axes = dict(zip(benchmark.axes, values, strict=True))
-            yield _point(benchmark, axes, architectures)
+            yield _point(benchmark, {**axes, **rest_gpus(benchmark, axes, *there)}, architectures)
 
 
 def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapping[str, Architecture]) -> Point:
@@ -93,6 +101,12 @@ def point_id(benchmark: str, axes: Mapping[str, AxisValue]) -> str:
     return f"{benchmark}[{','.join(f'{name}={value}' for name, value in axes.items())}]"
 
 
+def _placement(point: Point) -> tuple[object, ...]:
+    """Equal for points of a benchmark that differ in the name of one placement of layers alone."""
+    named = {name: SAME_PLACEMENTS.get(str(value), value) for name, value in point.axes.items() if name == "device_map"}
+    return (point.benchmark, *{**point.axes, **named}.items())
+
+
 def is_required(point: Point, required: Required) -> bool:
     """Whether the command line insists on the point."""
     if point.settings.num_nodes > 1:
@@ -102,8 +116,9 @@ def is_required(point: Point, required: Required) -> bool:
     return there or point.settings.backend in required.backends
 
 
-def _is_implied(point: Point, implied: Mapping[str, Sequence[AxisValue]]) -> bool:
-    return any(point.axes[name] in values for name, values in implied.items())
+def _is_implied(point: Point, written: Benchmark) -> bool:
+    words = any(point.axes[name] in values for name, values in written.implied.items())
+    return words or any(written.settings.get(name) == REST for name in point.axes)
 
 
 def left_out_list(plan: Plan) -> tuple[str, ...]:

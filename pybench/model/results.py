@@ -73,7 +73,8 @@ class GpuUse:
 
     ``peak_memory_bytes`` is what the rank's tensors held, ``peak_reserved_memory_bytes`` what its allocator held for
     them, ``device_memory_used_bytes`` what all processes held on the device at the end of an attempt.
-    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. Unknown is ``None``.
+    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. ``num_layers`` is how many of
+    the model's layers lie on it, where a library chose them (``device_map``). Unknown is ``None``.
     """
 
     uuid: str
@@ -81,6 +82,7 @@ class GpuUse:
     peak_reserved_memory_bytes: float | None = None
     device_memory_used_bytes: float | None = None
     utilization_fraction: float | None = None
+    num_layers: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

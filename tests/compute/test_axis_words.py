@@ -119,3 +119,40 @@ def test_a_count_that_does_not_divide_is_left_out_where_a_word_stands_for_it(
     assert [point.num_gpus for point in plan.points] == [1, 2, 4]
     assert [skip.num_gpus for skip in plan.skips] == skipped
     assert [skip.num_gpus for skip in plan.left_out] == left_out
+
+
+def _rest(**axes: tuple[AxisValue, ...]) -> Suite:
+    settings = {"backend": "vllm", "model": "llama-3.1-8b", "prompt_tokens": 8, "output_tokens": 8, "batch_size": 24}
+    benchmark = Benchmark(
+        name="b", workload="generate", settings={**settings, "data_parallel": "rest"}, axes=axes, effort=Effort()
+    )
+    return Suite(name="s", description="", benchmarks=(benchmark,))
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "max_gpus", "found", "left_out"),
+    [
+        (8, None, {1: 8, 2: 4, 4: 2}, ()),
+        (6, None, {1: 6, 2: 3, 4: 1}, ()),
+        (3, None, {1: 3, 2: 1}, ("4 GPUs (3 here)",)),
+        (8, 6, {1: 6, 2: 3, 4: 1}, ()),
+    ],
+)
+def test_the_rest_is_what_the_other_degrees_of_a_point_leave(
+    num_devices: int, max_gpus: int | None, found: dict[int, int], left_out: tuple[str, ...]
+) -> None:
+    """Rounded down, in the point's name and its settings: 6 GPUs are 3 copies of 2, and 1 of 4."""
+    suite = with_words(_rest(tensor_parallel=(1, 2, 4)), num_devices=num_devices, max_gpus=max_gpus)
+    plan = expand(suite, load_models(), device="cuda", num_devices=num_devices, max_gpus=max_gpus)
+    assert [point.id for point in plan.points] == [
+        f"b[tensor_parallel={degree},data_parallel={copies}]" for degree, copies in found.items()
+    ]
+    assert [point.num_gpus for point in plan.points] == [degree * copies for degree, copies in found.items()]
+    assert left_out_list(plan) == left_out
+
+
+def test_a_rest_that_cannot_run_is_left_out() -> None:
+    """The word stands for it, nobody wrote it: 24 sequences are not shared by 5 copies."""
+    plan = expand(_rest(), load_models(), device="cuda", num_devices=5)
+    assert (plan.points, plan.skips) == ((), ())
+    assert "5" in plan.left_out[0].reason

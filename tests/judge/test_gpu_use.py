@@ -10,7 +10,7 @@ from pybench.judge.summary import summarize
 from pybench.model.health import GpuConditions
 from pybench.model.results import GpuUse
 from pybench.model.suite import Plan
-from pybench.model.wire import Work
+from pybench.model.wire import Metric, Work
 from tests.judge.conftest import Build
 
 
@@ -41,3 +41,13 @@ def test_a_rank_of_several_gpus_reports_none_of_them(build: Build) -> None:
     found = gpus_of(build, used(build, 5.0, 0.5, ("GPU-0", "GPU-1")))
     assert found == (GpuUse(uuid="GPU-0", utilization_fraction=0.5),)
     assert gpus_of(build, used(build, 5.0, None, ("GPU-0", "GPU-1"))) == ()
+
+
+def test_layers_on_each_gpu_of_a_rank(build: Build) -> None:
+    """By the rank's own numbers; a GPU that it does not have holds none."""
+    record = used(build, 5.0, None, ("GPU-0", "GPU-1"))
+    told = {"gpu_0_layers": 20.0, "gpu_1_layers": 12.0, "gpu_2_layers": 3.0}
+    metrics = tuple(Metric(name=name, value=value, unit="") for name, value in told.items())
+    rank = dataclasses.replace(record.ranks[0], metrics=metrics)
+    found = gpus_of(build, dataclasses.replace(record, ranks=(rank,)))
+    assert found == (GpuUse(uuid="GPU-0", num_layers=20), GpuUse(uuid="GPU-1", num_layers=12))

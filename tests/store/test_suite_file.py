@@ -110,6 +110,19 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         "axes.seed[0]: found 'all', expected an integer; 'all' belongs in an axis of GPUs, such as axes.gpus",
     ),
     "all_of_no_axis": (GOOD + 'tensor_parallel = "all"', "'all' belongs in an axis of GPUs"),
+    "rest_twice": (
+        GOOD + 'tensor_parallel = "rest"\ndata_parallel = "rest"',
+        "data_parallel has no number; give",
+    ),
+    "rest_and_all": (
+        GOOD + 'data_parallel = "rest"\n[benchmark.axes]\ntensor_parallel = ["all"]',
+        "data_parallel: 'rest' is what the other degrees leave, and tensor_parallel has no number",
+    ),
+    "rest_in_an_axis": (GOOD + '[benchmark.axes]\ntensor_parallel = ["rest"]', "'rest' in one such setting"),
+    "rest_of_what_grows": (
+        GOOD + 'data_parallel = "rest"\n[benchmark.axes]\ntensor_parallel = [1, 2]\n' + SCALING,
+        "along: GPUs do not grow along it: data_parallel = 'rest' fills them",
+    ),
     "all_beside_several": (
         GOOD + '[benchmark.axes]\ntensor_parallel = ["all"]\ndata_parallel = [1, 2]',
         "axes.tensor_parallel: 'all' is what the other degrees leave: give data_parallel one number",
@@ -121,7 +134,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "all_and_auto": (TRAIN + 'grad_accum = "all"', "grad_accum: found 'all', valid: 'auto'"),
     "word_of_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["al"]', "axes.gpus[0]: found 'al', valid: 'all'"),
     "no_gpus": (MATMUL + '[benchmark.axes]\ngpus = ["all", 0]', "axes.gpus[1]: found 0, must be at least 1"),
-    "all_fixed": (MATMUL + 'gpus = "all"', "gpus: found 'all', expected an integer; 'all' belongs in an axis of GPUs"),
+    "all_fixed": (MATMUL + 'gpus = "all"', "gpus: found 'all', valid: 'rest'; 'all' belongs in an axis of GPUs"),
     "axis_long": (GOOD + f"[benchmark.axes]\nseed = {list(range(65))}", "at most 64 are allowed"),
     "axis_unknown": (GOOD + "[benchmark.axes]\ntensor_paralel = [1]", "did you mean 'tensor_parallel'?"),
     "axis_effort": (GOOD + "[benchmark.axes]\nsteps = [1]", "axes.steps: unknown key"),

@@ -17,6 +17,9 @@ from pybench.model.workloads.traits import WorkloadTraits
 EngineArgument = str | int | float | bool | list[Any] | dict[str, Any]
 """What a TOML table can hold and JSON too: lists and tables hold such values again."""
 
+SAME_PLACEMENTS = {"balanced": "auto"}
+"""Values of ``device_map`` by which transformers places layers as by another: both fill GPUs evenly."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(ModelSettings):
@@ -108,6 +111,6 @@ WORKLOAD = WorkloadTraits(
     settings=Generate,
     metrics=_METRICS,
     headline="output_tokens_per_s",
-    rank_values={"cuda_graph": ""},
+    rank_values={"cuda_graph": "", "gpu_{rank}_layers": ""},
     rules=_arrivals,
 )

@@ -28,6 +28,8 @@ GPU_AXES = (*PARALLEL_AXES, "gpus")
 
 ALL_GPUS = "all"
 """As a value of an axis of GPUs: as many as the run may use (``pybench.compute.axis_words``)."""
+REST = "rest"
+"""As the value of a number of GPUs: what the other degrees of each point leave (``pybench.compute.rest_gpus``)."""
 INSTALLED = "installed"
 """As a value of the axis ``backend``: every backend that has the workload and is there."""
 AUTO = "auto"

@@ -25,10 +25,11 @@ class WorkloadTraits:
 
     ``metrics`` are those that no other workload need have. ``headline`` is the metric that reports show first.
     ``rank_values`` are values that a rank may report and that stay its own, each with its unit; ``{rank}`` in a name
-    stands for a rank's number. ``slower_fraction`` is how far a healthy GPU's headline may lie below the median of the
-    others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU busy all the time, so that
-    power, temperature and clock of GPUs can be compared. ``rules`` are what its settings must satisfy together, and
-    ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the parts that a step may have.
+    stands for the number of a rank, or of one of its GPUs. ``slower_fraction`` is how far a healthy GPU's headline may
+    lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU
+    busy all the time, so that power, temperature and clock of GPUs can be compared. ``rules`` are what its settings
+    must satisfy together, and ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the
+    parts that a step may have.
     """
 
     settings: type[Settings]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pybench.model.suite import Benchmark, Limits, Scaling
 from pybench.model.workloads.registry import SETTINGS_OF, TRAITS_OF, count_axes
-from pybench.model.workloads.settings import ALL_GPUS
+from pybench.model.workloads.settings import ALL_GPUS, REST
 from pybench.store.toml.lines import KeyPath, KeyProblem
 
 MAX_POINTS = 4096
@@ -58,6 +58,10 @@ def _all_gpus(benchmark: Benchmark) -> Iterator[KeyProblem]:
     """What the other degrees leave is one number only where each of them is one."""
     names = [name for name in count_axes(benchmark.workload) if name in benchmark.axes]
     degrees = {name: benchmark.axes[name] for name in names}
+    rest = [name for name in count_axes(benchmark.workload) if benchmark.settings.get(name) == REST]
+    for name in rest:
+        if others := [other for other in rest if other != name] or [n for n, own in degrees.items() if ALL_GPUS in own]:
+            yield (name,), f"{REST!r} is what the other degrees leave, and {others[0]} has no number; give it one"
     for name, values in degrees.items():
         several = [other for other, own in degrees.items() if other != name and (len(own) > 1 or ALL_GPUS in own)]
         if ALL_GPUS in values and several:
@@ -72,8 +76,11 @@ def _limits(expectation: Limits) -> Iterator[KeyProblem]:
 
 def _scaling(expectation: Scaling, benchmark: Benchmark) -> Iterator[KeyProblem]:
     counts = benchmark.axes.get(expectation.along)
+    filled = [name for name in count_axes(benchmark.workload) if benchmark.settings.get(name) == REST]
     if counts is None:
         yield ("along",), f"{expectation.along} is no axis of this benchmark; add it to its axes"
+    elif filled:
+        yield ("along",), f"GPUs do not grow along it: {filled[0]} = {REST!r} fills them at every value"
     elif expectation.baseline not in {None, *counts}:
         yield ("baseline",), f"{expectation.baseline} is no value of axis {expectation.along}: {list(counts)}"
     rules = TRAITS_OF[benchmark.workload].scaling_rules

@@ -16,7 +16,7 @@ from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, REST, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
 
@@ -87,6 +87,10 @@ def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values 
     return Annotated[Literal[(*get_args(names), word)], *notes]
 
 
+def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
+    return Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]]  # its description
+
+
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     for key, value in table.items():
         if not isinstance(value, str | int | float):
@@ -148,7 +152,9 @@ def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
 
 def _override(name: str, types: dict[str, Any], /, **more: Any) -> type[BaseModel]:  # noqa: ANN401 - field definitions
     axes = _axes_model(f"{name}_axes", types)
-    return _model(name, {**_optional({**types, **fields_of(Effort), "axes": axes}), **more})
+    # A word that stands for one number, other than the words of an axis.
+    fixed = {key: _or_rest(kind) if key in _COUNTS else kind for key, kind in types.items()}
+    return _model(name, {**_optional({**fixed, **fields_of(Effort), "axes": axes}), **more})
 
 
 def _settings(workload: WorkloadName) -> dict[str, Any]:

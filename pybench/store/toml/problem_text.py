@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from pybench.model.workloads.settings import ALL_GPUS
+from pybench.model.workloads.settings import ALL_GPUS, REST
 from pybench.store.toml.lines import KeyPath
 
 _MAX_TEXT = 60
@@ -91,9 +91,10 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
         return f"unknown key{did_you_mean(error['loc'][-1], names)}; valid are {', '.join(names)}"
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
-        return f"found {describe(found)}, valid: {context['expected']}{did_you_mean(found, words)}"
+        elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""
+        return f"found {describe(found)}, valid: {context['expected']}{elsewhere or did_you_mean(found, words)}"
     if kind in _KINDS:
-        return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found == ALL_GPUS else ''}"
+        return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found in _ALL else ''}"
     if kind in {"greater_than_equal", "less_than_equal"}:
         limit = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"found {describe(found)}, must be {limit}"
@@ -110,5 +111,8 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     return f"found {describe(found)}: {error['msg']}"
 
 
-_ELSEWHERE = f"; {ALL_GPUS!r} belongs in an axis of GPUs, such as axes.gpus or axes.data_parallel"
+_ELSEWHERE = (
+    f"; {ALL_GPUS!r} belongs in an axis of GPUs, such as axes.gpus or axes.data_parallel, {REST!r} in one such setting"
+)
+_ALL = (ALL_GPUS, REST)
 _PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backends.transformers.generate import TransformersGeneration
-from pybench.worker.backends.transformers.model import _placement, build_model
+from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu
 from pybench.worker.backends.transformers.weights import state_dict
 from tests.worker.conftest import steps_of
 
@@ -101,6 +102,14 @@ def test_layers_are_spread_the_way_that_was_asked_for(device_map: Any) -> None:
     spread = settings(pipeline_parallel=2, device_map=device_map)
     assert _placement(spread, torch.device("cuda", 0)) == {"device_map": device_map}
     assert _placement(settings(), CPU) == {"device_map": {"": CPU}}
+
+
+def test_layers_are_counted_by_gpu() -> None:
+    """Of the library's map, whose other names are no layers; one in host memory is on no GPU."""
+    places: dict[str, Any] = {"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 0, "model.layers.10": 2}
+    model = SimpleNamespace(hf_device_map={**places, "model.layers.11": "cpu", "model.norm": 3, "lm_head": 3})
+    assert layers_by_gpu(model) == {0: 2, 1: 0, 2: 1, 3: 0}
+    assert layers_by_gpu(SimpleNamespace(hf_device_map={"": torch.device("cuda", 0)})) == {}
 
 
 def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.round_clock import RoundClock, round_clock
 from pybench.worker.backends.common_torch.tokens import step_prompts
-from pybench.worker.backends.transformers.model import build_model
+from pybench.worker.backends.transformers.model import build_model, layers_by_gpu
 
 
 class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
@@ -71,9 +71,12 @@ class TransformersGeneration:
         return step_prompts(self._settings, self._replica, index, self._model.config.vocab_size).to(self._device)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Peak memory, of the fullest of this process's devices."""
+        """Peak memory, of the fullest of this process's devices, and the layers on each that they are spread over."""
         every = [memory_metrics(device) for device in visible_devices(self._device)]
-        return max(every, key=lambda metrics: metrics[0].value if metrics else 0.0)
+        fullest = max(every, key=lambda metrics: metrics[0].value if metrics else 0.0)
+        layers = layers_by_gpu(self._model) if self._settings.pipeline_parallel > 1 else {}
+        placed = (Metric(name=f"gpu_{gpu}_layers", value=float(count), unit="") for gpu, count in layers.items())
+        return (*fullest, *placed)
 
 
 def visible_devices(device: torch.device) -> tuple[torch.device, ...]:

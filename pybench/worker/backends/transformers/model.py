@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -34,6 +35,16 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     options = {**_placement(settings, device), **_quantization(settings, dtype)}
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
     return model.eval()
+
+
+def layers_by_gpu(model: Any) -> dict[int, int]:
+    """How many layers lie on each GPU that the model is spread over, by the GPU's number in this process.
+
+    Every GPU from the first to the last that holds some; a layer that the library left in host memory is on none.
+    """
+    placed = {name: place for name, place in getattr(model, "hf_device_map", {}).items() if isinstance(place, int)}
+    layers = [place for name, place in placed.items() if re.fullmatch(r"model\.layers\.\d+", name)]
+    return {gpu: layers.count(gpu) for gpu in range(max(placed.values(), default=-1) + 1)}
 
 
 def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
