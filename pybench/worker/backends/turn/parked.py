@@ -19,6 +19,7 @@ class Parked:
         storages = {id_of(tensor): local(tensor).untyped_storage() for tensor in tensors}
         self._storages = [storage for storage in storages.values() if storage.nbytes()]
         self._sizes = [storage.nbytes() for storage in self._storages]
+        self._views = [_bytes_of(storage) for storage in self._storages]
         self._copies: list[torch.Tensor] = []
         self._kept = False
 
@@ -37,8 +38,8 @@ class Parked:
         """Free the device's memory; with ``keep`` what it holds is copied to the host first."""
         if keep:
             self._copies = self._copies or [self._copy_like(storage) for storage in self._storages]
-            for copy, storage in zip(self._copies, self._storages, strict=True):
-                copy.copy_(_bytes_of(storage), non_blocking=True)
+            for copy, view in zip(self._copies, self._views, strict=True):
+                copy.copy_(view, non_blocking=True)
             self._wait()
         self._kept = keep
         for storage in self._storages:
@@ -50,8 +51,8 @@ class Parked:
         for storage, size in zip(self._storages, self._sizes, strict=True):
             storage.resize_(size)
         if self._kept:
-            for copy, storage in zip(self._copies, self._storages, strict=True):
-                _bytes_of(storage).copy_(copy, non_blocking=True)
+            for copy, view in zip(self._copies, self._views, strict=True):
+                view.copy_(copy, non_blocking=True)
             self._wait()
 
     def _copy_like(self, storage: torch.UntypedStorage) -> torch.Tensor:

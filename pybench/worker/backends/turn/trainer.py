@@ -72,7 +72,6 @@ class Trainer:
         if self._states is not None:
             self._states.come_back()
 
-    @torch.no_grad()
     def weights(self, *, trainable: bool | None = None) -> Iterator[Named]:
         """Each weight whole, by its name in transformers; gathered when its turn comes, by all ranks together.
 
@@ -142,10 +141,11 @@ def _holds(group: dict[str, Any], parameter: torch.Tensor) -> bool:
 
 
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    if isinstance(parameter, DTensor):
-        whole: torch.Tensor = parameter.full_tensor()
+    plain = parameter.detach()
+    if isinstance(plain, DTensor):
+        whole: torch.Tensor = plain.full_tensor()
         return whole
-    return parameter.detach()
+    return plain
 
 
 def _is_large(value: object) -> bool:

@@ -54,6 +54,8 @@ class Turns:
         self._sent: Digests = []
         self._resident_bytes: int | None = None
         self._folder: HandoverFolder | None = None
+        # Threads that shared a copy in host memory wait for the next one by spinning, through the phases that follow.
+        torch.set_num_threads(1)
         self._sequences = self._random_sequences()
         try:
             self._first_sleep_s = self._begin(make_trainer)
