@@ -43,6 +43,7 @@ class PlainProgress:
         self._earlier = EarlierAttempts()
         self._left = 0
         self._is_timed = False
+        self._is_timed_by_one = False
 
     def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
         """Show where the run is kept, and how long it takes; without an earlier run the first attempt shows that."""
@@ -51,7 +52,12 @@ class PlainProgress:
         self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        """Keep what is running for the attempt's line."""
+        """Keep what is running for the attempt's line; after the first round, its time is the better estimate."""
+        if attempt > 1 and self._is_timed_by_one and self._earlier.num_points > 1:
+            self._is_timed_by_one = False
+            left_s = self._earlier.left_s(point_id, 0.0, total - position)
+            if left_s is not None:
+                self._say(f"about {duration(left_s)} for the other {total - position + 1} attempts, by the first round")
         self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
@@ -74,7 +80,7 @@ class PlainProgress:
         room = _WIDTH - len(f"{self._place}  {result}")
         self._say(f"{self._place} {shortened(point_id, room) if ok else point_id} {result}")
         if ok and self._left and not self._is_timed:
-            self._is_timed = True
+            self._is_timed = self._is_timed_by_one = True
             others = "attempt" if self._left == 1 else f"{self._left} attempts"
             self._say(f"about {duration(self._left * took_s)} for the other {others}, by this one")
 
@@ -179,6 +185,11 @@ class EarlierAttempts:
         self._took_s: dict[str, list[float]] = {}
         self._start_ups_s: dict[str, list[float]] = {}
         self._started: set[str] = set()
+
+    @property
+    def num_points(self) -> int:
+        """Points of which an attempt ended."""
+        return len(self._took_s)
 
     def first_step(self, point_id: str, after_s: float) -> None:
         """Keep when an attempt's first step ended; later steps change nothing."""

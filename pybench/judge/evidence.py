@@ -62,6 +62,13 @@ class Evidence:
             is_final=found.is_final(nearest, self.fail_level),
         )
 
+    def look_interval(self) -> tuple[float, float] | None:
+        """The interval that decides, at the level of this look; ``None`` with one attempt."""
+        if self.contrast is None:
+            return None
+        low, high = self.contrast.interval(min(self.pass_level, self.fail_level))
+        return (math.exp(low), math.exp(high)) if self.logarithmic else (low, high)
+
     def _scaled(self, limit: float) -> float:
         if not self.logarithmic:
             return limit
@@ -145,6 +152,14 @@ def verdict_of(decision: Decision) -> Verdict:
     if decision.p_pass <= decision.pass_level:
         return "pass"
     return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
+
+
+def look_text(evidence: Evidence, *limits: float | None) -> str:
+    """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
+    _, low, high = evidence.interval
+    deciding = evidence.look_interval()
+    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits if limit is not None)
+    return "" if shown or deciding is None else f"at this look's level [{deciding[0]:.4g}, {deciding[1]:.4g}], "
 
 
 def more_attempts_text(decision: Decision) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybench.judge.counts import counted_with, left_out_text
-from pybench.judge.evidence import ONE_ATTEMPT, Evidence, more_attempts_text, verdict_of
+from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
 from pybench.model.results import (
     CheckResult,
     ComparisonResult,
@@ -49,7 +49,7 @@ def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *,
     beyond = expected.maximum if more else expected.minimum
     better = beyond is not None and (low > beyond if more else high < beyond)
     found = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
-    verdict, reason = _worded(decision, found)
+    verdict, reason = _worded(decision, found, look_text(evidence, gate))
     return verdict, reason, ("better_than_expected",) if better else (), decision
 
 
@@ -64,7 +64,7 @@ def judge_value(
     sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
     gains = " with the gains of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
     found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}{gains}, allowed {' and '.join(sides)}"
-    return *_worded(decision, found), decision
+    return *_worded(decision, found, look_text(evidence, minimum, maximum)), decision
 
 
 def judge_comparison(
@@ -87,12 +87,12 @@ def judge_comparison(
     else:
         wanted = "as much" if factor == 1 else f"{factor:g} times as much"
         found = f"at {'most' if order == 'below' else 'least'} {wanted} expected, found {interval} times the other"
-    return *_worded(decision, found), decision
+    return *_worded(decision, found, look_text(evidence, limit)), decision
 
 
-def _worded(decision: Decision, found: str) -> tuple[Verdict, str]:
+def _worded(decision: Decision, found: str, look: str) -> tuple[Verdict, str]:
     verdict = verdict_of(decision)
-    return verdict, f"{found}; {more_attempts_text(decision)}" if verdict == "inconclusive" else found
+    return verdict, f"{found}; {look}{more_attempts_text(decision)}" if verdict == "inconclusive" else found
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.

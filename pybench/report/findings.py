@@ -20,6 +20,7 @@ _OF_CAUSE = {
     "launch": "check --python and --engine with: pybench doctor",
     "identity": "check the images with: pybench images check",
 }
+_IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _OF_VERDICT = {
     "fail": "compare with what the node's own figures predict: pybench explain RUN --node NODE_CHECK_RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
@@ -103,10 +104,12 @@ def _log(point: PointResult, records: Sequence[Record]) -> str:
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
+    beside = {point.id for point in results.points if "not_alone" in point.flags}
     for row in expectations(results):
         if row.verdict in _ORDER and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
-            yield Finding(row.verdict, row.reason, (name,), _step(row.verdict, row.decision))
+            step = _IN_COMPANY if row.point_id in beside else _step(row.verdict, row.decision)
+            yield Finding(row.verdict, row.reason, (name,), step)
 
 
 def _of_node(results: Results) -> Iterable[Finding]:

@@ -113,6 +113,22 @@ def test_the_first_attempt_shows_how_long_a_run_takes_that_was_never_made(clock:
     assert len(lines) == 5
 
 
+def test_the_first_round_shows_it_better(clock: SimpleNamespace) -> None:
+    """90 s and 30 s a point: the running one, and three of their mean."""
+    stream = io.StringIO()
+    shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", 6)
+    for position, (point, attempt) in enumerate([("a", 1), ("b", 1), ("b", 2), ("a", 2), ("a", 3), ("b", 3)], 1):
+        shown.attempt_started(point, attempt, position, 6)
+        clock.now_s += 90.0 if point == "a" else 30.0
+        shown.attempt_finished(point, "ok", ok=True)
+    times = [line for line in stream.getvalue().splitlines() if line.startswith("about")]
+    assert times == [
+        "about 7.5 min for the other 5 attempts, by this one",
+        "about 3.5 min for the other 4 attempts, by the first round",
+    ]
+
+
 def test_slow_rates_are_not_zero(clock: SimpleNamespace) -> None:
     """0.4 tokens a second is slow, not nothing."""
     stream = io.StringIO()

@@ -145,6 +145,18 @@ def test_an_open_row_says_what_it_would_take() -> None:
     assert reason.endswith(f"about {decision.attempts_to_decide} would decide it")
 
 
+def test_an_open_row_whose_plain_interval_keeps_clear_shows_the_one_that_decides() -> None:
+    """95 % keeps clear of the limit, the look's stricter level does not."""
+    strict = replace(_evidence(95.0, 99.0, 97.0), pass_level=0.005, fail_level=0.004)
+    verdict, reason, _ = judge_value(strict, "s", None, 100.0)
+    assert verdict == "inconclusive"
+    assert reason.startswith("found 97 [95, 99] s, allowed most 100; at this look's level [9")
+    low, high = strict.look_interval() or (0.0, 0.0)
+    assert low < 95
+    assert high > 100
+    assert "look" not in judge_value(strict, "s", None, 98.0)[1]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "order", "verdict"),
     [

@@ -156,6 +156,22 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
     ]
 
 
+def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Results) -> None:
+    """More attempts beside it would show nothing."""
+    (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
+    beside = next(point for point in results.points if point.status == "ok")
+    points = tuple(
+        dataclasses.replace(each, flags=("not_alone",)) if each is beside else each for each in results.points
+    )
+    alone = dataclasses.replace(
+        results, scaling=(dataclasses.replace(row, point_id=beside.id),), checks=(), comparisons=()
+    )
+    text = _words(_render(dataclasses.replace(alone, points=points)))
+    step = "next: end the other process on the GPU, or wait for it, and measure again"
+    assert step in text
+    assert step not in _words(_render(alone))
+
+
 def test_what_the_plan_leaves_out_stands_once(results: Results) -> None:
     """And its points are not listed again; what can't run for another reason is."""
     axes: dict[str, AxisValue] = {"backend": "torch", "tensor_parallel": 16}
