@@ -15,6 +15,15 @@ _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
     "decoupled": ("ddp",),
     "full": ("fsdp", "tensor_parallel"),
 }
+_UNABLE: dict[str, str] = {
+    "unsloth": "it never makes logits, and a turn compares the trainer's log-probabilities with the engine's",
+    "torchtune": "its decoder keeps weights under names and in an order of its own, which the engine does not know",
+    "context_parallel": "it cuts each sequence, and a turn gives its GPUs whole ones",
+    "pipeline_parallel": "each GPU has some layers only, and a handover takes all layers from every GPU",
+    "layer_split": "each GPU has some layers only, and a handover takes all layers from every GPU",
+    "deepspeed": "its own buffers hold weights and moments, which can't leave the GPU as they are",
+}
+"""Strategies that no topology takes, each with the reason."""
 _DEFAULTS: dict[str, Any] = {
     "topology": "shared",
     "tensor_parallel": 1,
@@ -67,7 +76,8 @@ def _topology(point: Mapping[str, Any]) -> Iterator[Breach]:
         yield Breach("topology 'decoupled' trains adapters on one GPU: set lora_rank", "topology")
     if point["strategy"] not in _STRATEGIES[topology]:
         able = " or ".join(_STRATEGIES[topology])
-        yield Breach(f"topology {topology!r} trains with strategy {able}, not {point['strategy']}", "strategy")
+        why = f": {_UNABLE[point['strategy']]}" if point["strategy"] in _UNABLE else ""
+        yield Breach(f"topology {topology!r} trains with strategy {able}, not {point['strategy']}{why}", "strategy")
 
 
 def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:

@@ -13,6 +13,7 @@ from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
 from pybench.report.page.document import document
 from pybench.report.page.explained import attribution_chart
 from pybench.report.page.node import gpu_cards, link_matrix
+from pybench.report.page.phases import phase_chart
 from pybench.report.page.points import point_table, verdicts
 from pybench.report.page.power import power_payload
 from pybench.report.provenance import changes, sentence
@@ -45,6 +46,7 @@ def _content(view: RunView) -> dict[str, Any]:
         "jobs": jobs(results),
         "energy": energy_chart(results),
         "steps": step_chart(view),
+        "phases": phase_chart(view, names),
         "explained": attribution_chart(view.explanation, names) if view.explanation else None,
         "explained_notes": view.explanation.notes if view.explanation else (),
         "attempt_energy": _attempt_energy(view, names),
