@@ -81,6 +81,19 @@ class Node:
         ]
         self.change_values(lambda *_: {"busbw_bytes_per_s": 46e9, "algbw_bytes_per_s": 46e9, "collective_s": 0.01})
 
+    def rails_of_two_hosts(self, names: tuple[str, str], *busbw: tuple[float, float]) -> None:
+        """As a run of one all-reduce on each rail, of which both ends report their own figure."""
+        self.over_two_hosts(names)
+        settings = Collective(backend="torch", gpus=2 * len(busbw), nodes=2, groups="rails")
+        point = dataclasses.replace(self.plan.points[0], settings=settings)
+        self.plan = dataclasses.replace(self.plan, points=(point,))
+        parts = tuple(HostPart(name=name, ranks=(at * len(busbw), len(busbw))) for at, name in enumerate(names))
+        self.records = [dataclasses.replace(record, point_digest=point.digest, hosts=parts) for record in self.records]
+        by_rank = [end for ends in zip(*busbw, strict=True) for end in ends]
+        self.change_values(
+            lambda _, rank, __: {"busbw_bytes_per_s": by_rank[rank], "algbw_bytes_per_s": 1e9, "collective_s": 0.01}
+        )
+
     def write(self, root: Path, when: datetime) -> Path:
         """As a run's folder."""
         folder = RunFolder.create(root, "node_check", when)

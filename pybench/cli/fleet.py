@@ -86,12 +86,27 @@ def check(
 @click.argument("names", metavar="NODE...", nargs=-1, required=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds to print; default: 3, which decide.")
 @click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
-def pairs(names: tuple[str, ...], rounds: int | None, *, every: bool) -> None:
+@click.option(
+    "--met",
+    "met",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.",
+)
+def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, every: bool) -> None:
     """Print which nodes to measure in pairs, all pairs of a round at the same time."""
     from pybench.cli.output import echo
     from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
+    from pybench.store.fleet_runs import read_fleet
+    from pybench.store.pair_file import read_pairs
 
-    found = pair_rounds(names)
+    figures = [
+        figure for path in met for figure in (read_pairs(path) if path.is_file() else read_fleet([str(path)]).pairs)
+    ]
+    found = pair_rounds(names, [figure.nodes for figure in figures])
+    if not found:
+        click.echo("every pair of these nodes has met", err=True)
     for number, own in enumerate(found if every else found[: rounds or DECISION_ROUNDS], 1):
         for first, second in own:
             echo(f"{number} {first} {second}")

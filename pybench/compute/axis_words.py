@@ -18,15 +18,15 @@ def with_words(suite: Suite, *, num_devices: int, max_gpus: int | None = None) -
     ``"all"`` is the number of devices that are there, of which ``max_gpus`` may be used. A benchmark's other degrees
     take their part: with ``data_parallel`` 2, all of 8 in ``tensor_parallel`` are 4. Numbers of the axis stay, also
     those above it, which the plan leaves out and names: ``[2, 4, "all"]`` is 2, 4 and 3 on three GPUs. Below the least
-    number the word adds nothing. ``"installed"`` is every backend that has the workload; those whose packages are
-    absent are left out once that is known.
+    number the word adds nothing. Over several ``nodes`` all are those of each. ``"installed"`` is every backend that
+    has the workload; those whose packages are absent are left out once that is known.
     """
     count = num_devices if max_gpus is None else min(num_devices, max_gpus)
     return replace(suite, benchmarks=tuple(_with_values(benchmark, count) for benchmark in suite.benchmarks))
 
 
 def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
-    share = max(1, count // prod(_other_degrees(benchmark)))
+    share = max(1, count * _num_nodes(benchmark) // prod(_other_degrees(benchmark)))
     axes = {
         name: _backends(values, benchmark.workload) if name == "backend" else _counts(values, share)
         for name, values in benchmark.axes.items()
@@ -35,6 +35,12 @@ def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
         name: tuple(value for value in values if value not in benchmark.axes[name]) for name, values in axes.items()
     }
     return replace(benchmark, axes=axes, implied={name: values for name, values in implied.items() if values})
+
+
+def _num_nodes(benchmark: Benchmark) -> int:
+    """Of a benchmark whose points have one number of them."""
+    values = benchmark.axes.get("nodes", (benchmark.settings.get("nodes", 1),))
+    return values[0] if len(values) == 1 and isinstance(values[0], int) else 1
 
 
 def _other_degrees(benchmark: Benchmark) -> Iterator[int]:

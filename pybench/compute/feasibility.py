@@ -11,6 +11,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind, Point
 from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
@@ -72,6 +73,9 @@ def _workload_reasons(settings: Settings) -> Iterator[str]:
         yield f"backend {settings.backend} has {settings.workload} on one node only"
     if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
         yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
+    if isinstance(settings, Collective) and settings.operation == "bisection":
+        halves = {"gpus": settings.gpus, "nodes": settings.nodes if settings.nodes > 1 else 2}
+        yield from (f"{name} {count} can't be halved (bisection)" for name, count in halves.items() if count % 2)
 
 
 def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:

@@ -42,7 +42,10 @@ class NodeRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PairFigure:
-    """What two nodes reached together: the median of a metric's values. ``rail`` is that of their network cards."""
+    """What two nodes reached together: the median of a metric's values.
+
+    ``rail`` is that of their network cards, ``work`` names what they did where one metric is of several works.
+    """
 
     nodes: tuple[str, str]
     metric: str
@@ -50,11 +53,12 @@ class PairFigure:
     round: int | None = None
     rail: int | None = None
     message_bytes: int | None = None
+    work: str = ""
 
     @property
-    def kind(self) -> tuple[str, int | None, int | None]:
+    def kind(self) -> tuple[str, str, int | None, int | None]:
         """Pairs of one kind are compared."""
-        return self.metric, self.message_bytes, self.rail
+        return self.metric, self.work, self.message_bytes, self.rail
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,9 +100,24 @@ def test_rounds_of_pairs() -> None:
     assert len(fleet("pairs", *names, "--rounds", "1").stdout.splitlines()) == 4
 
 
+def test_pairs_that_have_met_are_left_out(tmp_path: Path) -> None:
+    """By a file of pairs: the others are printed, and nothing once all have met."""
+
+    def met(*pairs: list[str]) -> list[str]:
+        found = [{"nodes": pair, "metric": "busbw_bytes_per_s", "values": [1.0]} for pair in pairs]
+        (tmp_path / "pairs.json").write_text(json.dumps({"schema": 1, "pairs": found}))
+        done = fleet("pairs", "a", "b", "c", "--met", str(tmp_path / "pairs.json"))
+        assert done.exit_code == 0, done.stderr
+        return [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] or [done.stderr.strip()]
+
+    assert sorted(met(["b", "a"])) == ["a c", "b c"]
+    assert met(["a", "b"], ["c", "a"], ["b", "c"]) == ["every pair of these nodes has met"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("pairs", "a", "b", "--met", "absent"), "absent: no such file or folder"),
         (("check",), "nothing to judge; give runs of nodes, --pairs FILE or --barriers FILE"),
         (("check", "absent"), "absent: no such file or folder"),
         (("check", "--pairs", "absent.json"), "absent.json: cannot be read: No such file or directory"),

@@ -36,6 +36,21 @@ def test_all_is_what_the_run_may_use(num_devices: int, max_gpus: int | None, cou
     assert made.benchmarks[0].axes == {"gpus": counts, "seed": (1, 2)}
 
 
+def test_all_are_those_of_each_node() -> None:
+    """Of two nodes of four GPUs eight; other degrees take their part."""
+    made = with_words(_suite(gpus=("all",), nodes=(2,)), num_devices=4)
+    assert made.benchmarks[0].axes["gpus"] == (8,)
+    training = Benchmark(
+        name="b",
+        workload="train",
+        settings={"backend": "torch", "nodes": 2, "tensor_parallel": 4},
+        axes={"data_parallel": ("all",)},
+        effort=Effort(),
+    )
+    made = with_words(Suite(name="s", description="", benchmarks=(training,)), num_devices=4)
+    assert made.benchmarks[0].axes["data_parallel"] == (2,)
+
+
 def test_an_axis_of_numbers_stays() -> None:
     """What is too large for the machine is skipped with a reason, as ever."""
     suite = _suite(gpus=(2, 4))

@@ -62,10 +62,19 @@ def test_a_run_over_two_hosts_is_a_pair(tmp_path: Path) -> None:
     assert found.runs == ()
     (pair,) = found.pairs
     assert (pair.nodes, pair.values) == (("node01", "node02"), (46e9, 46e9))
-    assert pair.kind == ("busbw_bytes_per_s", 2**29, None)
+    assert pair.kind == ("busbw_bytes_per_s", "all_reduce", 2**29, None)
     node.records = []
     with pytest.raises(RunFolderError, match="a run over several hosts without a point on two"):
         read_fleet([str(node.write(tmp_path / "runs", WHEN))])
+
+
+def test_each_rail_is_a_pair_of_its_own(tmp_path: Path) -> None:
+    """By the slower of its two GPUs: the second GPU of either node is its end of rail 1."""
+    node = Node(num_gpus=4)
+    node.rails_of_two_hosts(("node01", "node02"), (40e9, 41e9), (39e9, 20e9))
+    pairs = read_fleet([str(node.write(tmp_path / "runs", WHEN))]).pairs
+    assert [(pair.rail, pair.values) for pair in pairs] == [(0, (40e9, 40e9)), (1, (20e9, 20e9))]
+    assert len({pair.kind for pair in pairs}) == 2
 
 
 def test_failed_checks_of_the_run_are_its_faults(tmp_path: Path) -> None:
@@ -133,8 +142,12 @@ def test_pairs_are_read(tmp_path: Path) -> None:
     more = {**PAIR, "round": 2, "rail": 3, "message_bytes": 1024}
     path.write_text(json.dumps({"schema": 1, "pairs": [PAIR, more]}))
     first, second = read_pairs(path)
-    assert (first.nodes, first.values, first.kind) == (("a", "b"), (4.6e10, 4.7e10), ("busbw_bytes_per_s", None, None))
-    assert (second.round, second.kind) == (2, ("busbw_bytes_per_s", 1024, 3))
+    assert (first.nodes, first.values, first.kind) == (
+        ("a", "b"),
+        (4.6e10, 4.7e10),
+        ("busbw_bytes_per_s", "", None, None),
+    )
+    assert (second.round, second.kind) == (2, ("busbw_bytes_per_s", "", 1024, 3))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from pybench.judge.regression.figures import run_figures
 from pybench.model.figures import Row, RunFigures
 from pybench.model.fleet import NodeRun, PairFigure
 from pybench.model.machine import Machine
+from pybench.model.record import Record
 from pybench.model.results import NodeCheck, Results
 from pybench.model.suite import Point
+from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.registry import SLOWER_FRACTIONS, TRAITS_OF
 
 _PAIR = 2
@@ -61,18 +63,32 @@ def pair_figures(measurements: Measurements) -> tuple[PairFigure, ...]:
 
 def _pairs(point: Point, measurements: Measurements) -> Iterator[PairFigure]:
     metric = TRAITS_OF[point.settings.workload].headline
-    found: dict[tuple[str, ...], list[float]] = {}
+    on_rails = isinstance(point.settings, Collective) and point.settings.groups == "rails"
+    found: dict[tuple[tuple[str, ...], int | None], list[float]] = {}
     for record, steps in zip(measurements.good(point.id), measurements.samples(point).get(metric, ()), strict=False):
         names = tuple(sorted({part.name for part in record.hosts}))
-        if len(names) == _PAIR and len(steps) and median(steps) > 0:
-            found.setdefault(names, []).append(median(steps))
-    for names, values in found.items():
+        if len(names) != _PAIR:
+            continue
+        for rail, value in _rail_values(record, metric) if on_rails else ((None, median(steps)),) if len(steps) else ():
+            if value > 0:
+                found.setdefault((names, rail), []).append(value)
+    for (names, rail), values in found.items():
         yield PairFigure(
             nodes=(names[0], names[1]),
             metric=metric,
             values=tuple(values),
             message_bytes=getattr(point.settings, "message_bytes", None),
+            rail=rail,
+            work=point.id,
         )
+
+
+def _rail_values(record: Record, metric: str) -> Iterator[tuple[int, float]]:
+    """The median step of each rail, on the slower of its two GPUs."""
+    each = len(record.ranks) // _PAIR
+    for rail in range(each):
+        ends = (record.ranks[rail], record.ranks[rail + each])
+        yield rail, min(median(step.values[metric] for step in rank.steps) for rank in ends)
 
 
 def _without_uuids(figures: RunFigures, results: Results) -> RunFigures:

@@ -21,7 +21,7 @@ from pybench.model.workloads.peer_copy import PeerCopy
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.burn import BurnBench, checksum
-from pybench.worker.backends.torch.node.collective import bus_factor
+from pybench.worker.backends.torch.node.collective import bus_factor, rail_of
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.node.matmul import MatmulBench
 from pybench.worker.backends.torch.node.memory_bandwidth import MemoryBandwidthBench
@@ -35,10 +35,18 @@ MATMUL = Matmul(**SMALL, precision="float32", m=32, n=16, k=64, products=3)
 BURN = Burn(**SMALL, burn_precision="float32", side=32, burn_s=0.01)
 
 
-OPERATIONS: tuple[Operation, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+OPERATIONS: tuple[Operation, ...] = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "bisection",
+)
 TALK: dict[str, Any] = {"element": "float32", "message_bytes": 13, "operations": 3}
 TWO_RANKS: dict[str, NodeSettings] = {
     **{name: Collective(**SMALL, **TALK, gpus=2, operation=name) for name in OPERATIONS},
+    "rails": Collective(**SMALL, **TALK, gpus=2, nodes=2, groups="rails"),
     **{
         name: HostDeviceCopy(**SMALL, gpus=2, direction="both", at_once=name == "at_once", copy_bytes=4096, copies=3)
         for name in ("in_turn", "at_once")
@@ -55,6 +63,18 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[s
     assert code == 0, log
     points = zip(*map(points_of, streams), strict=True)
     return {name: [steps_of(part)[-1].values for part in parts] for name, parts in zip(TWO_RANKS, points, strict=True)}
+
+
+def test_rails_join_the_same_places_of_all_nodes() -> None:
+    """Of three nodes of four: GPU 1 of each."""
+    assert rail_of(5, 12, 3) == rail_of(9, 12, 3) == (1, 5, 9)
+    assert {rail_of(rank, 12, 3) for rank in range(12)} == {(i, i + 4, i + 8) for i in range(4)}
+
+
+def test_a_rail_has_the_figures_of_its_own_ranks(two_ranks: dict[str, list[dict[str, float]]]) -> None:
+    """All-reduce on the one rail of two nodes of one rank."""
+    for found in two_ranks["rails"]:
+        assert found["busbw_bytes_per_s"] == pytest.approx(found["algbw_bytes_per_s"] * bus_factor("all_reduce", 2))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ size S, a time t of one operation and n ranks,
 - algbw = S / t,
 - busbw = algbw * 2 (n - 1) / n for all_reduce, * (n - 1) / n for all_gather, reduce_scatter and all_to_all, * 1 for
   broadcast: what a ring sends over each link, whatever algorithm is in use;
+- bisection is sendrecv there, with the rank that lies half of all ranks ahead as partner: busbw = algbw;
 - S is the whole array also for all_gather and reduce_scatter, of which each rank holds S / n.
 
 As there, operations are queued one behind the other, some of them before the first that is timed, and t is their mean.
@@ -31,7 +32,13 @@ _AHEAD = 5
 def bus_factor(operation: str, num_ranks: int) -> float:
     """Bus bandwidth over algorithm bandwidth."""
     share = (num_ranks - 1) / num_ranks
-    return {"all_reduce": 2 * share, "broadcast": 1.0}.get(operation, share)
+    return {"all_reduce": 2 * share, "broadcast": 1.0, "bisection": 1.0}.get(operation, share)
+
+
+def rail_of(rank: int, num_ranks: int, num_nodes: int) -> tuple[int, ...]:
+    """Ranks with the same place on their nodes as ``rank``, which have ranks that follow each other."""
+    each = num_ranks // num_nodes
+    return tuple(range(rank % each, num_ranks, each))
 
 
 class CollectiveBench(Measured):
@@ -41,9 +48,10 @@ class CollectiveBench(Measured):
         super().__init__(ranks)
         self._settings = settings
         dtype = getattr(torch, settings.element)
+        self._group, self._members = _group(settings, ranks)
         # Whole elements on every rank, as nccl-tests rounds; up, so that the smallest message is one of each.
-        share = -(-settings.message_bytes // (dtype.itemsize * ranks.world_size))
-        self._whole = torch.ones(share * ranks.world_size, dtype=dtype, device=self.device)
+        share = -(-settings.message_bytes // (dtype.itemsize * len(self._members)))
+        self._whole = torch.ones(share * len(self._members), dtype=dtype, device=self.device)
         self._share = torch.ones(share, dtype=dtype, device=self.device)
         self._operate = self._operation(settings.operation)
 
@@ -55,7 +63,7 @@ class CollectiveBench(Measured):
             self._operate()
         length_s = timed_s(self.device, self._repeat) / settings.operations
         algbw = self._whole.nbytes / length_s
-        factor = bus_factor(settings.operation, self.ranks.world_size)
+        factor = bus_factor(settings.operation, len(self._members))
         return {"collective_s": length_s, "algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor}
 
     def _repeat(self) -> None:
@@ -64,13 +72,35 @@ class CollectiveBench(Measured):
 
     def _operation(self, name: str) -> Callable[[], object]:
         """Sums overflow after some operations; their speed does not depend on it."""
-        whole, share = self._whole, self._share
-        other = torch.empty_like(whole) if name == "all_to_all" else whole
+        whole, share, group = self._whole, self._share, self._group
+        other = torch.empty_like(whole) if name in {"all_to_all", "bisection"} else whole
         operations: dict[str, Callable[[], object]] = {
-            "all_reduce": lambda: distributed.all_reduce(whole),
-            "all_gather": lambda: distributed.all_gather_into_tensor(whole, share),
-            "reduce_scatter": lambda: distributed.reduce_scatter_tensor(share, whole),
-            "all_to_all": lambda: distributed.all_to_all_single(other, whole),
-            "broadcast": lambda: distributed.broadcast(whole, src=0),
+            "all_reduce": lambda: distributed.all_reduce(whole, group=group),
+            "all_gather": lambda: distributed.all_gather_into_tensor(whole, share, group=group),
+            "reduce_scatter": lambda: distributed.reduce_scatter_tensor(share, whole, group=group),
+            "all_to_all": lambda: distributed.all_to_all_single(other, whole, group=group),
+            "broadcast": lambda: distributed.broadcast(whole, src=self._members[0], group=group),
+            "bisection": lambda: self._exchange(whole, other),
         }
         return operations[name]
+
+    def _exchange(self, sent: torch.Tensor, received: torch.Tensor) -> None:
+        """Send to the partner in the other half, and receive as much from there, at once."""
+        count = self.ranks.world_size
+        partner = (self.ranks.rank + count // 2) % count
+        both = [
+            distributed.P2POp(distributed.isend, sent, partner),
+            distributed.P2POp(distributed.irecv, received, partner),
+        ]
+        for work in distributed.batch_isend_irecv(both):
+            work.wait()
+
+
+def _group(settings: Collective, ranks: TorchRanks) -> tuple[distributed.ProcessGroup | None, tuple[int, ...]]:
+    """Who takes part in this rank's operations, ``None`` for all; every rank makes the groups of all rails."""
+    if settings.groups == "all":
+        return None, tuple(range(ranks.world_size))
+    rails = [rail_of(rank, ranks.world_size, settings.nodes) for rank in range(ranks.world_size // settings.nodes)]
+    groups = [distributed.new_group(rail) for rail in rails]
+    own = next(place for place, rail in enumerate(rails) if ranks.rank in rail)
+    return groups[own], rails[own]
