@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from pybench.cli.main import main
 from pybench.cli.progress import PlainProgress
 from pybench.engines.choice import choose_launcher
+from pybench.engines.oci.images import with_algorithm
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError
@@ -174,4 +176,48 @@ def test_a_hostile_suite_is_refused(boxed: Boxed, tmp_path: Path, container: str
     assert says in result.output
     assert "boxed.toml:" in result.output
     assert not (tmp_path / "runs").exists()
+    assert not boxed.containers()
+
+
+@pytest.fixture
+def other_image(boxed: Boxed) -> Iterator[str]:
+    """Id of an image with what the first has, under another digest."""
+    started = [boxed.name, "create", TAG, "true"]
+    container = subprocess.run(started, capture_output=True, text=True, check=True).stdout.strip()
+    commit = [boxed.name, "commit", "--change", "LABEL stack=other", container]
+    try:
+        image = subprocess.run(commit, capture_output=True, text=True, check=True).stdout.split()[-1]
+    finally:
+        subprocess.run([boxed.name, "rm", container], capture_output=True, check=True)
+    yield with_algorithm(image)
+    subprocess.run([boxed.name, "image", "rm", "--force", image], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("boxed", ["podman"], indirect=True)
+def test_two_images_are_measured_in_turn_and_compared(boxed: Boxed, other_image: str, tmp_path: Path) -> None:
+    """Each attempt in the image of its run, by its locked digest; rows are judged although the images differ."""
+    lock = tmp_path / "images.toml"
+    text = lock_text(boxed.image_id, "old") + lock_text(other_image, "new").replace("schema = 1", "")
+    lock.write_text(text, encoding="utf-8")
+    result = run(boxed, tmp_path, suite_text(ranks="[1]"), "--lock", str(lock), "--ab", "old", "new")
+    assert result.exit_code in {0, 1, 4}, result.output
+    folders = {read.path: read for read in map(RunFolder.open, sorted((tmp_path / "runs").iterdir()))}
+    found = {}
+    for name in "AB":
+        (line,) = [line for line in result.output.splitlines() if line.startswith(f"{name}: ")]
+        found[name] = folders.pop(Path(line.rpartition(" ")[2]))
+    assert not folders
+    setups = {name: folder.read_manifest().container for name, folder in found.items()}
+    images = {name: setup.images[0].id for name, setup in setups.items() if setup}
+    assert images == {"A": boxed.image_id, "B": other_image}
+    attempts = sorted((record.started_utc, name) for name, folder in found.items() for record in folder.records())
+    assert [name for _, name in attempts] == ["A", "B"]
+    for name, folder in found.items():
+        for record in folder.records():
+            assert record.failure is None
+            assert record.container is not None
+            assert record.container.image_id == images[name]
+    assert "across: image:" in result.output
+    assert "incomparable" not in result.output
+    assert "verdict: " in result.output
     assert not boxed.containers()

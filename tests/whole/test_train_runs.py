@@ -23,7 +23,7 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
     environ = {**os.environ, **dict([NO_DRIVER])}
     command = [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", name, "--engine", "none"]
     done = subprocess.run(
-        [*command, "--profile", "cpu", "--attempts", "1", "--runs", str(folder)],
+        [*command, "--profile", "cpu", "--set", "model=llama-tiny", "--attempts", "1", "--runs", str(folder)],
         env=environ,
         capture_output=True,
         text=True,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import get_args
 
 from pybench.compute.auto_batch import METRIC as BATCH_SIZE
@@ -30,15 +29,15 @@ from pybench.model.wire import (
 )
 from pybench.model.workloads.registry import TRAITS_OF
 from pybench.model.workloads.train import Train
+from pybench.runner.events.breach import broken, require, same
 from pybench.runner.events.reader import RankLog
+from pybench.runner.events.step_times import check_spans, check_stamps
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 # The host alone knows of the others.
 _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
     ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
 )
-# Times of tokens and requests come from an engine's own stamps, or from a GPU's clock.
-_STAMP_SLACK_NS = 5_000_000
 _MAX_VALUES = 4096
 _BATCH_SIZES = range(1, 2**20 + 1)
 
@@ -78,15 +77,15 @@ class Contract:
         Raises ``ValueError``, which names the field.
         """
         if log.result is not None and not isinstance(event, Failure):
-            raise _broken(rank, "result", "is not the rank's last event")
+            raise broken(rank, "result", "is not the rank's last event")
         if isinstance(event, Failure):
-            _require(event.cause in _WORKERS_CAUSES, rank, "error.cause", f"a worker reports no {event.cause}")
+            require(event.cause in _WORKERS_CAUSES, rank, "error.cause", f"a worker reports no {event.cause}")
             return
         if isinstance(event, Header):
-            _require(log.header is None, rank, "header", "comes twice")
+            require(log.header is None, rank, "header", "comes twice")
             self._check_header(rank, event)
             return
-        _require(log.header is not None, rank, "header", "is not the first event")
+        require(log.header is not None, rank, "header", "is not the first event")
         match event:
             case Phase():
                 self._check_phase(rank, log, event, now_ns)
@@ -98,99 +97,84 @@ class Contract:
                 self._check_result(rank, log, event)
 
     def _check_header(self, rank: int, header: Header) -> None:
-        _same(rank, "header.protocol", header.protocol, PROTOCOL_VERSION)
-        _same(rank, "header.rank", header.rank, rank)
-        _same(rank, "header.world_size", header.world_size, self.num_processes)
+        same(rank, "header.protocol", header.protocol, PROTOCOL_VERSION)
+        same(rank, "header.rank", header.rank, rank)
+        same(rank, "header.world_size", header.world_size, self.num_processes)
         site = self.site(rank)
         if (header.boot_id, header.time_offset_ns) != site.clock:
-            raise _broken(rank, "header.boot_id", "the rank runs on another clock than this host")
-        _same(rank, "header.device", header.device, self.order.device)
-        _same(rank, "header.replica", header.replica, ordered_replica(self.order.settings, rank))
+            raise broken(rank, "header.boot_id", "the rank runs on another clock than this host")
+        same(rank, "header.device", header.device, self.order.device)
+        same(rank, "header.replica", header.replica, ordered_replica(self.order.settings, rank))
         others = [uuid for uuid in header.all_uuids if uuid not in site.gpu_uuids]
         if others:
             allowed = ", ".join(site.gpu_uuids) or "none"
-            raise _broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
-        _require(header.pid > 0, rank, "header.pid", "is no process id")
+            raise broken(rank, "header.device_uuid", f"{', '.join(others)[:200]} is not one of the GPUs: {allowed}")
+        require(header.pid > 0, rank, "header.pid", "is no process id")
 
     def _check_phase(self, rank: int, log: RankLog, phase: Phase, now_ns: int) -> None:
         before = _PHASES.index(log.phase.name) if log.phase else -1
-        _require(_PHASES.index(phase.name) > before, rank, "phase.name", f"{phase.name} comes late or twice")
+        require(_PHASES.index(phase.name) > before, rank, "phase.name", f"{phase.name} comes late or twice")
         self._check_time(rank, "phase.start_ns", phase.start_ns, log, now_ns)
 
     def _check_time(self, rank: int, field: str, time_ns: int, log: RankLog, now_ns: int) -> None:
         slack_ns = self.site(rank).joined.bound_ns
-        _require(time_ns >= self.start_ns - slack_ns, rank, field, "lies before the attempt's start")
-        _require(time_ns >= log.latest_ns, rank, field, "lies before the end of an earlier event")
-        _require(time_ns <= now_ns + slack_ns, rank, field, "lies in the future")
+        require(time_ns >= self.start_ns - slack_ns, rank, field, "lies before the attempt's start")
+        require(time_ns >= log.latest_ns, rank, field, "lies before the end of an earlier event")
+        require(time_ns <= now_ns + slack_ns, rank, field, "lies in the future")
 
     def _check_step(self, rank: int, log: RankLog, step: Step, now_ns: int) -> None:
-        _same(rank, "step.index", step.index, log.num_steps)
-        _same(rank, "step.phase", step.phase, log.phase.name if log.phase else None)
+        same(rank, "step.index", step.index, log.num_steps)
+        same(rank, "step.phase", step.phase, log.phase.name if log.phase else None)
         done = len(log.steps) if step.phase == "measure" else log.num_steps
         most = self.order.steps if step.phase == "measure" else self.order.max_warmup_steps
-        _require(done < most, rank, "step.index", f"there are more than {most} steps in phase {step.phase}")
+        require(done < most, rank, "step.index", f"there are more than {most} steps in phase {step.phase}")
         self._check_time(rank, "step.start_ns", step.start_ns, log, now_ns)
-        _require(step.end_ns > step.start_ns, rank, "step.end_ns", "lies before the step's start")
+        require(step.end_ns > step.start_ns, rank, "step.end_ns", "lies before the step's start")
         slack_ns = self.site(rank).joined.bound_ns
-        _require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
+        require(step.end_ns <= now_ns + slack_ns, rank, "step.end_ns", "lies in the future")
         self._check_work(rank, log, step)
-        _check_stamps(rank, step)
-        _require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
-        self._check_spans(rank, step)
-        _require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
+        check_stamps(rank, step)
+        require(abs(step.loss or 0) <= LARGEST, rank, "step.loss", "is larger than any measurement")
+        check_spans(rank, step, ordered_phases(self.order.settings))
+        require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
             self._check_value(rank, f"step.values.{name[:80]}", name, value)
-
-    def _check_spans(self, rank: int, step: Step) -> None:
-        """Parts of the step are those of its order, follow each other, and lie inside the step."""
-        phases = ordered_phases(self.order.settings)
-        others = [span.name[:80] for span in step.spans if span.name not in phases]
-        _require(not others, rank, "step.spans.name", f"{''.join(others[:1])} is no phase of the order")
-        _require(tuple(span.name for span in step.spans) == phases, rank, "step.spans", "are not the order's phases")
-        times = (step.start_ns, *(ns for span in step.spans for ns in (span.start_ns, span.end_ns)), step.end_ns)
-        ordered = all(earlier <= later for earlier, later in pairwise(times))
-        _require(ordered, rank, "step.spans", "has parts out of order or outside the step")
-        _require(
-            all(span.start_ns < span.end_ns for span in step.spans), rank, "step.spans", "has a part without length"
-        )
-        amounts = [amount for span in step.spans for amount in (span.device_bytes, span.host_bytes)]
-        _require(all(amount is None or amount >= 0 for amount in amounts), rank, "step.spans", "has negative bytes")
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))
         if ordered is not None and step.work != ordered:
-            raise _broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
+            raise broken(rank, "step.work", f"{step.work} was done, {ordered} ordered")
         if log.steps and step.work != log.steps[-1].work:
-            raise _broken(rank, "step.work", "differs from the step before")
+            raise broken(rank, "step.work", "differs from the step before")
         most = step.work.output_tokens
-        _require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
+        require(len(step.token_end_ns) <= most, rank, "step.token_end_ns", f"has more times than {most} tokens")
         if step.requests:
-            _same(rank, "step.requests", len(step.requests), step.work.samples)
+            same(rank, "step.requests", len(step.requests), step.work.samples)
             for name in ("prompt_tokens", "output_tokens"):
                 total = sum(getattr(request, name) for request in step.requests)
-                _same(rank, f"step.requests.{name}", total, getattr(step.work, name))
+                same(rank, f"step.requests.{name}", total, getattr(step.work, name))
 
     def _check_metric(self, rank: int, log: RankLog, metric: Metric) -> None:
         field = f"metric.{metric.name[:80]}"
-        _require(metric.name not in {other.name for other in log.metrics}, rank, field, "comes twice")
+        require(metric.name not in {other.name for other in log.metrics}, rank, field, "comes twice")
         unit = self._check_value(rank, field, metric.name, metric.value)
-        _same(rank, f"{field}.unit", metric.unit, unit)
+        same(rank, f"{field}.unit", metric.unit, unit)
 
     def _check_value(self, rank: int, field: str, name: str, value: float) -> str:
         """The declared unit of what a rank reports under ``name``. What has a unit is a quantity, and not negative."""
         workload = self.order.settings.workload
         unit = TRAITS_OF[workload].reported_unit(name)
         if unit is None:
-            raise _broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
-        _require(not unit or value >= 0, rank, field, "is negative")
-        _require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
+            raise broken(rank, field, f"workload {workload} declares no value of this name for ranks to report")
+        require(not unit or value >= 0, rank, field, "is negative")
+        require(abs(value) <= LARGEST, rank, field, "is larger than any measurement")
         return unit
 
     def _check_result(self, rank: int, log: RankLog, result: Result) -> None:
-        _same(rank, "result.warmup_steps", result.warmup_steps, log.num_steps - len(log.steps))
+        same(rank, "result.warmup_steps", result.warmup_steps, log.num_steps - len(log.steps))
         if len(log.steps) != self.order.steps:
-            raise _broken(rank, "result", f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered")
-        _same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
+            raise broken(rank, "result", f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered")
+        same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
 
     def verify(self, ranks: Sequence[RankLog]) -> Failure | None:
         """Hold a finished attempt's ranks against the order and each other."""
@@ -204,10 +188,8 @@ class Contract:
 
     def _check_complete(self, rank: int, log: RankLog) -> None:
         if log.header is None or log.result is None:
-            raise _broken(rank, "header" if log.header is None else "result", "is missing")
-        _require(
-            bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing"
-        )
+            raise broken(rank, "header" if log.header is None else "result", "is missing")
+        require(bool(log.header.all_uuids) == bool(self.site(rank).gpu_uuids), rank, "header.device_uuid", "is missing")
         if ordered_work(self.order.settings, 0) is None:
             self._check_found_batch(rank, log)
 
@@ -215,11 +197,11 @@ class Contract:
         """The work of an ``auto`` batch size follows from the size that the worker found."""
         size = next((metric.value for metric in log.metrics if metric.name == BATCH_SIZE), None)
         if size is None or size not in _BATCH_SIZES:
-            raise _broken(rank, f"metric.{BATCH_SIZE}", "is missing or no number of samples")
+            raise broken(rank, f"metric.{BATCH_SIZE}", "is missing or no number of samples")
         settings = self.order.settings
         assert isinstance(settings, Train)
         ordered = ordered_work(replace(settings, batch_size_per_gpu=int(size)), 0)
-        _same(rank, "step.work", log.steps[-1].work, ordered)
+        same(rank, "step.work", log.steps[-1].work, ordered)
 
     def _check_together(self, ranks: Sequence[RankLog]) -> None:
         """No GPU has two ranks; ranks are at a step at the same time, as they wait for each other at both its ends."""
@@ -230,32 +212,3 @@ class Contract:
         for steps in zip(*(log.steps for log in ranks), strict=True):
             if max(step.start_ns for step in steps) > min(step.end_ns for step in steps) + slack_ns:
                 raise ValueError(f"step.start_ns: ranks were not at step {steps[0].index} at the same time")
-
-
-def _check_stamps(rank: int, step: Step) -> None:
-    """Times of tokens and requests are ordered, and inside the step."""
-    low_ns, high_ns = step.start_ns - _STAMP_SLACK_NS, step.end_ns + _STAMP_SLACK_NS
-    ends = step.token_end_ns
-    in_step = not ends or (low_ns <= ends[0] and ends[-1] <= high_ns)
-    ordered = all(earlier <= later for earlier, later in pairwise(ends))
-    _require(in_step and ordered, rank, "step.token_end_ns", "is out of order or outside the step")
-    for request in step.requests:
-        stamps = (low_ns, request.arrival_ns, request.first_token_ns, request.last_token_ns, high_ns)
-        ordered = all(earlier <= later for earlier, later in pairwise(stamps))
-        _require(ordered, rank, "step.requests", "has times out of order or outside the step")
-        counted = request.prompt_tokens > 0 and request.output_tokens > 0
-        _require(counted, rank, "step.requests", "has a request without tokens")
-
-
-def _require(held: bool, rank: int, field: str, problem: str) -> None:
-    if not held:
-        raise _broken(rank, field, problem)
-
-
-def _same(rank: int, field: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise _broken(rank, field, f"found {str(found)[:200]!r}, expected {str(expected)!r}")
-
-
-def _broken(rank: int, field: str, problem: str) -> ValueError:
-    return ValueError(f"rank {rank}: {field}: {problem}")
