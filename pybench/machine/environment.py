@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -21,6 +23,7 @@ _PACKAGES = (
     *RECORDED_PACKAGES,
 )
 _GIT_LIMIT_S = 10.0
+_NO_COMMIT = "(initial)"
 
 
 def snapshot() -> Machine:
@@ -49,7 +52,7 @@ def snapshot() -> Machine:
         kernel=platform.release(),
         operating_system=platform.freedesktop_os_release().get("PRETTY_NAME") if _has_os_release() else None,
         python=platform.python_version(),
-        packages=_packages(),
+        packages=dict(_packages()),
         git_commit=commit,
         git_dirty=dirty,
     )
@@ -63,7 +66,9 @@ def _fabric(inventory: GpuInventory) -> Literal["nvlink", "pcie", "none"]:
     return "nvlink" if all(way.startswith("NV") for way in ways) else "pcie"
 
 
-def _packages() -> dict[str, str]:
+@cache
+def _packages() -> Mapping[str, str]:
+    """Versions of those that this process can import."""
     versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -73,19 +78,21 @@ def _packages() -> dict[str, str]:
     return versions
 
 
+@cache
 def _git() -> tuple[str | None, bool | None]:
-    """Commit of the checkout this package runs from, and whether it has changes; ``None`` outside one."""
+    """Commit of the checkout whose code this process runs, and whether it has changes; ``None`` outside one."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None, None
-    commit, status = _git_output(folder, "rev-parse", "HEAD"), _git_output(folder, "status", "--porcelain")
-    return (commit or None), (None if status is None else bool(status))
-
-
-def _git_output(folder: Path, *arguments: str) -> str | None:
     # Without optional locks: one that is killed leaves none behind.
-    done = run_command(("git", "--no-optional-locks", "-C", str(folder), *arguments), _GIT_LIMIT_S)
-    return done.out.strip() if done.ok else None
+    argv = ("git", "--no-optional-locks", "-C", str(folder), "status", "--porcelain=v2", "--branch")
+    done = run_command(argv, _GIT_LIMIT_S)
+    if not done.ok:
+        return None, None
+    lines = done.out.splitlines()
+    about = [line for line in lines if line.startswith("# ")]
+    commit = next((line.rpartition(" ")[2] for line in about if line.startswith("# branch.oid ")), None)
+    return (None if commit == _NO_COMMIT else commit), len(lines) > len(about)
 
 
 def _field(path: str, name: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,14 @@ from pybench.machine.environment import snapshot
 from pybench.model.machine import GpuInventory
 
 Tell = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Tests put other checkouts in the place of the one whose code this process runs."""
+    environment._git.cache_clear()
+    yield
+    environment._git.cache_clear()
 
 
 def test_gpus_driver_and_fabric(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +118,7 @@ def test_git_tells_commit_and_changes(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert len(machine.git_commit) == 40
     assert machine.git_dirty is False
     (tmp_path / "new").touch()
+    environment._git.cache_clear()
     assert snapshot().git_dirty is True
 
 

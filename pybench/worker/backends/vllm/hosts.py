@@ -6,8 +6,6 @@ import os
 import socket
 from dataclasses import dataclass
 
-from torch import distributed
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaHosts:
@@ -34,6 +32,8 @@ def address_to_the_others() -> str:
 
 def meet_hosts(num_hosts: int, address: str, uuids: tuple[str, ...]) -> ReplicaHosts:
     """Learn of the replica's other hosts; collective over all processes of the point."""
+    from torch import distributed  # a replica of one host starts without it
+
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as free:
         free.bind((address, 0))
         port = int(free.getsockname()[1])
