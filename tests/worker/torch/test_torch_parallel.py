@@ -14,13 +14,16 @@ import pytest
 pytest.importorskip("transformers")
 import torch
 
+from pybench.compute.ordered_work import ordered_phases
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
 from tests.builders import TINY
 
 CPU = torch.device("cpu")
 TOKENS = torch.arange(12).reshape(2, 6) * 7
+SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 6}
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -28,6 +31,26 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": {},
     "qwen3": {"head_dim": 16},
     "gemma3_text": {"head_dim": 16, "sliding_window": 4, "tie_word_embeddings": True},
+}
+
+
+TURNS: dict[str, dict[str, Any]] = {
+    "full": {"topology": "full", "strategy": "fsdp", "sleep_level": 2},
+    "full_overlapped": {
+        "topology": "full",
+        "strategy": "tensor_parallel",
+        "train_tensor_parallel": 2,
+        "handover": "file",
+        "processes": 1,
+        "async_weight_syncing": True,
+    },
+    "decoupled": {
+        "topology": "decoupled",
+        "handover": "file",
+        "processes": 1,
+        "lora_rank": 4,
+        "lora_targets": "all_linear",
+    },
 }
 
 
@@ -39,13 +62,29 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = Path(__file__).with_name("two_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    arguments = [json.dumps(shapes), json.dumps(TOKENS.tolist()), str(out)]
+    arguments = [json.dumps(shapes), json.dumps(TOKENS.tolist()), json.dumps(TURNS), str(out)]
     done = subprocess.run(
-        [*command, *arguments], env=environment, capture_output=True, text=True, timeout=200, check=False
+        [*command, *arguments], env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
     saved: dict[str, Any] = torch.load(out)
     return saved
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_two_ranks_take_turns(two_ranks: dict[str, Any], name: str) -> None:
+    """Every check of both turns passes on both ranks; the engine computes with the new weights, not with the old."""
+    order: Any = TURNS[name]
+    settings = Turn(backend="torch", model="tiny", tensor_parallel=2, **SIZES, **order)
+    for phases, values in two_ranks["turns"][name]:
+        assert tuple(phases) == ordered_phases(settings)
+        assert values["logprob_gap_to_old"] > 10 * values["logprob_gap"]
+        assert values["staleness_turns"] == ("overlapped" in name)
+
+
+def test_a_weight_that_one_rank_of_two_lacks_is_caught(two_ranks: dict[str, Any]) -> None:
+    """The first rank names the weight, and the second one's shard."""
+    assert two_ranks["fault"] == "model.norm.weight: shard 1 of the engine holds other bits than the trainer sent"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

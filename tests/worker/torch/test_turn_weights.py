@@ -9,9 +9,10 @@ import torch
 
 pytest.importorskip("safetensors")
 
+from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.turn.delivery import packed, parts, peft_name
 from pybench.worker.backends.turn.digest import digest
-from pybench.worker.backends.turn.objective import advantages
+from pybench.worker.backends.turn.objective import advantages, policy_loss
 from pybench.worker.backends.turn.parked import Parked
 from pybench.worker.backends.turn.rounding import is_rounded_away
 from pybench.worker.backends.vllm.turn.layout import Layout, cut
@@ -60,6 +61,19 @@ def test_parked_tensors_come_back_under_all_their_views() -> None:
 def test_advantages_are_relative_to_the_group() -> None:
     """Rewards 0 and 1: one standard deviation below and above the mean, in each group."""
     assert advantages(4, 2).tolist() == [-1.0, 1.0, -1.0, 1.0]
+
+
+def test_a_policys_gradient_weighs_each_answer_by_its_advantage() -> None:
+    """Of cross-entropy's, softmax less the label's own place, times the advantage; prompts have none."""
+    torch.manual_seed(0)
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    labels = torch.tensor([[-100, 1, 2], [-100, 3, 0]])
+    weights = torch.tensor([-1.0, 0.5])
+    policy_loss(logits, Batch(labels, labels, torch.arange(3)[None], weights)).backward()  # type: ignore[no-untyped-call]
+    places = torch.nn.functional.one_hot(labels.clamp(min=0), 5)
+    expected = weights[:, None, None] * (logits.detach().softmax(dim=-1) - places)
+    expected[:, 0] = 0
+    torch.testing.assert_close(logits.grad, expected)
 
 
 def test_an_adapters_name_in_a_file() -> None:

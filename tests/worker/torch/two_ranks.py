@@ -1,4 +1,4 @@
-"""One of two gloo ranks: saves logits for test_torch_parallel.py to compare. Started by torchrun."""
+"""One of two gloo ranks: saves logits and turns for test_torch_parallel.py to compare. Started by torchrun."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from typing import Any
 import torch
 from torch import distributed
 
+from pybench.model.workloads.turn import Turn
+from pybench.worker.backend import WrongResultError
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.tensor_parallel import Shard
+from pybench.worker.backends.torch.turn.engine import TorchEngine
+from pybench.worker.backends.torch.turn.turns import turns
 
 CPU = torch.device("cpu")
-shapes, tokens, out = json.loads(sys.argv[1]), torch.tensor(json.loads(sys.argv[2])), Path(sys.argv[3])
+shapes, tokens, orders = json.loads(sys.argv[1]), torch.tensor(json.loads(sys.argv[2])), json.loads(sys.argv[3])
+out = Path(sys.argv[4])
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()
 shard = Shard.over_all_ranks(CPU, 2)
@@ -29,9 +35,36 @@ def logits(shape: dict[str, Any], seed: int) -> torch.Tensor:
     return found
 
 
+def taken(shape: dict[str, Any], given: dict[str, Any]) -> list[tuple[list[str], dict[str, float]]]:
+    """Phases and values of two turns, each of which passes its checks or raises."""
+    sizes: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 6, "tensor_parallel": 2}
+    settings = Turn(backend="torch", model="tiny", dtype="float32", learning_rate=0.01, **sizes, **given)
+    with turns(settings, shape, TorchRanks(rank, 2, CPU)) as work:
+        steps = [work.step(number) for number in range(2)]
+    return [([span.name for span in step.spans], dict(step.values)) for step in steps]
+
+
+def fault_of(shape: dict[str, Any], given: dict[str, Any]) -> str:
+    """What the checks find where the second rank's engine does not take one weight."""
+    receive = TorchEngine.receive
+    if rank == 1:
+        TorchEngine.receive = lambda self, tensors: receive(  # type: ignore[method-assign]
+            self, (one for one in tensors if one[0] != "model.norm.weight")
+        )
+    try:
+        taken(shape, given)
+    except WrongResultError as error:
+        return str(error)
+    finally:
+        TorchEngine.receive = receive  # type: ignore[method-assign]
+    return ""
+
+
 saved: dict[str, Any] = {
     "split": {name: logits(shape, 0) for name, shape in shapes.items()},
     "broken": {name: logits(shape, rank) for name, shape in shapes.items()},
+    "turns": {name: taken(shapes["llama"], given) for name, given in orders.items()},
+    "fault": fault_of(shapes["llama"], orders["full"]),
 }
 if rank == 0:
     torch.save(saved, out)

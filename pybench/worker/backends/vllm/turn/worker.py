@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import torch
@@ -30,8 +30,7 @@ class TurnWorker(DeviceReport):
 
         self._layout = Layout(architecture, self.rank % shards, shards)
         self._names = {name: tuple(shape) for name, shape in names}
-        self._arriving: list[Named] = []
-        self._reader: Thread | None = None
+        self._arriving: Future[list[Named]] | None = None
         # By the names that they have without adapters.
         every = self.model_runner.model.named_parameters()
         self._parameters = {name.replace(".base_layer", ""): parameter for name, parameter in every}
@@ -54,21 +53,20 @@ class TurnWorker(DeviceReport):
         torch.cuda.synchronize(self.device)
 
     def pybench_prefetch(self, file: str) -> None:
-        """Read the file to host memory, in a thread."""
+        """Read the file to pinned host memory, in a thread."""
+        self._arriving = ThreadPoolExecutor(max_workers=1).submit(self._pinned, Path(file))
 
-        def fetch() -> None:
-            self._arriving = list(read(Path(file), torch.device("cpu")))
-
-        self._reader = Thread(target=fetch, daemon=True)
-        self._reader.start()
+    def _pinned(self, file: Path) -> list[Named]:
+        torch.cuda.set_device(self.device)  # a thread of its own begins on the first GPU
+        return [(name, tensor.pin_memory()) for name, tensor in read(file, torch.device("cpu"))]
 
     def pybench_apply(self) -> None:
-        """Take what the thread read."""
-        assert self._reader is not None
-        self._reader.join()
-        self._take(((name, tensor.to(self.device)) for name, tensor in self._arriving), None)
-        self._arriving = []
+        """Take what the thread read. Raises what kept it from reading."""
+        assert self._arriving is not None
+        arriving = self._arriving.result()
+        self._take(((name, tensor.to(self.device, non_blocking=True)) for name, tensor in arriving), None)
         torch.cuda.synchronize(self.device)
+        self._arriving = None
 
     def pybench_poison(self) -> None:
         """NaN in every weight."""
