@@ -21,9 +21,9 @@ py::dict columns_of(Get get) {
     return to_columns(std::move(recording));
 }
 
-std::vector<GpuInfo> list_gpus() {
+std::vector<GpuInfo> list_gpus(int64_t limit_ns) {
     const py::gil_scoped_release release;
-    return Nvml::open()->gpus();
+    return gpus_within(limit_ns);
 }
 
 }  // namespace
@@ -35,12 +35,13 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
 
     module.def(
         "gpus",
-        [] {
+        [](int64_t limit_ns) {
             std::vector<py::tuple> found;
-            for (const GpuInfo& info : list_gpus()) found.push_back(py::make_tuple(info.uuid, info.index, info.name));
+            for (const GpuInfo& info : list_gpus(limit_ns)) found.push_back(py::make_tuple(info.uuid, info.index, info.name));
             return found;
         },
-        "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none of those there are does.");
+        py::kw_only(), py::arg("limit_ns"),
+        "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none does, or not in time.");
 
     py::class_<Recorder>(module, "Recorder", "Native threads that record counter, driver series and fields.")
         .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t start_limit_ns,

@@ -17,6 +17,8 @@ from pybench.model.visible_gpus import visible
 LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
 # A healthy driver lists eight GPUs in a second or two, also where it has to wake them.
 LIMIT_S = 10.0
+# A call that fails in passing is made so often, as the native sampler makes it.
+_TRIES = 4
 _GIB = 2**30
 _MHZ = 1e6
 _MILLI = 1e-3
@@ -54,7 +56,7 @@ def _find_gpus() -> GpuInventory:
     except pynvml.NVMLError as error:
         return _nothing(f"NVML does not start: {error}")
     try:
-        found, faults = _survey(pynvml.nvmlDeviceGetCount())
+        found, faults = _survey(persist(pynvml.nvmlDeviceGetCount))
         gpus = [gpu for gpu, _ in found]
         kept = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
         handles = {gpu.index: handle for gpu, handle in found}
@@ -76,7 +78,7 @@ def _find_gpus() -> GpuInventory:
 def start_nvml() -> None:
     """Begin to use the library; one of before ``nvmlInitWithFlags``, too. Raises ``pynvml.NVMLError``."""
     try:
-        pynvml.nvmlInit()
+        persist(pynvml.nvmlInit)
     except pynvml.NVMLError_FunctionNotFound:
         older = getattr(pynvml.nvmlLib, "nvmlInit_v2", None) or getattr(pynvml.nvmlLib, "nvmlInit", None)
         if older is None:
@@ -96,7 +98,7 @@ def _survey(count: int) -> tuple[list[tuple[GpuInfo, Any]], tuple[str, ...]]:
     found, faults = [], []
     for index in range(count):
         try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            handle = persist(pynvml.nvmlDeviceGetHandleByIndex, index)
             found.append((_describe(index, handle), handle))
         except pynvml.NVMLError as error:
             faults.append(f"GPU {index} can't be queried: {error}")
@@ -127,9 +129,17 @@ def _nothing(reason: str) -> GpuInventory:
 def query(call: Callable[..., _T], *arguments: Any) -> _T | None:  # noqa: ANN401 - NVML's handles
     """Answer of one NVML call; ``None`` where the driver has none to give (not supported, no permission)."""
     try:
-        return call(*arguments)
+        return persist(call, *arguments)
     except (pynvml.NVMLError, AttributeError):
         return None
+
+
+def persist(call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401 - NVML's handles
+    """Answer of one NVML call, made again at once where it fails in passing. Raises ``pynvml.NVMLError``."""
+    for _ in range(_TRIES - 1):
+        with suppress(pynvml.NVMLError_Unknown, pynvml.NVMLError_Timeout):
+            return call(*arguments)
+    return call(*arguments)
 
 
 def _text(value: str | bytes | None) -> str | None:
@@ -153,8 +163,8 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
     default = query(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
     return GpuInfo(
         index=index,
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)) or "",
-        name=_text(pynvml.nvmlDeviceGetName(handle)) or "",
+        uuid=_text(persist(pynvml.nvmlDeviceGetUUID, handle)) or "",
+        name=_text(persist(pynvml.nvmlDeviceGetName, handle)) or "",
         vram_gb=None if memory is None else round(memory.total / _GIB, 2),
         pci_bus_id=None if pci is None else _text(pci.busId),
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",

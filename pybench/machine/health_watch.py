@@ -10,7 +10,7 @@ from typing import Any, Self
 import pynvml
 
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
-from pybench.machine.gpus import open_library, query, start_nvml, stop_nvml
+from pybench.machine.gpus import open_library, persist, query, start_nvml, stop_nvml
 from pybench.machine.kernel_log import read_xids
 from pybench.model.health import GpuCounters, Health, PcieLink
 
@@ -67,7 +67,7 @@ class HealthWatch:
             if open_library() is None:
                 start_nvml()
                 try:
-                    self._follow({uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in self._uuids})
+                    self._follow({uuid: persist(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in self._uuids})
                 finally:
                     stop_nvml()
         except pynvml.NVMLError:

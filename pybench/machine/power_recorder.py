@@ -33,11 +33,11 @@ END_OF_TIME_NS = 2**63 - 1
 
 
 def sampler_unavailable_reason() -> str | None:
-    """Why no power can be sampled here, ``None`` when it can."""
+    """Why no power can be sampled here, ``None`` when it can; a driver is given ``START_LIMIT_S`` to answer."""
     if _nvml is None:
         return f"extension not built: {_import_problem}; reinstall with `pip install .`"
     try:
-        gpus = _nvml.gpus()
+        gpus = _nvml.gpus(limit_ns=round(START_LIMIT_S * 1e9))
     except _nvml.NvmlError as error:
         return f"no NVIDIA driver: {error}"
     return None if gpus else "the NVIDIA driver shows no GPU"

@@ -13,7 +13,7 @@ from pybench.compute.energy.anchors import evenest, on_grid
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
-from pybench.machine.gpus import open_library, start_nvml
+from pybench.machine.gpus import open_library, persist, start_nvml
 from pybench.machine.power_recorder import PowerRecorder
 from pybench.machine.time_limit import returned_within
 from pybench.model.errors import MachineError
@@ -123,7 +123,7 @@ def _handle(uuid: str) -> object:
     if (reason := open_library()) is not None:
         raise MachineError(f"power probe: {reason}")
     start_nvml()
-    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    return persist(pynvml.nvmlDeviceGetHandleByUUID, uuid)
 
 
 def _limited_cost(name: str, call: Callable[[], object]) -> CallCost:

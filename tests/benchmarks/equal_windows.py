@@ -1,8 +1,10 @@
 """Repeated windows of equal work on a real GPU: scatter, bias against steady power times time, and bounds.
 
 ``python -m tests.benchmarks.equal_windows [NUM_WINDOWS] [TRACE_FILE] [LOAD ...]``. The load warms the board for 20 s.
-Its steady power P is measured over 5 s before and after windows of 0.2 s, which follow pauses of random length; between
-the two measurements P is taken to change evenly. Loads: ``copies`` (default) and ``products`` of matrices.
+Windows of 0.2 s follow each other at random distances within the load, which never stops: a board that pauses cools by
+several degrees, and draws about 0.2 % less for each. Its steady power P is measured over 5 s before and after them;
+between, P is taken to change evenly. As many windows then follow pauses, from idle. Loads: ``copies`` (default) and
+``products`` of matrices.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pybench
-from pybench.model.record import Energy
 from pybench.store.trace_file import write_trace
 
 WARM_S = 20.0
@@ -52,15 +53,16 @@ def _measure(
     num_calls = _calls_within(WINDOW_S, call, sync)
     _keep_busy(WARM_S, call, sync)
     before = _steady(power, f"{name} before", call, sync)
-    rows = []
+    within = []
     for number in range(num_windows):
-        # Busy before and after, so that no ramp of the board lies in the window; every other one from idle.
-        within_work = number % 2 == 0
-        time.sleep(random.uniform(0.05, 0.45))
-        energy = _window(power, f"{name} {number}", within_work, num_calls, call, sync)
-        (gpu,) = energy.gpus[:1]
-        rows.append((within_work, energy.start_ns, energy.end_ns, gpu.energy_j, gpu.energy_low_j, gpu.energy_high_j))
+        _keep_busy(random.uniform(0.05, 0.45), call, sync)
+        within.append(_window(power, f"{name} {number}", num_calls, call, sync))
     after = _steady(power, f"{name} after", call, sync)
+    idle = []
+    for number in range(num_windows):
+        time.sleep(random.uniform(0.05, 0.45))
+        idle.append(_window(power, f"{name} from idle {number}", num_calls, call, sync))
+    rows = [_row(power, window, True) for window in within] + [_row(power, window, False) for window in idle]
     found: dict[str, object] = {"load": name, "steady_w": [before[1], after[1]], "rows": rows}
     for within_work, kind in ((True, "within work"), (False, "from idle")):
         chosen = [
@@ -88,22 +90,19 @@ def _steady(
 
 
 def _window(
-    power: pybench.PowerSampler,
-    name: str,
-    within_work: bool,
-    num_calls: int,
-    call: Callable[[], object],
-    sync: Callable[[], object],
-) -> Energy:
-    if within_work:
-        _work(num_calls // 2, call, sync)
+    power: pybench.PowerSampler, name: str, num_calls: int, call: Callable[[], object], sync: Callable[[], object]
+) -> str:
     with power.window(name, sync=sync):
         _work(num_calls, call, sync)
-    if within_work:
-        _work(num_calls // 2, call, sync)
-    time.sleep(0.1)
-    energy: Energy = power.energy(name)
-    return energy
+    return name
+
+
+def _row(
+    power: pybench.PowerSampler, window: str, within_work: bool
+) -> tuple[bool, int, int, float | None, float | None, float | None]:
+    energy = power.energy(window)
+    gpu = energy.gpus[0]
+    return within_work, energy.start_ns, energy.end_ns, gpu.energy_j, gpu.energy_low_j, gpu.energy_high_j
 
 
 def _summary(

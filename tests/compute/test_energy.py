@@ -228,7 +228,7 @@ def test_series_alone() -> None:
     assert found.method == "series"
     assert found.energy_j == pytest.approx(250.0)
     # Its gain against the counter is known to 0.3 %.
-    assert half_width_j(found) == pytest.approx(3.7 * 0.003 * 250 + 0.001 * 250, rel=0.1)
+    assert half_width_j(found) == pytest.approx(3.0 * 0.003 * 250 + 0.0005 * 250, rel=0.1)
 
 
 def test_series_alone_counts_every_change() -> None:
@@ -251,7 +251,7 @@ def test_polled_average_is_the_last_resort() -> None:
     assert found.method == "polled"
     assert found.energy_j == pytest.approx(300.0)
     assert found.max_power_w == 310.0
-    assert half_width_j(found) == pytest.approx(3.7 * 0.003 * 300 + 0.001 * 300, rel=0.01)
+    assert half_width_j(found) == pytest.approx(3.0 * 0.003 * 300 + 0.0005 * 300, rel=0.01)
 
 
 def test_polled_readings_of_zero_watts_are_left_out() -> None:

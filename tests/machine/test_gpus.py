@@ -127,6 +127,15 @@ def test_all_gpus_lost(fake_nvml: Tell, fake_library: Path) -> None:
     assert driver.fake_nvml_sessions() <= sessions  # others may end meanwhile; this one was closed
 
 
+@pytest.mark.parametrize("which", range(50))
+def test_calls_that_fail_in_passing_hide_no_gpu(fake_nvml: Tell, which: int) -> None:
+    """One of each 50 calls, whichever; and every second ``nvmlInit``."""
+    fake_nvml(devices=3)
+    whole = find_gpus()
+    fake_nvml(devices=3, fail=f"all:999@every=50-{which},nvmlInit:999@every=2-{which}", driver=whole.driver)
+    assert find_gpus() == whole
+
+
 def test_a_driver_that_hangs_while_gpus_are_listed_is_given_up(fake_nvml: Tell) -> None:
     fake_nvml(hang="nvmlDeviceGetCount_v2:1500")
     found = find_gpus(limit_s=0.2)

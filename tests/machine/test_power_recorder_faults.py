@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pybench.compute.energy import attempt_energy
-from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import PowerTrace
 
@@ -220,6 +220,24 @@ def test_errors_that_pass(fake_nvml: Tell) -> None:
     wait_for(lambda: len(sampler.snapshot().gpus[0].counter.energy_mj) > 5)
     (gpu,) = sampler.stop().gpus
     assert (gpu.state, gpu.failed_calls) == ("ok", 3)
+
+
+@pytest.mark.parametrize("which", range(0, 50, 7))
+def test_a_start_survives_two_percent_of_calls_that_fail(fake_nvml: Tell, which: int) -> None:
+    """One of each 50 calls, whichever; and every second ``nvmlInit``."""
+    fake_nvml(devices=3, fail=f"all:999@every=50-{which},nvmlInit:999@every=2-{which}")
+    sampler = PowerRecorder(UUIDS[:3])
+    sampler.start()
+    trace = sampler.stop()
+    assert [(gpu.uuid, gpu.index, gpu.state) for gpu in trace.gpus] == [(UUIDS[i], i, "ok") for i in range(3)]
+    assert all(len(gpu.counter.energy_mj) > 1 and len(gpu.series.power_mw) > 1 for gpu in trace.gpus)
+
+
+def test_a_driver_that_hangs_makes_the_sampler_unavailable(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybench.machine.power_recorder.START_LIMIT_S", 0.2)
+    fake_nvml(hang="nvmlDeviceGetCount_v2:1500")
+    reason = sampler_unavailable_reason()
+    assert reason == "no NVIDIA driver: opening the GPUs: the driver has not answered for 200 ms (code 10)"
 
 
 def test_glitches_and_resets_are_recorded_as_they_came(fake_nvml: Tell) -> None:

@@ -89,6 +89,7 @@ struct Config {
     bool mig = number("MIG", 0) != 0, shared_board = number("SHARED_BOARD", 0) != 0, module = number("MODULE", 0) != 0;
     std::string driver = variable("DRIVER", "580.00.fake"), name = variable("NAME", "NVIDIA H200");
     int64_t init_ns = now_ns();
+    mutable std::atomic<uint64_t> num_calls{0};
 
     Config() {
         for (const std::string& load : split(variable("LOAD", "constant:400"), ';')) loads.emplace_back(load);
@@ -171,11 +172,11 @@ nvmlReturn_t call(const char* function, int device, Answer answer) {
     if (!known) return NVML_ERROR_INVALID_ARGUMENT;
     Counts& counts = counts_of(function);
     const int slot = device == kNoDevice ? kMaxDevices : device;
-    const uint64_t number = ++counts.made[slot];
+    const uint64_t number = ++counts.made[slot], any_number = ++told->num_calls;
     const int64_t since_ms = (now_ns() - told->init_ns) / 1'000'000;
     const auto first = [&](const std::vector<Rule>& rules) -> const Rule* {
         for (const Rule& rule : rules) {
-            if (rule.applies(function, device, since_ms, number)) return &rule;
+            if (rule.applies(function, device, since_ms, number, any_number)) return &rule;
         }
         return nullptr;
     };
@@ -223,7 +224,7 @@ nvmlReturn_t field(const Config& told, int device, nvmlFieldValue_t* out) {
     const double average_w = told.sensor.average_w(load, now_s(), device);
     const std::string name = std::to_string(out->fieldId) + "/" + std::to_string(out->scopeId);
     for (const Rule& rule : told.field_fail) {
-        if (rule.applies(name, device, 0, 0)) return static_cast<nvmlReturn_t>(rule.value);
+        if (rule.applies(name, device, 0, 0, 0)) return static_cast<nvmlReturn_t>(rule.value);
     }
     out->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
     const bool gpu = out->scopeId == NVML_POWER_SCOPE_GPU, memory = out->scopeId == NVML_POWER_SCOPE_MEMORY;
@@ -268,13 +269,15 @@ int fake_nvml_sessions() {
 }
 
 nvmlReturn_t nvmlInitWithFlags(unsigned) {
+    static std::atomic<uint64_t> num_inits{0};
     State& state = State::state();
+    const uint64_t number = ++num_inits;
     auto fresh = std::make_shared<const Config>();
     for (const Rule& rule : fresh->hang) {
         if (rule.function == "nvmlInit") pass(rule.value * 1'000'000, false);
     }
     for (const Rule& rule : fresh->fail) {
-        if (rule.function == "nvmlInit") return static_cast<nvmlReturn_t>(rule.value);
+        if (rule.function == "nvmlInit" && rule.is_due(number)) return static_cast<nvmlReturn_t>(rule.value);
     }
     const std::lock_guard<std::mutex> lock(state.mutex);
     for (Counts* counts = all_counts; counts < all_counts + kMaxFunctions; ++counts) {

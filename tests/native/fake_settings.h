@@ -33,8 +33,9 @@ inline int64_t number_of(int device, const std::string& name, int64_t fallback) 
     return std::stoll(told[static_cast<size_t>(device) % told.size()]);
 }
 
-// FUNCTION:VALUE[:DEVICE][@after=MS][@until=MS][@call=N[-M]]; "*" is every call about a device. Times run from
-// nvmlInit, calls of a function about a device are counted from 1.
+// FUNCTION:VALUE[:DEVICE][@after=MS][@until=MS][@call=N[-M]][@every=N-K]; "*" is every call about a device, "all" every
+// call. Times run from nvmlInit, calls of a function about a device are counted from 1. "every": the K-th of each N
+// calls of any function.
 struct Rule {
     explicit Rule(const std::string& text) {
         const std::vector<std::string> clauses = split(text, '@');
@@ -51,12 +52,18 @@ struct Rule {
                 first_call = std::stoull(range.at(0));
                 last_call = std::stoull(range.back());
             }
+            if (clause[0] == "every") {
+                of_each = std::stoull(range.at(0));
+                which = std::stoull(range.back()) % of_each;
+            }
         }
     }
 
-    bool applies(const std::string& called, int about, int64_t since_ms, uint64_t call) const {
-        const bool named = function == called || (function == "*" && about != kNoDevice);
-        return named && (device == kNoDevice || device == about) && since_ms >= after_ms && since_ms < until_ms &&
+    bool is_due(uint64_t any_call) const { return any_call % of_each == which; }
+
+    bool applies(const std::string& called, int about, int64_t since_ms, uint64_t call, uint64_t any_call) const {
+        const bool named = function == called || function == "all" || (function == "*" && about != kNoDevice);
+        return named && is_due(any_call) && (device == kNoDevice || device == about) && since_ms >= after_ms && since_ms < until_ms &&
                call >= first_call && call <= last_call;
     }
 
@@ -64,7 +71,7 @@ struct Rule {
     int64_t value;
     int device = kNoDevice;
     int64_t after_ms = 0, until_ms = INT64_MAX;
-    uint64_t first_call = 0, last_call = UINT64_MAX;
+    uint64_t first_call = 0, last_call = UINT64_MAX, of_each = 1, which = 0;
 };
 
 inline std::vector<Rule> rules(const std::string& name) {

@@ -45,7 +45,8 @@ class Board:
 
     ``astray_s``: how far one publication in twenty is off its grid. ``counter_sample_s``: a counter that adds up
     readings of the mean power of the ``window_s`` before them, or of the power behind the low-pass, each for this
-    long; ``None`` for one that integrates truly. ``noise_fraction`` is white noise of the series.
+    long; ``None`` for one that integrates truly. ``noise_fraction`` is white noise of the series, ``own_fraction``
+    that of the load, which the series shows behind its low-pass.
     """
 
     name: str = "NVIDIA H200"
@@ -53,6 +54,7 @@ class Board:
     counter_sample_s: float | None = None
     window_s: float = 0.0
     noise_fraction: float = 0.0
+    own_fraction: float = 0.0
     has_counter: bool = True
     has_series: bool = True
     has_instant: bool = True
@@ -177,6 +179,8 @@ A100 = Board(
 )
 BOARDS = {
     "H200": H200,
+    "H200, noisy load": replace(H200, own_fraction=0.024, noise_fraction=0.0),
+    "H200, copies": replace(H200, own_fraction=0.003, noise_fraction=0.0),
     "H200 quiet": Board(),
     "H100 PCIe": replace(
         A100, name="NVIDIA H100 PCIe", counter_period_s=0.1, counter_sample_s=0.1, sample_period_s=0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ class Load:
 
     edge_s: Column
     power_w: Column
+    _behind: dict[float, Column] = field(default_factory=dict, repr=False, compare=False)
 
     def energy_j(self, time_s: npt.ArrayLike) -> Column:
         """Joules from the first edge to each time."""
@@ -31,17 +32,30 @@ class Load:
         """Answer of a first-order low-pass that had settled before the first edge; ``tau_s`` 0 is the power itself."""
         if tau_s == 0:
             return self.power_at_w(time_s)
-        decays = np.exp(-np.diff(self.edge_s) / tau_s)
-        at_edges_w = [self.power_w[0]]
-        for power_w, decay in zip(self.power_w[:-1], decays, strict=True):
-            at_edges_w.append(power_w + (at_edges_w[-1] - power_w) * decay)
+        if tau_s not in self._behind:
+            self._behind[tau_s] = self._behind_edges_w(tau_s)
         piece = self._piece(time_s)
         power_w = self.power_w[piece]
         decay = np.exp(-(np.asarray(time_s) - self.edge_s[piece]) / tau_s)
-        return np.asarray(power_w + (np.asarray(at_edges_w)[piece] - power_w) * decay)
+        return np.asarray(power_w + (self._behind[tau_s][piece] - power_w) * decay)
+
+    def _behind_edges_w(self, tau_s: float) -> Column:
+        at_edges_w = [float(self.power_w[0])]
+        decays = np.exp(-np.diff(self.edge_s) / tau_s).tolist()
+        for power_w, decay in zip(self.power_w[:-1].tolist(), decays, strict=True):
+            at_edges_w.append(power_w + (at_edges_w[-1] - power_w) * decay)
+        return np.array(at_edges_w)
 
     def _piece(self, time_s: npt.ArrayLike) -> npt.NDArray[np.intp]:
         return np.clip(np.searchsorted(self.edge_s, time_s, side="right") - 1, 0, len(self.power_w) - 1)
+
+
+def fluctuating(load: Load, fraction: float, tau_s: float, end_s: float, rng: np.random.Generator) -> Load:
+    """The load with white noise of its own, of which a low-pass of ``tau_s`` leaves this fraction of the power."""
+    step_s = 1e-3
+    edge_s = np.unique(np.concatenate((load.edge_s, np.arange(load.edge_s[0], end_s, step_s))))
+    sigma = fraction * np.sqrt(2 * tau_s / np.diff(edge_s, append=edge_s[-1] + step_s).clip(step_s / 4))
+    return Load(edge_s, np.maximum(load.power_at_w(edge_s) * (1 + sigma * rng.standard_normal(len(edge_s))), 0.0))
 
 
 def constant(power_w: float, start_s: float) -> Load:

@@ -29,6 +29,9 @@ DIGIT_J2 = 1e-6
 POWER_SPAN_S = 40e-3
 # So many values next to the windows' ends suffice.
 MOST_VALUES = 48
+# Values that happen to follow each other closely show little of the shape at the windows' ends: variances are never
+# scaled below this.
+LEAST_SCALE = 0.6
 # Belief that the counter integrates, or samples at no fixed phase; else it samples on a grid of its own.
 UNPHASED_WEIGHT = 0.5
 # Phases are tried with hypotheses that have at least this part of the best one's weight.
@@ -44,7 +47,7 @@ def bridge(
     curves: Sequence[Curve],
     windows_s: Windows,
     lags_s: Column,
-    least_scale: float = 0.0,
+    least_scale: float = LEAST_SCALE,
     sample_period_s: float | None = None,
 ) -> Bridged:
     """The joules within the windows, by the counter's values next to each curve.
@@ -170,5 +173,6 @@ def _steps(curve: Curve, at_s: Matrix, ends_s: Column) -> Steps:
         np.diff(variance_j2, axis=1) + DIGIT_J2,
         np.diff(taken_j2, axis=1),
         np.diff(curve.sum_at("sampled_j2", at_s), axis=1),
+        np.diff(curve.sum_at("counted_j2", at_s), axis=1),
         np.diff(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD, axis=1),
     )

@@ -54,6 +54,7 @@ class Steps:
     spent_j2: Matrix
     taken_j2: Matrix
     sampled_j2: Matrix
+    counted_j2: Matrix
     in_step_j: Matrix
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Steps:
@@ -124,7 +125,7 @@ class Filter:
     def _begin_gain(self, counted_j: Column, steps: Steps, value_j2: Matrix) -> None:
         """Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that."""
         spent_j = np.maximum(steps.spent_j.sum(axis=1), 1e-9)
-        doubt_j2 = (steps.spent_j2 + steps.sampled_j2).sum(axis=1) + value_j2[:, 0] + value_j2[:, -1]
+        doubt_j2 = (steps.spent_j2 + steps.sampled_j2 + steps.counted_j2).sum(axis=1) + value_j2[:, 0] + value_j2[:, -1]
         doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=1)) ** 2
         gain_spread2 = self.covariance[:, GAIN, GAIN]
         off, doubt2 = counted_j / spent_j - 1, gain_spread2 + doubt_j2 / spent_j**2
@@ -154,8 +155,9 @@ class Filter:
         mean[:, COUNTED] += spent_j
         mean[:, OUTSIDE] += outside_j
         covariance = move @ self.covariance @ move.transpose(0, 2, 1)
-        outside_j2 = steps.spent_j2[:, number] - steps.taken_j2[:, number] + steps.sampled_j2[:, number]
-        covariance[:, COUNTED, COUNTED] += steps.spent_j2[:, number] + steps.sampled_j2[:, number]
+        counted_j2 = steps.sampled_j2[:, number] + steps.counted_j2[:, number]
+        outside_j2 = steps.spent_j2[:, number] - steps.taken_j2[:, number] + counted_j2
+        covariance[:, COUNTED, COUNTED] += steps.spent_j2[:, number] + counted_j2
         covariance[:, OUTSIDE, OUTSIDE] += outside_j2
         covariance[:, COUNTED, OUTSIDE] += outside_j2
         covariance[:, OUTSIDE, COUNTED] += outside_j2

@@ -32,6 +32,7 @@ class Curve:
 
     ``sampled_j2`` is the variance, and ``coherent_j`` the size, of what a counter that adds up samples misses at the
     load's jumps: the first where jumps come at any phase of its samples, the second where they keep one.
+    ``counted_j2`` is the variance of what it misses of the load's own noise.
     ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike, and
     ``in_step_j`` all that they may miss of a load in step with them. All are sums since the curve's zero.
 
@@ -46,6 +47,7 @@ class Curve:
     shift_s: float = 0.0
     ripples: tuple[Ripple, ...] = ()
     sampled_j2: Column | None = None
+    counted_j2: Column | None = None
     coherent_j: Column | None = None
     unresolved_j: Column | None = None
     in_step_j: Column | None = None
@@ -73,6 +75,7 @@ class Curve:
             np.cumsum(sigma_j**2),
             shift_s,
             sampled_j2=padded.get("sampled_j2"),
+            counted_j2=padded.get("counted_j2"),
             coherent_j=padded.get("coherent_j"),
             unresolved_j=padded.get("unresolved_j"),
             in_step_j=padded.get("in_step_j"),

@@ -58,12 +58,19 @@ class LowPass:
 
 @dataclass(frozen=True)
 class _Cells:
-    """One value a cell. ``load_w`` is the weighted mean of the load, ``noise_w`` its standard deviation."""
+    """One value a cell. ``load_w`` is the weighted mean of the load, ``noise_w`` its standard deviation.
+
+    A sample's noise counts in its own cell and, with the other sign, in the next: over a sum of cells it is no more
+    than ``sum_noise_w`` of each, the sample's own. ``counted_noise_w`` is how far the mean power of a cell is from
+    what one sample shows of it, where the noise is the load's own and not the sensor's.
+    """
 
     length_s: Column
     decay: Column
     load_w: Column
     noise_w: Column
+    sum_noise_w: Column
+    counted_noise_w: Column
 
 
 def sample_noise_w(power_w: Column) -> Column:
@@ -88,8 +95,11 @@ def _cells(time_s: Column, power_w: Column, tau_s: float) -> _Cells:
     load_w = np.maximum((power_w[1:] - power_w[:-1] * decay) / (1 - decay), 0.0)
     # Long after its beginning a cell's last sample shows nothing of it.
     load_w = np.where(length_s > GAP_S, (power_w[1:] + power_w[:-1]) / 2, load_w)
-    noise_w = sample_noise_w(power_w)[1:] * np.sqrt(1 + decay**2) / (1 - decay)
-    return _Cells(length_s, decay, load_w, noise_w)
+    sum_noise_w = sample_noise_w(power_w)[1:]
+    noise_w = sum_noise_w * np.sqrt(1 + decay**2) / (1 - decay)
+    # White noise behind the low-pass, seen through a weight of exp(-t/tau), less its plain mean over the cell.
+    counted_noise_w = sum_noise_w * np.sqrt(np.maximum((1 + decay) / (1 - decay) - 2 * tau_s / length_s, 0.0))
+    return _Cells(length_s, decay, load_w, noise_w, sum_noise_w, counted_noise_w)
 
 
 def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
@@ -121,7 +131,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
     edge_w = np.where(jump_w > margin_w, jump_w, 0.0)
     sigma_j = np.sqrt(
         (UNSTEADY * unsteady_w * length_s) ** 2
-        + (cells.noise_w * length_s) ** 2
+        + (cells.sum_noise_w * length_s) ** 2
         + (MOMENT_S * edge_w) ** 2
         + (alone_w * blind_s) ** 2 / 12
         + (np.where(length_s > GAP_S, length_s, 0.0) * float(np.max(power_w)) / 2) ** 2
@@ -137,6 +147,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
     coherent_j = in_step * missed_j
     sums = {
         "sampled_j2": missed_j**2,
+        "counted_j2": (cells.counted_noise_w * length_s) ** 2,
         "coherent_j": coherent_j,
         "unresolved_j": unresolved_j,
         "in_step_j": coherent_j + in_step * UNSTEADY * unsteady_w * length_s,

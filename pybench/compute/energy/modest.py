@@ -14,7 +14,7 @@ NEAR_S = 1.0
 UNSEEN_SIGMAS = 4.0
 # Power that is never seen may be anything; at the least this part of what is seen.
 UNSEEN_FRACTION = 0.02
-UNCALIBRATED_FRACTION = 0.01
+UNCALIBRATED_FRACTION = 0.02
 
 
 def modest_half_width_j(samples: Samples, windows_s: Windows, sensor: SensorModel) -> float:
