@@ -63,8 +63,8 @@ struct Rule {
 
     bool applies(const std::string& called, int about, int64_t since_ms, uint64_t call, uint64_t any_call) const {
         const bool named = function == called || function == "all" || (function == "*" && about != kNoDevice);
-        return named && is_due(any_call) && (device == kNoDevice || device == about) && since_ms >= after_ms && since_ms < until_ms &&
-               call >= first_call && call <= last_call;
+        return named && is_due(any_call) && (device == kNoDevice || device == about) && since_ms >= after_ms &&
+               since_ms < until_ms && call >= first_call && call <= last_call;
     }
 
     std::string function;
