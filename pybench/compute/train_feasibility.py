@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
+from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_options import OPTION_TRAITS
@@ -24,6 +25,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     yield from _experts(settings, shape)
     yield from _split(settings, shape)
     yield from _batch(settings)
+    yield from deepspeed_conflicts(settings)
 
 
 def _on_cpu(settings: Train) -> Iterator[str]:

@@ -7,6 +7,7 @@ lie between them. Where it moved less than rounding does, agreement shows nothin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from pybench.judge.measurements import Measurements
@@ -56,7 +57,8 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
 def _update(settings: Train) -> tuple[object, ...]:
     """How gradients change the weights: by which optimizer, and whether ranks exchange less than all of them."""
     approximated = settings.comm_hook == "powersgd" and settings.data_parallel > 1
-    return settings.optimizer or "adamw", (settings.powersgd_rank or 1) if approximated else None
+    own = json.dumps(settings.deepspeed_config, sort_keys=True)  # quantised gradients, for one, are in there
+    return settings.optimizer or "adamw", (settings.powersgd_rank or 1) if approximated else None, own
 
 
 def _coarsest_type(settings: Train) -> str:

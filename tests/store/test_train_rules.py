@@ -28,6 +28,7 @@ VALUES = {
     "lora_rank": "8",
     "lora_alpha": "16",
     "zero_stage": "3",
+    "deepspeed_config": '"ds.json"',
     "weights": '"nf4"',
     "loss_chunk_tokens": "64",
     "evaluation_every_steps": "200",
@@ -79,6 +80,7 @@ def problems(tmp_path: Path, text: str) -> str:
     """What is wrong with a suite; empty when nothing is."""
     path = tmp_path / "s.toml"
     path.write_text(HEAD + text)
+    (tmp_path / "ds.json").write_text("{}")
     try:
         read_suite(path, profile=None, machine_kind="cpu")
     except FileError as error:

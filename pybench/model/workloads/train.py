@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.metric import less, more
@@ -129,6 +129,9 @@ class Train(ModelSettings):
     zero_stage: Annotated[int | None, Range(1, 3), "deepspeed: what ZeRO splits"] = None
     offload_optimizer: Annotated[bool | None, "deepspeed: optimizer states in host memory"] = None
     offload_parameters: Annotated[bool | None, "deepspeed: weights in host memory, stage 3 only"] = None
+    deepspeed_config: Annotated[
+        dict[str, Any] | None, "deepspeed: file of its own JSON, relative to the suite's folder"
+    ] = None
 
     @property
     def finds_batch_size(self) -> bool:

@@ -223,6 +223,7 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="offload_parameters",
         is_unpredicted=is_on,
     ),
+    "deepspeed_config": OptionTraits(work="deepspeed_config", is_unpredicted=is_given),
     "hybrid_shard": OptionTraits(
         needs=(
             Need(

@@ -111,7 +111,10 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=("zero_stage", "offload_optimizer", "offload_parameters", "max_grad_norm", *_LORA, *_MODEL),
+        options=(
+            *("zero_stage", "offload_optimizer", "offload_parameters", "deepspeed_config", "max_grad_norm"),
+            *(*_LORA, *_MODEL),
+        ),
         own_optimizer=True,
     ),
     "torchtune": StrategyTraits(

@@ -14,7 +14,7 @@ from pybench.model.suite import Suite
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.expectations import form_problems
 from pybench.store.suite.overrides import with_settings
-from pybench.store.suite.own_models import read_own_models
+from pybench.store.suite.own_files import read_own_files
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite
 from pybench.store.suite.rules import suite_problems
@@ -45,10 +45,10 @@ def read_suite(
     document, lines = read_toml(path, "a suite")
     if problems := _schema_problems(document) or list(form_problems(document)):
         raise FileError(_located(path, document, lines, problems))
-    models, problems = read_own_models(document, path.parent)
+    files, problems = read_own_files(document, path.parent)
     if problems:
         raise FileError(_located(path, document, lines, problems))
-    written = written_suite(document, models)
+    written = written_suite(document, files)
     own = profile_of(written.profiles, machine_kind, gpu_memory_bytes)
     chosen = _chosen(path, written.profiles, profile, own)
     if problems := suite_problems(written, (chosen, *written.profiles)):

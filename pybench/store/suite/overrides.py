@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pybench.model.errors import UsageError
 from pybench.model.workloads.settings import MODEL_CONFIG
-from pybench.store.suite.own_models import MODEL, read_own_models
+from pybench.store.suite.own_files import FILE_SETTINGS, MODEL, read_own_files
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite, fields_of_workload
 from pybench.store.suite.rules import suite_problems
@@ -38,9 +38,9 @@ def with_settings(
         document = _laid(document, profile, _Override.of(word, names))
     if not words:
         return written
-    models, problems = read_own_models(document, folder)
+    files, problems = read_own_files(document, folder)
     if not problems:
-        changed = written_suite(document, models)
+        changed = written_suite(document, files)
         problems = suite_problems(changed, (profile,))
     if problems:
         path, message = problems[0]
@@ -50,7 +50,7 @@ def with_settings(
 
 def names_file(word: str) -> bool:
     """Whether a text ``KEY=VALUE`` names a file of this machine."""
-    return word.partition("=")[0].strip().rpartition(".")[2] == MODEL_CONFIG
+    return word.partition("=")[0].strip().rpartition(".")[2] in FILE_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Override:
         except (tomllib.TOMLDecodeError, RecursionError, ValueError):
             found = {}
         values = [found["value"], self.text] if len(found) == 1 else [self.text]
-        return [_from_here(value) for value in values] if self.key == MODEL_CONFIG else values
+        return [_from_here(value) for value in values] if self.key in FILE_SETTINGS else values
 
     def refuse(self, message: str) -> UsageError:
         return UsageError(f"--set {self.word}: {message}")

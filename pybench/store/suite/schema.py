@@ -29,13 +29,9 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 WORD, NUMBER = "[word]", "[number]"
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_FilePath = Annotated[str, Field(min_length=1, pattern=_TEXT_PATTERN)]
 _ModelConfig = Annotated[
-    str,
-    Field(
-        min_length=1,
-        pattern=_TEXT_PATTERN,
-        description="instead of model: a Hugging Face config.json, relative to the suite's folder",
-    ),
+    _FilePath, Field(description="instead of model: a Hugging Face config.json, relative to the suite's folder")
 ]
 JOB_WORKLOAD = "train"
 _COUNTS = {axis for workload in SETTINGS_OF for axis in count_axes(workload)}
@@ -53,6 +49,8 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     members = get_args(base) if get_origin(base) in {Union, UnionType} else (base,)
     if name == "model":
         members = (Literal[tuple(load_models())],)
+    if name == "deepspeed_config":
+        return Annotated[_FilePath, Field(description=notes[-1])]
     if get_origin(base) is dict:
         nests = list[Any] in get_args(get_args(base)[1])
         members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
@@ -134,7 +132,10 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     size = Field(min_length=1, max_length=MAX_AXIS_VALUES)
-    single = {key: kind for key, kind in types.items() if get_origin(get_args(kind)[0]) is not dict}
+    whole = {"deepspeed_config"}
+    single = {
+        key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
+    }
     # A word that stands beside the numbers of an axis, but is no value of the setting itself.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}

@@ -69,6 +69,24 @@ def test_its_own_adam_updates_in_host_memory_where_it_builds(
     assert [(metric.name, metric.value) for metric in metrics] == [("torch_adam_fallback", float(not builds))]
 
 
+def test_keys_of_a_file_join_those_of_the_settings(strategy: Any) -> None:
+    """At every depth; "auto" is what pybench has, or what DeepSpeed does without the key."""
+    own = {
+        "zero_optimization": {"stage": 2, "overlap_comm": True, "reduce_bucket_size": "auto"},
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
+        "bf16": {"enabled": "auto"},
+        "train_micro_batch_size_per_gpu": "auto",
+        "communication_data_type": "fp32",
+    }
+    without, _ = zero(strategy, own_adam=False)
+    config, _ = zero(strategy, own_adam=False, deepspeed_config=own)
+    assert config == {
+        **without,
+        "zero_optimization": {"stage": 2, "overlap_comm": True},
+        "communication_data_type": "fp32",
+    }
+
+
 def test_a_limit_on_the_norm_is_its_own_and_nothing_is_clipped_without(strategy: Any) -> None:
     """Its default clips at 1. Without offloading there is nothing to stand in for."""
     config, metrics = zero(strategy, own_adam=False)

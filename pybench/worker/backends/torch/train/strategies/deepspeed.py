@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from pybench.model.wire import Metric
+from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
@@ -22,8 +23,6 @@ from pybench.worker.gpus import show_by_number, visible_gpus
 with needs_package("strategy 'deepspeed'", "deepspeed"):
     import deepspeed
     from deepspeed.ops.op_builder import CPUAdamBuilder
-
-_DEFAULT_STAGE = 2
 
 
 def learner(task: Task) -> Learner:
@@ -54,15 +53,18 @@ def builds(builder: Any) -> bool:
 
 
 def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
-    """DeepSpeed's own config for the settings; ``own_adam``: its Adam for host memory updates, instead of torch's."""
+    """DeepSpeed's own config for the settings, with what the suite's file adds.
+
+    ``own_adam``: its Adam for host memory updates, instead of torch's.
+    """
     settings = task.settings
-    zero: dict[str, Any] = {"stage": settings.zero_stage or _DEFAULT_STAGE}
+    zero: dict[str, Any] = {"stage": settings.zero_stage or DEFAULT_STAGE}
     if settings.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
     if settings.offload_parameters:
         zero["offload_param"] = {"device": "cpu", "pin_memory": task.ranks.device.type == "cuda"}
     params = {"lr": settings.learning_rate, "weight_decay": WEIGHT_DECAY, "torch_adam": not own_adam}
-    return {
+    decided = {
         "train_micro_batch_size_per_gpu": settings.micro_batch_size,
         "gradient_accumulation_steps": settings.num_passes,
         # On GPUs torch's AdamW: DeepSpeed's fused one is compiled on the machine, which takes CUDA's compiler.
@@ -74,6 +76,7 @@ def configuration(task: Task, *, own_adam: bool) -> dict[str, Any]:
         "bf16": {"enabled": settings.dtype == "bfloat16"},
         "fp16": {"enabled": settings.dtype == "float16"},
     }
+    return with_own_keys(decided, settings.deepspeed_config or {})
 
 
 class Zero:

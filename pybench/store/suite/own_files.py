@@ -1,4 +1,4 @@
-"""Models that a suite brings as files: ``model_config = "file.json"`` in the place of ``model = "name"``."""
+"""Files that a suite names: ``model_config`` in the place of a model's name, and ``deepspeed_config``."""
 
 from __future__ import annotations
 
@@ -10,48 +10,61 @@ from typing import Any
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import FileError
 from pybench.model.workloads.settings import MODEL_CONFIG
+from pybench.store.deepspeed_config import read_deepspeed_config
 from pybench.store.model_config import config_name, read_model_config
 from pybench.store.toml.lines import KeyPath, KeyProblem
 
 MODEL = "model"
+_DEEPSPEED = "deepspeed_config"
+FILE_SETTINGS = frozenset((MODEL_CONFIG, _DEEPSPEED))
+"""Settings of a suite file that name a file."""
 _Tables = Iterator[tuple[KeyPath, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class OwnModels:
-    """The name of each file's model by the file's path as it is written, and each model by its name."""
+class OwnFiles:
+    """The name of each file's model by the file's path as it is written, and each model by its name.
+
+    ``tables`` are configs of DeepSpeed by their paths.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
     architectures: dict[str, Architecture] = field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Settings, or axes, with models' names in the places of files."""
+        """Settings, or axes, with models' names and other files' content in the places of files."""
         return {self._key(key): self._value(key, value) for key, value in values.items()}
 
     def _key(self, key: str) -> str:
         return MODEL if key == MODEL_CONFIG else key
 
     def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value
+        if key == _DEEPSPEED:
+            return self.tables[value]
         if key != MODEL_CONFIG:
             return value
         return [self.names[each] for each in value] if isinstance(value, list) else self.names[value]
 
 
-def read_own_models(document: dict[str, Any], folder: Path) -> tuple[OwnModels, list[KeyProblem]]:
+def read_own_files(document: dict[str, Any], folder: Path) -> tuple[OwnFiles, list[KeyProblem]]:
     """Every file that the document names, relative to ``folder``, and what is wrong with it or its place."""
-    found = OwnModels()
+    found = OwnFiles()
     problems: list[KeyProblem] = []
     for path, table in _tables(document):
         problems += _twofold(path, table)
         for key, name in _files(path, table):
             try:
-                _take(found, name, folder / name)
+                _take(found, key[-1], name, folder / name)
             except FileError as error:
                 problems += [(key, str(problem)) for problem in error.problems]
     return found, problems
 
 
-def _take(found: OwnModels, written: str, path: Path) -> None:
+def _take(found: OwnFiles, key: str | int, written: str, path: Path) -> None:
+    if key == _DEEPSPEED:
+        found.tables[written] = read_deepspeed_config(path)
+        return
     if written in found.names:
         return
     architecture = read_model_config(path)
@@ -80,7 +93,7 @@ def _twofold(path: KeyPath, table: dict[str, Any]) -> Iterator[KeyProblem]:
 
 
 def _files(path: KeyPath, table: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    if MODEL_CONFIG in table:
-        yield (*path, MODEL_CONFIG), table[MODEL_CONFIG]
+    for key in FILE_SETTINGS & {*table}:
+        yield (*path, key), table[key]
     for index, name in enumerate(table.get("axes", {}).get(MODEL_CONFIG, ())):
         yield (*path, "axes", MODEL_CONFIG, index), name
