@@ -15,11 +15,11 @@ _LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as
 def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
     """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
     tables = [
-        _turns(explanation),
+        turn_table(explanation),
         *(_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)),
     ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
-    head += "".join(f"{_sentence(turn)}\n" for turn in explanation.turns)
+    head += "".join(f"{turn_sentence(turn)}\n" for turn in explanation.turns)
     notes = "".join(f"note: {note}\n" for note in explanation.notes)
     return _lines(head + notes) + draw_tables([t for t in tables if t.rows], width=width, color=color)
 
@@ -28,7 +28,7 @@ def _lines(text: str) -> str:
     return "".join(f"{printable(line)}\n" for line in text.splitlines())
 
 
-def _sentence(turn: ExplainedTurn) -> str:
+def turn_sentence(turn: ExplainedTurn) -> str:
     """What a turn takes beyond the work that it is for."""
     alone, floor = turn.alone_s, turn.switch_floor_s
     switch = f"the switch is {_seconds(turn.switch_s)}" + ("" if floor is None else f", its floor {_seconds(floor)}")
@@ -38,7 +38,7 @@ def _sentence(turn: ExplainedTurn) -> str:
     return f"{turn.point_id}: a turn takes {_seconds(turn.turn_s)}: {added}; {switch}"
 
 
-def _turns(explanation: Explanation) -> Table:
+def turn_table(explanation: Explanation) -> Table:
     """Every phase of every turn."""
     heads = ("point", "phase", "measured", "alone", "floor", "of its floor")
     rows = tuple(_phase(turn, phase) for turn in explanation.turns for phase in turn.phases)

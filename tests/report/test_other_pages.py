@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pybench.judge.regression.comparison import compare
 from pybench.judge.regression.series import series_of
+from pybench.model.explanation import ExplainedPhase, ExplainedTurn, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.gate import Accepted
 from pybench.model.results import Results
 from pybench.report.page.comparison import render as comparison_of
 from pybench.report.page.history import render as history_of
 from pybench.report.page.render import render
+from pybench.report.run_view import RunView
 from pybench.store.history import History
 from tests.report.conftest import HOSTILE
 from tests.report.page_run import SECOND, power_trace
@@ -56,6 +59,25 @@ def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> Non
     shown = unescape(text)
     for words in ("What each shortfall is made of", "-100 ms (-5.0 %)", "2.5 s", "2 s", "other software"):
         assert words in shown
+
+
+def test_an_explained_turn_is_a_sentence_and_its_phases(results: Results) -> None:
+    """Beside its notes; a phase without a floor has a dash, and a page without turns no such section."""
+    phases = (
+        ExplainedPhase(name="generate", measured_s=2.0, alone_s=1.5, floor_s=1.0),
+        ExplainedPhase(name="train", measured_s=4.0, alone_s=3.5, reason="the model knows no LoRA"),
+        ExplainedPhase(name="engine_sleep", measured_s=1.25, floor_s=1.0),
+    )
+    turn = ExplainedTurn(point_id="t", turn_s=7.25, switch_s=1.25, phases=phases)
+    nothing: Any = {"points": (), "extrapolations": (), "fits": ()}
+    explanation = Explanation(run_id="r", node_run_id="n", notes=("t: train has no floor",), turns=(turn,), **nothing)
+    shown = unescape(render(RunView(results=results, explanation=explanation)))
+    alone = "generating and training alone 5 s, taking turns adds 2.25 s"
+    assert f"<p>t: a turn takes 7.25 s: {alone}; the switch is 1.25 s, its floor 1 s</p>" in shown
+    assert "<td>engine_sleep</td><td>1.25 s</td><td>-</td><td>1 s</td><td>80.0 %</td>" in shown
+    assert "<td>train</td><td>4 s</td><td>3.5 s</td><td>-</td><td>-</td>" in shown
+    assert "t: train has no floor" in shown
+    assert 'id="turns"' not in render(explained_view(results))
 
 
 def test_a_history_has_a_trend_for_every_row() -> None:
