@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model.errors import UsageError
+from pybench.model.errors import FileError, UsageError
+from pybench.model.job import Job
 from pybench.model.suite import Suite
 from pybench.store.suite.file import read_suite
 
@@ -137,3 +138,58 @@ def test_a_shipped_suite_that_breaks_a_rule_names_the_rule(tmp_path: Path) -> No
     """Each setting is valid; together they are not."""
     with pytest.raises(UsageError, match="max_attempts: 2 is below attempts = 4"):
         _read(tmp_path, "attempts=4", "max_attempts=2")
+
+
+JOB = """
+[benchmark.job]
+samples = 2686
+epochs = 3
+
+[profile.small.job]
+epochs = 1
+[profile.smallest.benchmark.learn.job]
+samples = 100
+[profile.other]
+seed = 1
+"""
+LEARN = """
+schema = 1
+name = "s"
+
+[[benchmark]]
+name = "learn"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+sequence_tokens = 4
+batch_size_per_gpu = 2
+"""
+
+
+def _job(folder: Path, text: str, *settings: str, profile: str | None = None) -> Job | None:
+    (folder / "s.toml").write_text(text)
+    return read_suite(folder / "s.toml", profile=profile, machine_kind="h200", settings=settings).benchmarks[0].job
+
+
+def test_a_job_is_changed_by_a_profile_or_the_command_line(tmp_path: Path) -> None:
+    """In parts: what is not given stays; the command line stands above the profile."""
+    text = LEARN + JOB
+    assert _job(tmp_path, text) == Job(samples=2686, epochs=3)
+    assert _job(tmp_path, text, profile="small") == Job(samples=2686, epochs=1)
+    assert _job(tmp_path, text, profile="smallest") == Job(samples=100, epochs=3)
+    assert _job(tmp_path, text, "job.samples=500", profile="small") == Job(samples=500, epochs=1)
+    assert _job(tmp_path, text, "benchmark.learn.job.epochs=2", profile="small") == Job(samples=2686, epochs=2)
+    alone = f"{LEARN}[profile.own.benchmark.learn.job]\nsamples = 7\n"
+    assert (_job(tmp_path, alone), _job(tmp_path, alone, profile="own")) == (None, Job(samples=7))
+
+
+def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
+    """Where no benchmark has one, and with values that no job has."""
+    with pytest.raises(FileError, match=r"\[profile.p\] -> job: no benchmark here has a job; give it one"):
+        _job(tmp_path, f"{LEARN}[profile.p.job]\nsamples = 3\n")
+    with pytest.raises(FileError, match="job: no benchmark here has a job"):
+        _job(tmp_path, f"{LEARN}[profile.p.benchmark.learn.job]\nepochs = 3\n")
+    with pytest.raises(UsageError, match=r"--set job.samples=3: 'job.samples' is no setting of any benchmark"):
+        _job(tmp_path, LEARN, "job.samples=3")
+    with pytest.raises(UsageError, match="found 0, must be at least 1"):
+        _job(tmp_path, LEARN + JOB, "job.epochs=0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Sequence
 from copy import deepcopy
@@ -12,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pybench.model.errors import UsageError
+from pybench.model.job import Job
 from pybench.model.workloads.settings import MODEL_CONFIG
 from pybench.store.suite.own_files import FILE_SETTINGS, MODEL, read_own_files
 from pybench.store.suite.parse import written_suite
@@ -22,6 +24,7 @@ from pybench.store.toml.problem_text import did_you_mean, key_text, message_of
 
 _FORM = "KEY=VALUE with a KEY such as batch_size, benchmark.decode.attempts or axes.tensor_parallel"
 _BENCHMARK, _AXES = "benchmark.", "axes."
+_JOB = {f"job.{field.name}" for field in dataclasses.fields(Job)}
 
 
 def with_settings(
@@ -129,7 +132,7 @@ def _targets(tables: Sequence[dict[str, Any]], override: _Override) -> set[str]:
 
 def _keys(table: dict[str, Any], *, axes_only: bool) -> set[str]:
     if not axes_only:
-        return set(fields_of_workload(table["workload"]))
+        return set(fields_of_workload(table["workload"])) | (_JOB if "job" in table else set())
     axes = set(table.get("axes", {}))
     return axes | {MODEL, MODEL_CONFIG} if axes & {MODEL, MODEL_CONFIG} else axes
 
@@ -148,6 +151,9 @@ def _with(document: dict[str, Any], profile: str | None, takes: set[str], key: s
 
 
 def _put(table: dict[str, Any], key: str, value: object, *, is_axis: bool) -> None:
+    if key in _JOB:
+        table.setdefault("job", {})[key.removeprefix("job.")] = value
+        return
     for other in _same_place(key) - {key}:
         table.pop(other, None)
         table.get("axes", {}).pop(other, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pybench.model.effort import Effort
-from pybench.model.job import Job
 from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.store.suite.container import container_request
 from pybench.store.suite.expectations import expectation_of
@@ -34,7 +33,6 @@ def _benchmark(table: dict[str, Any], files: OwnFiles) -> WrittenBenchmark:
         fields=_fields(table, files),
         expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
         required=table.get("required", False),
-        job=Job(**table["job"]) if "job" in table else None,
     )
 
 
@@ -47,5 +45,6 @@ def _fields(table: dict[str, Any], files: OwnFiles) -> Fields:
     return Fields(
         values={key: value for key, value in files.named(table).items() if key in _FIELDS and key != "workload"},
         axes={name: tuple(values) for name, values in files.named(table.get("axes", {})).items()},
+        job=table.get("job", {}),
         omit=table.get("omit", False),
     )

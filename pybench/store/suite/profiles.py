@@ -25,10 +25,11 @@ def fields_of_workload(workload: WorkloadName) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Settings, effort fields and axes that one table gives. A profile may also ``omit`` the benchmark."""
+    """Settings, effort fields, axes and job that one table gives. A profile may also ``omit`` the benchmark."""
 
     values: dict[str, Any]
     axes: dict[str, tuple[AxisValue, ...]]
+    job: dict[str, int] = field(default_factory=dict)
     omit: bool = False
 
 
@@ -49,7 +50,6 @@ class WrittenBenchmark:
     fields: Fields
     expectations: tuple[Expectation, ...]
     required: bool
-    job: Job | None = None
 
     def under(self, profile: Profile | None) -> Benchmark:
         """The benchmark with the profile's fields for all, then those for this one, laid over its own."""
@@ -64,7 +64,7 @@ class WrittenBenchmark:
             effort=_effort({key: value for key, value in fields.values.items() if key in _EFFORT}),
             expectations=self.expectations,
             required=self.required,
-            job=self.job,
+            job=Job(**fields.job) if "samples" in fields.job else None,
         )
 
     def is_omitted(self, profile: Profile | None) -> bool:
@@ -92,7 +92,8 @@ class WrittenSuite:
 def _laid(fields: Fields, override: Fields, valid: frozenset[str]) -> Fields:
     values = {key: value for key, value in override.values.items() if key in valid}
     axes = {name: values for name, values in override.axes.items() if name in fields.axes}
-    return Fields(values={**fields.values, **values}, axes={**fields.axes, **axes})
+    job = {**fields.job, **override.job} if fields.job or "samples" in override.job else {}
+    return Fields(values={**fields.values, **values}, axes={**fields.axes, **axes}, job=job)
 
 
 def _number(key: str, value: Any) -> Any:  # noqa: ANN401 - any TOML value

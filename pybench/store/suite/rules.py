@@ -65,5 +65,10 @@ def _unknown_fields(path: KeyPath, fields: Fields, benchmarks: Collection[Writte
     axes = {name for benchmark in benchmarks for name in benchmark.fields.axes}
     for key in (key for key in fields.values if key not in valid):
         yield (*path, key), f"no benchmark here has this field; valid are {', '.join(sorted(valid))}"
+    if fields.job and not any(benchmark.fields.job for benchmark in benchmarks):
+        # For one benchmark of training a profile may bring the whole job.
+        able = path[2:3] == ("benchmark",) and benchmarks and all(each.workload == "train" for each in benchmarks)
+        if not (able and "samples" in fields.job):
+            yield (*path, "job"), "no benchmark here has a job; give it one: [benchmark.job] with samples"
     for key in (key for key in fields.axes if key not in axes):
         yield (*path, "axes", key), f"no benchmark here has this axis; valid are {', '.join(sorted(axes)) or 'none'}"

@@ -189,8 +189,10 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
 
 
 @cache
-def _job() -> type[BaseModel]:
+def _job(*, partly: bool = False) -> type[BaseModel]:
     types = fields_of(Job)
+    if partly:
+        return _model("profile_job", _optional(types))
     required = {field.name for field in dataclasses.fields(Job) if field.default is dataclasses.MISSING}
     own = {name: (kind, ...) for name, kind in types.items() if name in required}
     return _model("job", {**own, **_optional({name: kind for name, kind in types.items() if name not in required})})
@@ -201,8 +203,10 @@ def suite_model() -> type[BaseModel]:
     """The whole file. Profiles may set any workload's fields; which benchmark takes them is checked apart."""
     everything = {name: kind for workload in SETTINGS_OF for name, kind in _settings(workload).items()}
     omit = Annotated[bool, Field(description="leave the benchmark out on this kind of machine")]
-    one = _override("profile_benchmark", everything, **_optional({"omit": omit}))
-    profile = _override("profile", everything, **_optional({"benchmark": dict[str, one]}))  # type: ignore[valid-type]
+    job = {"job": Annotated[_job(partly=True), Field(description="what replaces parts of a benchmark's job")]}
+    one = _override("profile_benchmark", everything, **_optional({"omit": omit, **job}))
+    benchmarks_of = {"benchmark": dict[str, one]}  # type: ignore[valid-type]
+    profile = _override("profile", everything, **_optional({**benchmarks_of, **job}))
     kinds: Any = Union.__getitem__(tuple(_benchmark(workload) for workload in SETTINGS_OF))
     benchmark: Any = Annotated[kinds, Field(discriminator="workload")]
     benchmarks = Annotated[list[benchmark], Field(min_length=1, max_length=256)]
