@@ -44,6 +44,7 @@ FOREIGN = {
     "pybench.worker.backends.turn.delivery": {"safetensors"},
     "pybench.worker.backends.torch.turn": {"torch"},
     "pybench.worker.backends.vllm.turn": {"torch", "vllm"},
+    "pybench.worker.backends.vllm.weight_files": {"safetensors", "torch", "transformers"},
     "pybench.worker.backends.torch.checkpoint": {"torch"},
     "pybench.worker.backends.torch.checkpoint.files": {"torch", "safetensors"},
     _TRAIN: {"torch"},

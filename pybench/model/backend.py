@@ -133,6 +133,7 @@ _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
 _ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank")
+_FOUR_BITS = Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes")
 _TRAINING_EXTRAS = (
     _ADAPTERS,
     Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
@@ -172,7 +173,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("pipeline_parallel",),
         lone_axes=("tensor_parallel",),
         gpu_axes=("pipeline_parallel",),
-        extras=(Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes"),),
+        extras=(_FOUR_BITS,),
         options=("device_map", "quantization"),
         quantizations=("bitsandbytes",),
         warm_settings={"generate": _SIZES},
@@ -189,11 +190,11 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "turn": ("tensor_parallel",),
         },
         packages=("torch", "transformers", "vllm"),
-        extras=(_ADAPTERS,),
+        extras=(_ADAPTERS, _FOUR_BITS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING),
-        quantizations=("fp8",),
+        quantizations=("fp8", "bitsandbytes"),
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING)},
         shaping=("longest_sequence_tokens", "is_batch"),

@@ -86,10 +86,14 @@ def test_the_plan_skips_what_cannot_fit(memory_bytes: float | None, refused: boo
 
 
 def test_each_backend_has_its_own_quantization() -> None:
-    """Engines pack four bits only as they read a checkpoint, which random weights are not."""
+    """Four bits pack whole linear layers: no parts of them, and no experts."""
     usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
     engine = point(Generate(backend="vllm", quantization="bitsandbytes", **usual), "llama-3.1-8b")
-    assert infeasible(engine, "cuda", 1) == "backend vllm has no quantization 'bitsandbytes', only fp8"
+    assert infeasible(engine, "cuda", 1) is None
+    experts = point(Generate(backend="vllm", quantization="bitsandbytes", **usual), "gpt-oss-20b")
+    assert "the experts of llama-3.1-8b are none" in str(infeasible(experts, "cuda", 1))
+    other = point(Generate(backend="transformers", quantization="fp8", **usual), "llama-3.1-8b")
+    assert infeasible(other, "cuda", 1) == "backend transformers has no quantization 'fp8', only bitsandbytes"
     library = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
     assert infeasible(library, "cuda", 1) is None
     split = point(

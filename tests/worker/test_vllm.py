@@ -234,6 +234,7 @@ def test_settings_in_the_engines_words(tmp_path: Path) -> None:
         "distributed_executor_backend": "mp",
     }
     assert {name: arguments[name] for name in expected} == expected
+    assert engine_arguments(settings(quantization="bitsandbytes"), tmp_path)["load_format"] == "bitsandbytes"
     alone = engine_arguments(settings(), tmp_path)
     assert alone.keys().isdisjoint({"quantization", "max_num_seqs", "distributed_executor_backend"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 import torch
+from safetensors.torch import load_file
 
 from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
@@ -17,6 +19,7 @@ from pybench.model.workloads.settings import BackendName
 from pybench.worker.backends.transformers.generate import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu
 from pybench.worker.backends.transformers.weights import state_dict
+from pybench.worker.backends.vllm.weight_files import write_weights
 from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
@@ -110,6 +113,23 @@ def test_layers_are_counted_by_gpu() -> None:
     model = SimpleNamespace(hf_device_map={**places, "model.layers.11": "cpu", "model.norm": 3, "lm_head": 3})
     assert layers_by_gpu(model) == {0: 2, 1: 0, 2: 1, 3: 0}
     assert layers_by_gpu(SimpleNamespace(hf_device_map={"": torch.device("cuda", 0)})) == {}
+
+
+def test_files_for_an_engine_that_packs_what_it_reads(architecture: dict[str, Any], tmp_path: Path) -> None:
+    """All weights of the model by their names, spread over files; a tied head is not written twice."""
+    for tied in (False, True):
+        folder = tmp_path / str(tied)
+        folder.mkdir()
+        values = {**architecture, "tie_word_embeddings": tied}
+        write_weights(folder, values, settings(), file_bytes=20_000)
+        files = sorted(folder.glob("*.safetensors"))
+        found = {name: weight for file in files for name, weight in load_file(file).items()}
+        model = build_model(values, settings(), CPU)
+        assert len(files) > 1
+        assert {name: weight.shape for name, weight in found.items()} == {
+            name: weight.shape for name, weight in model.named_parameters()
+        }
+        assert all(torch.equal(found[name], weight) for name, weight in model.named_parameters())
 
 
 def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:

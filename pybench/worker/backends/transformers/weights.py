@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,9 +15,15 @@ _BLOCK = 2**20
 
 def state_dict(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> dict[str, torch.Tensor]:
     """Every weight of model class ``kind``, on the CPU, seeded by seed and name: the same on every rank."""
+    return dict(named_weights(kind, config, dtype, seed))
+
+
+def named_weights(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each of them by its name, made when its turn comes; tied ones once."""
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in kind(config).named_parameters()}
-    return {name: _weight(name, shape, dtype, seed) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        yield name, _weight(name, shape, dtype, seed)
 
 
 def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int) -> torch.Tensor:

@@ -48,7 +48,8 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
     return {
         "model": str(folder),
         "skip_tokenizer_init": True,
-        "load_format": "dummy",
+        # vLLM packs what it reads, and reads files: see weight_files.
+        "load_format": "bitsandbytes" if settings.quantization == "bitsandbytes" else "dummy",
         "dtype": settings.dtype,
         "seed": settings.seed,
         "max_model_len": settings.longest_sequence_tokens,
