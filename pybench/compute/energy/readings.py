@@ -25,10 +25,9 @@ class Readings:
         """All readings in the order they were made, but for lone wrong ones; times are seconds since ``origin_ns``."""
         # int64 holds 292 years of a kilowatt in mJ, and differences stay signed.
         energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)
+        kept = ~_lone(energy_mj)
         before_s, after_s = seconds_since(counter.before_ns, origin_ns), seconds_since(counter.after_ns, origin_ns)
-        every = cls(before_s, after_s, energy_mj)
-        wrong = _lone(energy_mj)
-        return every.keep(~wrong) if np.any(wrong) else every
+        return cls(before_s[kept], after_s[kept], energy_mj[kept])
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Readings:
         """Only the readings that are marked."""
