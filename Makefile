@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # Those of the judged code's own rooms, and of the rules that only a suite file breaks: tracing doubles a test's time.
 TRACED := tests/model tests/compute tests/judge tests/store/test_train_rules.py
 
-# Without byte code, each of the hundreds of processes that tests start compiles pybench again, and each worker of
+# Without bytecode, each of the hundreds of processes that tests start compiles pybench again, and each worker of
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -25,7 +25,7 @@ TIERS: dict[str, tuple[str, ...]] = {
         *(f"cli/test_{name}.py" for name in _RUNS_BY_COMMAND),
         *(f"runner/test_{name}.py" for name in _RUNS_BY_RUNNER),
     ),
-    "torch": ("worker/torch", "worker/test_vllm.py"),
+    "torch": ("machine/test_calibrate.py", "worker/torch", "worker/test_vllm.py"),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),
 }
