@@ -89,7 +89,7 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
     secret, name = read_secret(os.environ), host_name(os.environ)
-    host = this_host(name, _local(engine, (), notify))
+    host = this_host(name, _local(engine, (), notify), alone=meet.is_on_loopback)
     listener = meet.listener()
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")

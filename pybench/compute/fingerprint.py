@@ -21,6 +21,7 @@ def machine_fields(machine: Machine) -> dict[str, str]:
         "driver": machine.driver,
         "cpu": (machine.cpu_model, machine.cpu_cores),
         "kernel": machine.kernel,
+        **({"network": machine.network} if machine.network else {}),
     }
     return {name: json.dumps(value) for name, value in fields.items()}
 

@@ -51,6 +51,12 @@ def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
         yield "worker's source", *digests, "install the same build of pybench on both"
     yield "driver", first.machine.driver or "", host.machine.driver or "", same
     yield "GPUs", _gpus(first), _gpus(host), "use hosts with the same GPUs"
+    yield (
+        "network",
+        first.machine.network or "",
+        host.machine.network or "",
+        "make the ports of their cards active, or set NCCL_IB_DISABLE=1 on all",
+    )
     yield "engine", first.engine, host.engine, "name one with --engine on both"
     yield (
         "images",

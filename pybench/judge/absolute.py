@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import value_evidence
-from pybench.judge.lookup import context_of, figure_row
+from pybench.judge.lookup import context_of, figure_row, no_row_over_nodes
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import judge_value
 from pybench.model.expected import ExpectedTable, FigureRow
@@ -78,7 +78,7 @@ def absolute_row(
 ) -> FigureRow | None:
     """The closest row whose figure is the metric itself and holds for the point's settings, or ``None``."""
     settings = point.settings
-    context = context_of(machine, settings.workload, metric, settings.backend, point.shape)
+    context = context_of(machine, settings.workload, metric, settings.backend, point.shape, settings.num_nodes)
     return figure_row(table, context, settings.to_json(), point.num_gpus, claims=claims)
 
 
@@ -107,6 +107,8 @@ def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckRes
     """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be."""
     result, metric = judged.result, judged.expectation.metric
     nothing = f"table {table.name} has no figure for this point on {machine.kind}"
+    if judged.point is not None and (nodes := judged.point.settings.num_nodes) > 1:
+        nothing = no_row_over_nodes(machine, nodes)
     return CheckResult(
         benchmark=result.benchmark,
         metric=metric,

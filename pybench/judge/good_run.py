@@ -18,6 +18,7 @@ from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, Scaling, TableFigure
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import NODES
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02
@@ -114,8 +115,8 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
     return RatioRow(
         **_keys(manifest, point, samples),
         metric=row.metric,
-        count=row.count,
-        baseline_count=row.baseline_count,
+        count=point.num_gpus if row.along == NODES else row.count,
+        baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=ratio(samples, base)[0],
         tolerance=_tolerance(gain_sd(measurements, row.metric, [point], [baseline]), samples, base),
     )
@@ -129,9 +130,13 @@ def _tolerance(gain: float, *sides: Samples) -> float:
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
     """What the figure was measured on."""
+    nodes = point.settings.num_nodes
+    if nodes > 1 and manifest.machine.network is None:
+        raise UsageError(f"{manifest.run_id}: {point.id}: what joins its {nodes} nodes is not known; a row needs it")
     return {
         "machine": manifest.machine.kind,
-        "fabric": manifest.machine.fabric,
+        "fabric": manifest.machine.fabric if nodes == 1 else manifest.machine.network,
+        "nodes": nodes,
         "backend": point.settings.backend,
         "model_class": model_class(point.shape) if point.shape else "any",
         "workload": point.settings.workload,

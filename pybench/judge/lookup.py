@@ -28,13 +28,20 @@ class Context:
     model_class: str
     workload: str
     metric: str
+    nodes: int = 1
 
 
-def context_of(machine: Machine, workload: str, metric: str, backend: str, shape: DecoderShape | None) -> Context:
-    """The context of a metric on a machine; ``shape`` is the model's, ``None`` without one."""
+def context_of(
+    machine: Machine, workload: str, metric: str, backend: str, shape: DecoderShape | None, nodes: int = 1
+) -> Context:
+    """The context of a metric on a machine; ``shape`` is the model's, ``None`` without one.
+
+    Over several ``nodes`` the fabric is what joins them; where that is not known, no row fits.
+    """
     return Context(
         machine=machine.kind,
-        fabric=machine.fabric,
+        fabric=machine.fabric if nodes == 1 else machine.network or "",
+        nodes=nodes,
         backend=backend,
         model_class=model_class(shape) if shape else "",
         workload=workload,
@@ -83,8 +90,16 @@ def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
         (row.kind == "claim") == claims
         and (row.workload, row.metric) == (context.workload, context.metric)
         and row.machine in machines
+        and row.nodes == context.nodes
         and all(getattr(row, key) in {ANY, getattr(context, key)} for key in _KEYS)
     )
+
+
+def no_row_over_nodes(machine: Machine, nodes: int) -> str:
+    """Why a table has no row for a point over so many hosts."""
+    if machine.network is None:
+        return f"what joins the {nodes} nodes is not known: a table's row is for infiniband, roce or ethernet"
+    return f"no row of the table is for {nodes} nodes over {machine.network}"
 
 
 def _closeness(row: ExpectedRow) -> tuple[int, int, int]:

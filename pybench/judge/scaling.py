@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pybench.compute.plan import point_id
@@ -10,7 +10,7 @@ from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
-from pybench.judge.lookup import context_of, ratio_row
+from pybench.judge.lookup import context_of, no_row_over_nodes, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import company, starvation
 from pybench.judge.verdict import Judgement, judge_ratio
@@ -20,7 +20,7 @@ from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, Expected, ScalingResult, Verdict
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
 from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import ModelSettings
+from pybench.model.workloads.settings import NODES, REST, ModelSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,11 @@ class _Context:
     @property
     def along(self) -> str:
         return self.expectation.along
+
+    @property
+    def apart(self) -> set[str]:
+        """Axes in which the points of one group differ: nodes bring GPUs, which ``rest`` fills."""
+        return {self.along, *(name for name, value in self.benchmark.settings.items() if value == REST)}
 
 
 def scaling_results(
@@ -74,12 +79,12 @@ def _expectation_rows(context: _Context) -> list[ScalingResult]:
     ]
     groups: dict[str, list[Point | Skip]] = {}
     for entry in own:
-        groups.setdefault(repr(sorted(_group(entry, context.along).items())), []).append(entry)
+        groups.setdefault(repr(sorted(_group(entry, context.apart).items())), []).append(entry)
     return [row for group in groups.values() for row in _group_rows(context, group)]
 
 
-def _group(entry: Point | Skip, along: str) -> dict[str, AxisValue]:
-    return {name: value for name, value in entry.axes.items() if name != along}
+def _group(entry: Point | Skip, apart: Collection[str]) -> dict[str, AxisValue]:
+    return {name: value for name, value in entry.axes.items() if name not in apart}
 
 
 def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
@@ -88,7 +93,7 @@ def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[Scalin
     counts = [_count(value) for value in context.benchmark.axes[along]]
     wanted = min(counts) if context.expectation.baseline is None else context.expectation.baseline
     ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
-    baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], along, wanted))
+    baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], context, wanted))
     return [_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted]
 
 
@@ -97,9 +102,11 @@ def _count(value: AxisValue) -> int:
     return value
 
 
-def _filtered(sibling: Point | Skip, along: str, count: int) -> Skip:
+def _filtered(sibling: Point | Skip, context: _Context, count: int) -> Skip:
     """Stand-in for a baseline that is not in the plan."""
-    axes = {**sibling.axes, along: count}
+    along = context.along
+    grown = {name: _count(value) * count // _count(sibling.axes[along]) for name, value in _filled(sibling, context)}
+    axes: dict[str, AxisValue] = {**sibling.axes, **grown, along: count}
     return Skip(
         id=point_id(sibling.benchmark, axes),
         benchmark=sibling.benchmark,
@@ -109,12 +116,25 @@ def _filtered(sibling: Point | Skip, along: str, count: int) -> Skip:
     )
 
 
+def _filled(entry: Point | Skip, context: _Context) -> Iterator[tuple[str, AxisValue]]:
+    """Axes that grow with the one that scaling runs along."""
+    yield from ((name, value) for name, value in entry.axes.items() if name in context.apart - {context.along})
+
+
+def _gpu_ratio(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> float:
+    """GPUs over the baseline's: more nodes may have as many GPUs."""
+    if context.along == NODES:
+        return entry.num_gpus / baseline.num_gpus
+    return _count(entry.axes[context.along]) / _count(baseline.axes[context.along])
+
+
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
     expectation, measurements = context.expectation, context.measurements
     metric = expectation.metric
     traits = METRICS[metric]
     count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
-    row = _table_row(context, entry, count, baseline_count)
+    linear = _gpu_ratio(context, entry, baseline)
+    row = _table_row(context, entry, baseline)
     expected = _expected(context, row)
     interval: Interval | None = None
     missing = absence(entry, metric, measurements) or absence(baseline, metric, measurements, of="baseline: ")
@@ -129,8 +149,10 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     else:
         assert isinstance(entry, Point), "what was measured is planned"
         assert isinstance(baseline, Point), "what was measured is planned"
-        interval, judgement = _judged(measurements, metric, entry, baseline, expected, count / baseline_count)
+        interval, judgement = _judged(measurements, metric, entry, baseline, expected, linear)
         verdict, reason, flags, decision = judgement
+        if verdict == "no_expectation" and context.table is not None and (nodes := entry.settings.num_nodes) > 1:
+            reason = no_row_over_nodes(context.machine, nodes)
     speedup, low, high = interval or (None, None, None)
     throughput = traits.higher_is_better and speedup is not None
     return ScalingResult(
@@ -138,7 +160,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         metric=metric,
         scaling=expectation.scaling,
         along=context.along,
-        group=_group(entry, context.along),
+        group=_group(entry, context.apart),
         count=count,
         baseline_count=baseline_count,
         point_id=entry.id,
@@ -146,7 +168,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         speedup=speedup,
         speedup_low=low,
         speedup_high=high,
-        efficiency=speedup * baseline_count / count if throughput and speedup is not None else None,
+        efficiency=speedup / linear if throughput and speedup is not None else None,
         expected=expected,
         verdict=verdict,
         reason=reason,
@@ -195,12 +217,16 @@ def scaling_claims(
         for context in _contexts(suite, measurements, tables, machine)
         for row in rows
         if (row.benchmark, row.metric, row.along) == (context.benchmark.name, context.expectation.metric, context.along)
-        and (claim := _claim(context, row, entries[row.point_id])) is not None
+        and (claim := _claim(context, row, entries[row.point_id], entries.get(row.baseline_id))) is not None
     )
 
 
-def _claim(context: _Context, row: ScalingResult, entry: Point | Skip) -> ClaimResult | None:
-    found = _table_row(context, entry, row.count, row.baseline_count, claims=True)
+def _claim(
+    context: _Context, row: ScalingResult, entry: Point | Skip, baseline: Point | Skip | None
+) -> ClaimResult | None:
+    if baseline is None:
+        return None
+    found = _table_row(context, entry, baseline, claims=True)
     if found is None or context.table is None or row.speedup is None:
         return None
     estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
@@ -208,16 +234,20 @@ def _claim(context: _Context, row: ScalingResult, entry: Point | Skip) -> ClaimR
 
 
 def _table_row(
-    context: _Context, entry: Point | Skip, count: int, baseline_count: int, *, claims: bool = False
+    context: _Context, entry: Point | Skip, baseline: Point | Skip, *, claims: bool = False
 ) -> RatioRow | None:
     if context.table is None:
         return None
+    along = context.along
+    counts = [one.num_gpus if along == NODES else _count(one.axes[along]) for one in (entry, baseline)]
     settings = {**context.benchmark.settings, **entry.axes}
     plan = context.measurements.plan
     shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
     metric, backend = context.expectation.metric, str(settings.get("backend"))
-    wanted = context_of(context.machine, context.benchmark.workload, metric, backend, shape)
-    return ratio_row(context.table, wanted, count, baseline_count, claims=claims)
+    wanted = context_of(
+        context.machine, context.benchmark.workload, metric, backend, shape, int(str(settings.get(NODES, 1)))
+    )
+    return ratio_row(context.table, wanted, *counts, claims=claims)
 
 
 def _expected(context: _Context, row: RatioRow | None) -> Expected | None:

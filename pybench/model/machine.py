@@ -45,6 +45,10 @@ class GpuInventory:
     faults: tuple[str, ...] = ()
 
 
+Network = Literal["infiniband", "roce", "ethernet"]
+"""What joins hosts, as their GPUs' collectives use it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """Snapshot of a machine.
@@ -52,6 +56,7 @@ class Machine:
     ``kind`` keys profiles and expected tables (``h200``, ``cpu`` …); ``fabric`` is how the GPUs reach each other;
     ``topology[i][j]`` names the way from GPU i to GPU j as ``nvidia-smi topo -m`` does. ``gpu_faults`` lists the GPUs
     that were left out because they could not be queried. ``cpus`` are the CPUs that this process may run on, in order.
+    ``network`` is what joins it to the other hosts of a run, ``None`` for a run of one host, or where it is not known.
     """
 
     kind: str
@@ -76,6 +81,7 @@ class Machine:
     git_dirty: bool | None
     gpu_faults: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
+    network: Network | None = None
 
     @property
     def gpu_memory_bytes(self) -> float | None:

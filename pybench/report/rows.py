@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import NODES
 from pybench.report import gpu_states, turns
 from pybench.report.headline import energy, headline, requests_differ
 from pybench.report.jobs import job_heads, job_rows, job_title
@@ -132,7 +133,7 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
     return (
         name,
         row.metric,
-        f"{row.baseline_count} → {row.count}",
+        f"{row.baseline_count} → {row.count}{' nodes' if row.along == NODES else ''}",
         "-" if row.speedup is None else f"{row.speedup:.3f}x",
         interval(row.speedup_low, row.speedup_high),
         percent(row.efficiency),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 from pybench.compute.flops import MODEL_CLASSES
 from pybench.model.expected import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.machine import Network
 from pybench.model.workloads.registry import METRICS_OF
 from pybench.store.suite.profiles import fields_of_workload
 from pybench.store.toml.lines import KeyProblem
@@ -36,6 +38,8 @@ def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem
     if row.model_class not in (classes := (ANY, *MODEL_CLASSES)):
         valid = ", ".join(classes)
         yield ("model_class",), f"found {row.model_class!r}{did_you_mean(row.model_class, classes)}; valid are {valid}"
+    if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
+        yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)
     yield from _ratio_problems(row, keys) if isinstance(row, RatioRow) else _figure_problems(row)
 

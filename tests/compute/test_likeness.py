@@ -40,6 +40,11 @@ def test_alike_hosts() -> None:
         (replace(B, machine=replace(MACHINE, driver="570.0")), 0, "host b: driver 570.0, a has 580.1; install"),
         (replace(B, machine=replace(MACHINE, gpus=(H100,))), 0, "host b: GPUs 1 x NVIDIA H100, a has 1 x NVIDIA H200"),
         (replace(B, machine=replace(MACHINE, gpus=())), 0, "host b: GPUs none, a has 1 x NVIDIA H200; use hosts"),
+        (
+            replace(B, machine=replace(MACHINE, network="ethernet")),
+            0,
+            "host b: network ethernet, a has none; make the ports of their cards active, or set NCCL_IB_DISABLE=1",
+        ),
         (replace(B, images=("sha256:2",)), 0, "host b: images sha256:2, a has sha256:1; pull the same ones on both"),
         (replace(B, engine="apptainer"), 0, "host b: engine apptainer, a has none; name one with --engine on both"),
         (

@@ -87,6 +87,45 @@ def test_a_baseline_above_one_gpu(build: Build) -> None:
     assert four.verdict == "pass"
 
 
+def _over_nodes(build: Build, network: str | None, *rows: RatioRow) -> list[Any]:
+    """Training on one node of two GPUs and on two, whose replicas fill them: 4 s and 2.5 s."""
+    points = {}
+    for nodes in (1, 2):
+        point = build.train(2 * nodes)
+        settings = dataclasses.replace(point.settings, nodes=nodes)
+        axes = {"nodes": nodes, "data_parallel": 2 * nodes}
+        points[nodes] = dataclasses.replace(point, id=f"train[nodes={nodes}]", axes=axes, settings=settings)
+    records = [*build.measured(points[1], [[4.0], [4.0]]), *build.measured(points[2], [[2.5], [2.5]])]
+    along = Scaling(metric="step_s", scaling="strong", along="nodes", table="t")
+    benchmark = Benchmark(
+        name="fit",
+        workload="train",
+        settings={"backend": "torch", "model": "m", "data_parallel": "rest"},
+        axes={"nodes": (1, 2)},
+        effort=Effort(),
+        expectations=(along,),
+    )
+    machine = dataclasses.replace(build.machine(), network=network)
+    plan = Plan(points=tuple(points.values()), skips=())
+    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    return list(scaling_results(suite, Measurements.of(plan, records), {"t": _table(*rows)}, machine))
+
+
+def test_scaling_along_nodes_is_judged_by_what_joins_them(build: Build) -> None:
+    """Two nodes of two GPUs over one: a row of 4 GPUs over 2, of two nodes and their network, and no other."""
+    of_nodes = _row(workload="train", metric="step_s", count=4, baseline_count=2, nodes=2, value=0.625)
+    over_ib = dataclasses.replace(of_nodes, fabric="infiniband")
+    beside = dataclasses.replace(of_nodes, fabric="nvlink", nodes=1, value=0.5)
+    (found,) = _over_nodes(build, "infiniband", over_ib, beside)
+    assert (found.baseline_count, found.count, found.verdict) == (1, 2, "pass")
+    assert found.speedup == pytest.approx(0.625)
+    (other,) = _over_nodes(build, "ethernet", over_ib, beside)
+    assert (other.verdict, other.expected) == ("no_expectation", None)
+    assert other.reason == "no row of the table is for 2 nodes over ethernet"
+    (unknown,) = _over_nodes(build, None, over_ib, beside)
+    assert unknown.reason.startswith("what joins the 2 nodes is not known: a table's row is for infiniband, roce")
+
+
 def test_weak_scaling_of_training(build: Build) -> None:
     """Two GPUs train twice the samples in 2.5 s instead of 2 s: 1.6x the tokens, efficiency 0.8."""
     from pybench.model.wire import Work  # noqa: PLC0415
@@ -220,7 +259,7 @@ def test_a_starved_baseline_is_suspect(build: Build) -> None:
     assert (row.verdict, row.flags) == ("inconclusive", ("suspect_baseline",))
 
 
-_WANTED = {
+_WANTED: dict[str, Any] = {
     "machine": "h200",
     "fabric": "nvlink",
     "backend": "torch",

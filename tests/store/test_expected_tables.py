@@ -89,6 +89,11 @@ def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
         ("count = 2", 'count = "2"', "mine.toml:9: row[0].count: found '2', expected an integer"),
         ("count = 2", "count = 0", "row[0].count: found 0, must be at least 1"),
         ("count = 2", "count = 1", "row[0].count: 1 is not above the baseline's count"),
+        (
+            "count = 2",
+            "count = 2\nnodes = 2",
+            "row[0].fabric: found 'any'; between 2 nodes it is one of infiniband, roce",
+        ),
         ("count = 2", "count = 2\nbaseline_count = 4", "row[0].count: 2 is not above the baseline's count"),
         ("value = 1.8", "", "row[0]: needs either value, or minimum and/or maximum"),
         ("value = 1.8", "value = 1.8\nminimum = 1.7", "row[0]: needs either value, or minimum and/or maximum"),

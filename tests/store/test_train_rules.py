@@ -236,3 +236,23 @@ def test_packing_takes_samples_of_any_length(tmp_path: Path) -> None:
 def test_what_an_evaluation_needs(tmp_path: Path, text: str, message: str) -> None:
     """Samples that have a prompt, and models that can decode."""
     assert message in problems(tmp_path, f"{STRONG}{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("degree", "message"),
+    [('data_parallel = "rest"', ""), ("data_parallel = 2", "nodes add samples where replicas fill them: set data_par")],
+)
+def test_weak_scaling_over_nodes(tmp_path: Path, degree: str, message: str) -> None:
+    """Nodes bring samples only with the replicas on them."""
+    text = f"""
+{degree}
+batch_size_per_gpu = 2
+[benchmark.axes]
+nodes = [1, 2]
+[[benchmark.expect]]
+metric = "tokens_per_s"
+scaling = "weak"
+along = "nodes"
+"""
+    assert message in problems(tmp_path, text)
+    assert bool(message) == bool(problems(tmp_path, text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import re
 import socket
@@ -52,6 +53,14 @@ class Rendezvous:
         if node_rank is not None and node_rank >= num_nodes:
             raise UsageError(f"--node-rank {node_rank}: of {num_nodes} nodes the last is {num_nodes - 1}")
         return cls(address=host.strip("[]"), port=int(port), num_nodes=num_nodes, node_rank=node_rank, limit_s=limit_s)
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only hosts of this machine can meet there."""
+        try:
+            return ipaddress.ip_address(self.address).is_loopback
+        except ValueError:
+            return self.address == "localhost"
 
     def listener(self) -> socket.socket | None:
         """A socket that listens here, where this host leads; ``None`` where it joins. Raises ``MachineError``."""

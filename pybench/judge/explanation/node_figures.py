@@ -107,6 +107,8 @@ def _collectives(measurements: Measurements) -> dict[tuple[str, int], AlphaBeta]
     curves: dict[tuple[str, int], dict[int, float]] = {}
     for point, samples in measurements.measured("collective_s"):
         assert isinstance(point.settings, Collective), "no other workload has this metric"
+        if point.settings.num_nodes > 1:
+            continue  # of what joins nodes
         key = point.settings.operation, point.settings.gpus
         curves.setdefault(key, {})[point.settings.message_bytes] = location(samples)
     return {key: fit(list(curve.items())) for key, curve in curves.items() if len(curve) >= _MIN_SIZES}

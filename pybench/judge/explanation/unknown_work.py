@@ -16,6 +16,8 @@ def refuse_unknown(point: Point) -> None:
     settings = point.settings
     if not isinstance(settings, (Generate, Train)) or point.architecture is None:
         raise UnmeasuredError(f"the model knows no {settings.workload}")
+    if settings.num_nodes > 1:
+        raise UnmeasuredError("the model knows one node's links, and nothing of those between nodes")
     unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
     for name, is_set in {"context_parallel": settings.context_parallel > 1, **unknown}.items():
         if is_set:

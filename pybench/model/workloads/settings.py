@@ -41,7 +41,8 @@ Degree = Range(1, 1024)
 Tokens = Range(1, 2**20)
 BatchSize = Range(1, 2**20)
 Nodes = Range(1, 1024)
-_NODES = "nodes"
+NODES = "nodes"
+"""The setting of workloads that can spread over hosts."""
 MODEL_CONFIG = "model_config"
 """In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
 
@@ -62,7 +63,7 @@ class Settings:
     @property
     def num_nodes(self) -> int:
         """Hosts that the devices are spread over, as many on each; 1 for a workload that has no such setting."""
-        return int(getattr(self, _NODES, 1))
+        return int(getattr(self, NODES, 1))
 
     @property
     def num_gpus_per_node(self) -> int:
@@ -72,7 +73,7 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Plain values by field. ``nodes`` is left out where it is 1: such a point is one that knows no hosts."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if (name, value) != (_NODES, 1)}
+        return {name: value for name, value in values.items() if (name, value) != (NODES, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from pybench.model.workloads.rules import Breach, GivenSettings
-from pybench.model.workloads.settings import AUTO
+from pybench.model.workloads.settings import AUTO, NODES, REST
 from pybench.model.workloads.train_options import DEFAULT_OUTPUT_TOKENS, OPTION_TRAITS, Need
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES, StrategyName, owners
 
@@ -30,7 +30,9 @@ def train_scaling_rules(given: GivenSettings, scaling: str, along: str) -> Itera
     needed = _BATCH_OF_SCALING[scaling]
     if not given.values(needed):
         yield Breach(f"{scaling} scaling of training needs {needed}", "scaling")
-    elif scaling == "weak" and along != "data_parallel":
+    elif scaling == "weak" and along == NODES and given.values("data_parallel") != (REST,):
+        yield Breach(f"nodes add samples where replicas fill them: set data_parallel = {REST!r}", "along")
+    elif scaling == "weak" and along not in {"data_parallel", NODES}:
         yield Breach(f"{along} adds no samples: weak scaling of training runs along data_parallel", "along")
 
 

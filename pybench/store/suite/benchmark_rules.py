@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pybench.model.suite import Benchmark, Limits, Scaling
 from pybench.model.workloads.registry import SETTINGS_OF, TRAITS_OF, count_axes
-from pybench.model.workloads.settings import ALL_GPUS, REST
+from pybench.model.workloads.settings import ALL_GPUS, NODES, REST
 from pybench.store.toml.lines import KeyPath, KeyProblem
 
 MAX_POINTS = 4096
@@ -79,7 +79,7 @@ def _scaling(expectation: Scaling, benchmark: Benchmark) -> Iterator[KeyProblem]
     filled = [name for name in count_axes(benchmark.workload) if benchmark.settings.get(name) == REST]
     if counts is None:
         yield ("along",), f"{expectation.along} is no axis of this benchmark; add it to its axes"
-    elif filled:
+    elif filled and expectation.along != NODES:
         yield ("along",), f"GPUs do not grow along it: {filled[0]} = {REST!r} fills them at every value"
     elif expectation.baseline not in {None, *counts}:
         yield ("baseline",), f"{expectation.baseline} is no value of axis {expectation.along}: {list(counts)}"

@@ -16,7 +16,7 @@ from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, REST, WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
 
@@ -174,7 +174,8 @@ def _expectation_fields() -> dict[str, Any]:
 def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     types = _settings(workload)
     metrics = tuple(METRICS_OF[workload])
-    along: Any = Literal[count_axes(workload)]
+    over_nodes = (NODES,) if NODES in setting_names(workload) else ()
+    along: Any = Literal[(*count_axes(workload), *over_nodes)]
     along_note = Field(description="axis the GPU count grows along")
     names = dict.fromkeys(("table", "below", "above", "widening_along"), _Name)
     expect = {**_expectation_fields(), **names, "along": Annotated[along, along_note]}
