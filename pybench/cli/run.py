@@ -129,6 +129,8 @@ def run(
         hosts = hosts.of_task(Task.of(os.environ))
         if hosts.given and (ab or aa):
             raise UsageError("--rendezvous measures a suite once; leave out --ab and --aa")
+        if hosts.given and resume is not None:
+            _require_readable(resume)
         engine = EngineOptions(**options) if not hosts.given else engine_over_hosts(EngineOptions(**options))
         progress = make_progress(sys.stderr)
         if suite is not None and (ab or aa):
@@ -139,6 +141,14 @@ def run(
             begin = partial(_begun, suite, resume, root, chosen, engine)
             code = 0 if served else _finished(begin(gathering, progress), progress, gathering, detail=detail)
         ctx.exit(code)
+
+
+def _require_readable(run: Path) -> None:
+    """Before other hosts are waited for. Only the host that leads need have the run's folder."""
+    from pybench.store.journal import RunFolder
+
+    if run.exists():
+        RunFolder.open(run).read_manifest()
 
 
 def _begun(

@@ -73,6 +73,10 @@ def render(view: RunView) -> bytes:
         if trace is not None:
             for gpu in trace.gpus:
                 _gpu(tracks, gpu, trace, offset_ns)
+        for part in view.other_hosts(record):
+            if (theirs := view.trace_of(part)) is not None:
+                for gpu in theirs.gpus:
+                    _gpu(tracks, gpu, theirs, offset_ns - part.clock.offset_ns, f"{part.name} ")
     return b"".join(tracks.packets)
 
 
@@ -131,8 +135,8 @@ def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace |
                 tracks.slice(within, "decode", cut_ns, step.end_ns + offset_ns)
 
 
-def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int) -> None:
-    name = gpu.uuid if gpu.index is None else f"GPU {gpu.index}"
+def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host: str = "") -> None:
+    name = host + (gpu.uuid if gpu.index is None else f"GPU {gpu.index}")
     if len(gpu.series.power_mw):
         times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
     else:

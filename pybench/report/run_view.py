@@ -8,6 +8,7 @@ from pathlib import Path
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
 from pybench.model.explanation import Explanation
+from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.results import Results
@@ -53,3 +54,13 @@ class RunView:
         if self.path is None or record.trace is None:
             return None
         return read_trace(self.path, record.trace)
+
+    def other_hosts(self, record: Record) -> tuple[HostPart, ...]:
+        """The hosts of an attempt beside the one that led it, each with a trace of its own, on its own clock."""
+        return tuple(part for part in record.hosts if part.trace not in {None, record.trace})
+
+    def trace_of(self, part: HostPart) -> PowerTrace | None:
+        """The power trace of another host. Raises ``RunFolderError`` on damage."""
+        if self.path is None or part.trace is None:
+            return None
+        return read_trace(self.path, part.trace)

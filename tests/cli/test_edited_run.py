@@ -141,6 +141,9 @@ COMMANDS = (
     ("expect", "--from", "RUN"),
     ("bundle", "RUN", "-o", "run.zip"),
     ("run", "--resume", "RUN"),
+    ("run", "--resume", "RUN", "--rendezvous", "127.0.0.1:1", "--nodes", "2"),
+    ("fleet", "check", "RUN"),
+    ("fleet", "pairs", "a", "b", "--met", "RUN"),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pybench.model.host import HostClock, HostPart
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
@@ -93,6 +94,43 @@ def traced_run(
     failed = dataclasses.replace(build.failed(point, attempts + 1), point_digest=point.digest)
     manifest: Any = _Manifest((point,))
     return RunView(results=results, manifest=manifest, records=(*records, failed), path=path)
+
+
+AHEAD_NS = 5 * SECOND
+
+
+def run_over_hosts(path: Path, results: Results) -> RunView:
+    """One good attempt on two hosts with traces of the same moments; the other one's clock is ahead by 5 s."""
+    view = traced_run(path, results, num_gpus=1, attempts=1)
+    trace = power_trace(1, 600)
+    late = dataclasses.replace(
+        trace,
+        start_ns=trace.start_ns + AHEAD_NS,
+        end_ns=trace.end_ns + AHEAD_NS,
+        gpus=tuple(map(_later, trace.gpus)),
+        offsets=OffsetColumns(t_ns=(AHEAD_NS,), realtime_offset_ns=(-AHEAD_NS,)),
+    )
+    write_trace(late, path / "trace.n2.npz")
+    there = HostClock(offset_ns=AHEAD_NS, bound_ns=1000)
+    parts = (
+        HostPart(name="n1", ranks=(0, 1), gpu_uuids=("GPU-0",), trace="trace.1.npz"),
+        HostPart(name="n2", ranks=(1, 1), gpu_uuids=("GPU-0",), trace="trace.n2.npz", clock=there),
+    )
+    return dataclasses.replace(view, records=(dataclasses.replace(view.records[0], hosts=parts),))
+
+
+def _later(gpu: GpuTrace) -> GpuTrace:
+    """What was stamped by the host's monotonic clock; the driver's series has the wall clock's stamps."""
+    slow, counter = gpu.slow, gpu.counter
+    return dataclasses.replace(
+        gpu,
+        slow=dataclasses.replace(slow, t_ns=np.asarray(slow.t_ns) + AHEAD_NS),
+        counter=dataclasses.replace(
+            counter,
+            before_ns=np.asarray(counter.before_ns) + AHEAD_NS,
+            after_ns=np.asarray(counter.after_ns) + AHEAD_NS,
+        ),
+    )
 
 
 class _Manifest:

@@ -12,10 +12,11 @@ import pytest
 
 from pybench.model.results import Results
 from pybench.report.page.codec import extremes, pack, pack_levels, unpack
+from pybench.report.page.power import power_payload
 from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
-from tests.report.page_run import traced_run
+from tests.report.page_run import run_over_hosts, traced_run
 from tests.report.pages import PageReader
 
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -72,6 +73,13 @@ def test_traces_of_attempts_are_in_the_page(results: Results, tmp_path: Path) ->
     text = render(view)
     assert "decode TP 1, attempt 1" in text
     assert re.search(r"decode TP 1, attempt 2: [^<]*trace\.2\.npz: not a power trace", text)
+
+
+def test_each_host_has_its_power_on_its_own_clock(results: Results, tmp_path: Path) -> None:
+    """Steps lie as long after the beginning of the other host's trace as after that of the first."""
+    first, other = power_payload(run_over_hosts(tmp_path, results)).attempts
+    assert (first["label"], other["label"]) == ("decode TP 1, attempt 1", "decode TP 1, attempt 1, host n2")
+    assert first["steps"] == other["steps"] != []
 
 
 def test_a_bad_gpu_is_named(results: Results) -> None:

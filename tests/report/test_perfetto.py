@@ -12,7 +12,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 from pybench.model.results import Results
 from pybench.report.perfetto import render
 from pybench.report.run_view import RunView
-from tests.report.page_run import SECOND, traced_run
+from tests.report.page_run import SECOND, run_over_hosts, traced_run
 
 
 def _read(view: RunView) -> Any:
@@ -98,6 +98,14 @@ def test_start_up_and_clock_limits_are_spans(trace: Any) -> None:
         ("measured steps", 2.0, 11.6),
     ]
     assert _slices(trace, "GPU 0 clock held by")[0] == ("power limit", 2.0, 3.0)
+
+
+def test_gpus_of_other_hosts_have_tracks_of_their_own(results: Results, tmp_path: Path) -> None:
+    """With the host's name, at the same moments whatever its clock shows."""
+    trace = _read(run_over_hosts(tmp_path, results))
+    assert {"GPU 0 power", "n2 GPU 0 power"} <= set(_names(trace).values())
+    here, there = (_slices(trace, f"{host}GPU 0 clock held by") for host in ("", "n2 "))
+    assert here == there != []
 
 
 def test_a_sample_needs_at_most_30_bytes(results: Results, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from pybench.compute.clock_events import event_words
 from pybench.compute.energy.times import series_times_ns
 from pybench.model.errors import PybenchError
+from pybench.model.host import HostPart
 from pybench.model.record import Record
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 from pybench.model.wire import Step
@@ -50,10 +51,11 @@ def power_payload(view: RunView) -> PowerPayload:
     notes: list[str] = []
     columns: dict[str, dict[str, Any]] = {}
     room = MOST_SAMPLES
-    for record in view.good_records:
+    for record, part in _traced(view):
         label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
+        label += f", host {part.name}" if part is not None else ""
         try:
-            trace = view.trace(record)
+            trace = view.trace(record) if part is None else view.trace_of(part)
         except PybenchError as error:
             notes.append(f"{label}: {error}")
             continue
@@ -64,9 +66,17 @@ def power_payload(view: RunView) -> PowerPayload:
             notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
             continue
         room -= size
-        attempts.append(_attempt(label, _joint(record), "measured step", trace))
+        ahead_ns = 0 if part is None else part.clock.offset_ns
+        attempts.append(_attempt(label, _joint(record, ahead_ns), "measured step", trace))
         columns |= _set_apart(attempts[-1], len(columns))
     return PowerPayload(tuple(attempts), tuple(notes), columns)
+
+
+def _traced(view: RunView) -> Iterator[tuple[Record, HostPart | None]]:
+    """Each good attempt on the run's own host, ``None``, then on every other host with a trace."""
+    for record in view.good_records:
+        yield record, None
+        yield from ((record, part) for part in view.other_hosts(record))
 
 
 def command_payload(label: str, trace: PowerTrace, start_ns: int, end_ns: int) -> PowerPayload:
@@ -153,10 +163,14 @@ def _limits(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int, str]]:
     yield from spans
 
 
-def _joint(record: Record) -> list[tuple[int, int, int]]:
-    """Start, end of prefill and end of every measured step over all ranks; without rounds prefill ends at the start."""
+def _joint(record: Record, ahead_ns: int) -> list[tuple[int, int, int]]:
+    """Start, end of prefill and end of every measured step over all ranks; without rounds prefill ends at the start.
+
+    On a clock that is ``ahead_ns`` ahead of that of the host that leads.
+    """
     together = zip(*(rank.steps for rank in record.ranks), strict=True)
-    return [_span(ranks) for ranks in together]
+    spans = (_span(ranks) for ranks in together)
+    return [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in spans]
 
 
 def _span(ranks: Sequence[Step]) -> tuple[int, int, int]:
