@@ -1,4 +1,4 @@
-"""A Slurm cluster on this machine: slurmctld and two slurmd, with munge, all of it in one folder."""
+"""A Slurm cluster on this machine: slurmctld and two slurmd or more, with munge, all of it in one folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pybench.engines.hosts.interface import free_port
 from tests.processes import wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged", "mungekey")
-NODES = ("n1", "n2")
 _LIMIT_S = 60
 # Names resolve to this machine; each slurmd has its own name, port and folders.
 _CONFIGURATION = """
@@ -43,7 +42,7 @@ ReturnToService=2
 KillWait=5
 MpiDefault=none
 TaskProlog={folder}/prolog
-NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]},{ports[2]}] CPUs=2 State=UNKNOWN
+NodeName=n[1-{count}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -57,10 +56,16 @@ def missing() -> list[str]:
 
 @dataclass
 class Cluster:
-    """Two nodes that are idle."""
+    """Nodes that are idle."""
 
     folder: Path
+    num_nodes: int = 2
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """``n1`` and so on."""
+        return tuple(f"n{number}" for number in range(1, self.num_nodes + 1))
 
     @property
     def variables(self) -> dict[str, str]:
@@ -75,31 +80,37 @@ class Cluster:
         return done.stdout
 
     def wait_for_nodes(self) -> None:
-        """Return once both are idle."""
+        """Return once all are idle."""
         deadline = time.monotonic() + _LIMIT_S
-        while self.command("sinfo", "-h", "-N", "-o", "%T").split() != ["idle", "idle"]:
+        while self.command("sinfo", "-h", "-N", "-o", "%T").split() != ["idle"] * self.num_nodes:
             assert time.monotonic() < deadline, self.command("sinfo", "-N", "-l")
             time.sleep(0.1)
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, num_nodes: int = 2) -> Iterator[Cluster]:
     """Start one, and end all its daemons."""
-    made = Cluster(folder)
-    ports = [free_port("127.0.0.1") for _ in range(3)]
-    text = _CONFIGURATION.format(host=socket.gethostname().partition(".")[0], folder=folder, ports=ports)
+    made = Cluster(folder, num_nodes)
+    ports = [free_port("127.0.0.1") for _ in range(1 + num_nodes)]
+    text = _CONFIGURATION.format(
+        host=socket.gethostname().partition(".")[0],
+        folder=folder,
+        ports=ports,
+        count=num_nodes,
+        node_ports=",".join(map(str, ports[1:])),
+    )
     (folder / "slurm.conf").write_text(text)
     # Two hosts on one machine do not wait for each other's cores.
     (folder / "prolog").write_text(f"#!/bin/sh\necho export PYBENCH_LOCKS={folder}/locks.$SLURMD_NODENAME\n")
     (folder / "prolog").chmod(0o755)
     (folder / "state").mkdir()
-    for node in NODES:
+    for node in made.nodes:
         (folder / node).mkdir()
     folder.chmod(0o755)
     made.command("mungekey", "-c", "-k", str(folder / "munge.key"))
     daemons: list[subprocess.Popen[bytes]] = []
     try:
-        for words in _daemons(folder):
+        for words in _daemons(made):
             log = (folder / f"{words[0]}.{len(daemons)}.out").open("wb")
             with log:
                 daemons.append(subprocess.Popen(words, env=made.variables, stdout=log, stderr=subprocess.STDOUT))
@@ -118,12 +129,12 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 daemon.wait()
 
 
-def _daemons(folder: Path) -> Sequence[tuple[str, ...]]:
-    files = [f"--{name}={folder}/munge.{ending}" for name, ending in _MUNGE.items()]
+def _daemons(made: Cluster) -> Sequence[tuple[str, ...]]:
+    files = [f"--{name}={made.folder}/munge.{ending}" for name, ending in _MUNGE.items()]
     return (
         ("munged", "--foreground", "--force", "--num-threads=2", *files),
         ("slurmctld", "-D", "-i"),
-        *(("slurmd", "-D", "-N", node) for node in NODES),
+        *(("slurmd", "-D", "-N", node) for node in made.nodes),
     )
 
 

@@ -186,7 +186,7 @@ def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) 
     assert "--nodes 3: the allocation of job" in out
     conf = Path(place.slurm.variables["SLURM_CONF"])
     (tmp_path / "slurm.conf").write_text(conf.read_text().replace("munge.socket", "no.socket"))
-    place.slurm = Cluster(place.slurm.folder, {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    place.slurm = Cluster(place.slurm.folder, environment={"SLURM_CONF": str(tmp_path / "slurm.conf")})
     with place.started(PYBENCH, "run", "hosts.toml", "--sbatch", "--", "--nodes=2") as process:
         out, _ = process.communicate(timeout=LIMIT_S)
     place.slurm = Cluster(place.slurm.folder)
