@@ -63,7 +63,7 @@ def _measured(slurm: Cluster, collected: Path, slow: Mapping[Pair | str, float])
         runs = []
         for pair in pairs:
             seed += 1
-            stretch = max(slow.get(one, 1.0) for one in (*pair, (*sorted(pair),)))
+            stretch = max(slow.get(one, 1.0) for one in (*pair, (min(pair), max(pair))))
             runs.append(_started(slurm, collected / f"{number}" / "-".join(pair), pair, stretch, seed))
         for run in runs:
             out, _ = run.communicate(timeout=LIMIT_S)

@@ -15,7 +15,9 @@ from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.suite import Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.machine import Network
+from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.workloads.train import Train
 from tests.builders import MANIFEST
 from tests.judge.conftest import Build
 
@@ -87,13 +89,14 @@ def test_a_baseline_above_one_gpu(build: Build) -> None:
     assert four.verdict == "pass"
 
 
-def _over_nodes(build: Build, network: str | None, *rows: RatioRow) -> list[Any]:
+def _over_nodes(build: Build, network: Network | None, *rows: RatioRow) -> list[Any]:
     """Training on one node of two GPUs and on two, whose replicas fill them: 4 s and 2.5 s."""
     points = {}
     for nodes in (1, 2):
         point = build.train(2 * nodes)
+        assert isinstance(point.settings, Train)
         settings = dataclasses.replace(point.settings, nodes=nodes)
-        axes = {"nodes": nodes, "data_parallel": 2 * nodes}
+        axes: dict[str, AxisValue] = {"nodes": nodes, "data_parallel": 2 * nodes}
         points[nodes] = dataclasses.replace(point, id=f"train[nodes={nodes}]", axes=axes, settings=settings)
     records = [*build.measured(points[1], [[4.0], [4.0]]), *build.measured(points[2], [[2.5], [2.5]])]
     along = Scaling(metric="step_s", scaling="strong", along="nodes", table="t")

@@ -121,16 +121,17 @@ def run_over_hosts(path: Path, results: Results) -> RunView:
 
 def _later(gpu: GpuTrace) -> GpuTrace:
     """What was stamped by the host's monotonic clock; the driver's series has the wall clock's stamps."""
-    slow, counter = gpu.slow, gpu.counter
     return dataclasses.replace(
         gpu,
-        slow=dataclasses.replace(slow, t_ns=np.asarray(slow.t_ns) + AHEAD_NS),
+        slow=dataclasses.replace(gpu.slow, t_ns=_later_ns(gpu.slow.t_ns)),
         counter=dataclasses.replace(
-            counter,
-            before_ns=np.asarray(counter.before_ns) + AHEAD_NS,
-            after_ns=np.asarray(counter.after_ns) + AHEAD_NS,
+            gpu.counter, before_ns=_later_ns(gpu.counter.before_ns), after_ns=_later_ns(gpu.counter.after_ns)
         ),
     )
+
+
+def _later_ns(times_ns: Any) -> Any:
+    return np.asarray(times_ns) + AHEAD_NS
 
 
 class _Manifest:
