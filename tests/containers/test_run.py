@@ -131,9 +131,18 @@ def test_a_gpu_that_no_container_gets(boxed: Boxed) -> None:
         backends=("torch",), device="cpu", request=ContainerRequest(), gpu_uuids=("GPU-of-nobody",)
     )
     options = EngineOptions(engine=boxed.name, lock=boxed.lock)
-    with pytest.raises(MachineError, match=r"can't (start a worker in image torch|be given GPU 'GPU-of-nobody'): .*; "):
+    with pytest.raises(MachineError, match=r"can't (start a worker in image test|be given GPU 'GPU-of-nobody'): .*; "):
         choose_launcher(options, needs, print)
     assert not boxed.containers()
+
+
+def test_a_python_that_the_user_inside_cant_execute_comes_with_a_remedy(boxed: Boxed, tmp_path: Path) -> None:
+    """Here a folder stands in its place; an image whose root folder is closed gives the same complaint."""
+    lock = tmp_path / "images.toml"
+    lock.write_text(boxed.lock.read_text().replace('device = "cpu"', 'device = "cpu"\ninterpreter = "/tmp"'))
+    needs = LaunchRequirements(backends=("torch",), device="cpu", request=ContainerRequest())
+    with pytest.raises(MachineError, match=r"in image test: .*; let all users reach /tmp in the image, or set relax"):
+        choose_launcher(EngineOptions(engine=boxed.name, lock=lock), needs, print)
 
 
 def test_an_unlocked_image_is_refused_and_with_leave_never_passes(boxed: Boxed, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]
     """
     images = []
     for image in launcher.container.images:
-        launcher, result = _started(launcher, facts, image.backend, gpu_uuids)
+        launcher, result = _started(launcher, facts, image, gpu_uuids)
         images.append(replace(image, python=_python(image, result)))
     setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
     return replace(launcher, container=setup)
@@ -61,19 +61,26 @@ def _python(image: ImageIdentity, result: CommandResult) -> str:
 
 
 def _started(
-    launcher: OciLauncher, facts: EngineFacts, backend: str, gpu_uuids: tuple[str, ...]
+    launcher: OciLauncher, facts: EngineFacts, image: ImageIdentity, gpu_uuids: tuple[str, ...]
 ) -> tuple[OciLauncher, CommandResult]:
     for _ in range(_MAX_TRIES):
-        result = _probe(launcher, backend, gpu_uuids)
+        result = _probe(launcher, image.backend, gpu_uuids)
         if result.ok:
             return launcher, result
         relaxed = after_refusal(launcher.confinement, result.error_line, _hard_limits(), facts)
         if relaxed is None:
             break
         launcher = replace(launcher, confinement=relaxed)
-    failed = f"can't start a worker in image {backend}"
-    remedy = "pybench doctor lists what this machine lacks"
-    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, remedy)
+    failed = f"can't start a worker in image {image.name}"
+    raise engine_error(launcher.name, facts.data_root, failed, result.error_line, _remedy(image, result.error_line))
+
+
+def _remedy(image: ImageIdentity, complaint: str) -> str:
+    """What to do about a refusal; an image may keep its Python, or the root folder, from users other than root."""
+    if "permission denied" in complaint.lower():
+        opened = f"let all users reach {image.interpreter} in the image"
+        return f'{opened}, or set relax = ["root_user"] in the suite\'s [container]'
+    return "pybench doctor lists what this machine lacks"
 
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
