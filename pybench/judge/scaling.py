@@ -224,10 +224,10 @@ def scaling_claims(
 def _claim(
     context: _Context, row: ScalingResult, entry: Point | Skip, baseline: Point | Skip | None
 ) -> ClaimResult | None:
-    if baseline is None:
+    if baseline is None or row.speedup is None:  # a speedup has two points with a count; one alone may lack its own
         return None
     found = _table_row(context, entry, baseline, claims=True)
-    if found is None or context.table is None or row.speedup is None:
+    if found is None or context.table is None:
         return None
     estimate = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="x")
     return claim_result(context.benchmark.name, found, context.table.name, row.point_id, row.baseline_id, estimate)
