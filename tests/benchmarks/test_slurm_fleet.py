@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from pybench.compute.pair_rounds import DECISION_ROUNDS, Pair, pair_rounds
-from pybench.engines.hosts.interface import free_port
 from tests.builders import NO_DRIVER
 from tests.runner.two_hosts import SUITE, write_fake_python
 from tests.slurm.cluster import Cluster, cluster, missing
@@ -26,6 +25,8 @@ from tests.slurm.cluster import Cluster, cluster, missing
 PYBENCH = str(Path(sys.executable).with_name("pybench"))
 LIMIT_S = 900
 SLOW = 1 / 0.95
+# Below the range from which the kernel gives ports to the connections of Slurm and of the other runs.
+FIRST_PORT = 21000
 SLOW_NODE, SLOW_LINK = "n6", ("n15", "n2")
 
 
@@ -45,7 +46,7 @@ def _started(slurm: Cluster, folder: Path, pair: Pair, stretch: float, seed: int
     write_fake_python(
         folder / "python", "ok", FAKE_STRETCH=str(stretch), FAKE_NOISE=f"{seed}:0.003", FAKE_STEP_MS="100"
     )
-    run = (PYBENCH, "run", "hosts.toml", "--python", "./python", "--rendezvous", f"127.0.0.1:{free_port('127.0.0.1')}")
+    run = (PYBENCH, "run", "hosts.toml", "--python", "./python", "--rendezvous", f"127.0.0.1:{FIRST_PORT + seed}")
     return subprocess.Popen(
         ("salloc", f"--nodelist={','.join(pair)}", "--nodes=2", "--exclusive", "--quiet", *run, "--join-limit", "300s"),
         cwd=folder,
