@@ -57,7 +57,7 @@ class PlainProgress:
             self._is_timed_by_one = False
             left_s = self._earlier.left_s(point_id, 0.0, total - position)
             if left_s is not None:
-                self._say(f"about {duration(left_s)} for the other {total - position + 1} attempts, by the first round")
+                self._say_left(left_s, total - position + 1, "the first round")
         self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
@@ -81,8 +81,7 @@ class PlainProgress:
         self._say(f"{self._place} {shortened(point_id, room) if ok else point_id} {result}")
         if ok and self._left and not self._is_timed:
             self._is_timed = self._is_timed_by_one = True
-            others = "attempt" if self._left == 1 else f"{self._left} attempts"
-            self._say(f"about {duration(self._left * took_s)} for the other {others}, by this one")
+            self._say_left(self._left * took_s, self._left, "this one")
 
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
@@ -90,6 +89,10 @@ class PlainProgress:
 
     def finished(self) -> None:
         """Nothing is left open."""
+
+    def _say_left(self, left_s: float, num_left: int, source: str) -> None:
+        others = "attempt" if num_left == 1 else f"{num_left} attempts"
+        self._say(f"about {duration(left_s)} for the other {others}, by {source}")
 
     def _say(self, text: str) -> None:
         print(encodable(printable(text), self._stream.encoding), file=self._stream, flush=True)

@@ -157,9 +157,9 @@ def verdict_of(decision: Decision) -> Verdict:
 def look_text(evidence: Evidence, *limits: float | None) -> str:
     """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
     _, low, high = evidence.interval
-    deciding = evidence.look_interval()
     shown = low is not None and high is not None and any(low <= limit <= high for limit in limits if limit is not None)
-    return "" if shown or deciding is None else f"at this look's level [{deciding[0]:.4g}, {deciding[1]:.4g}], "
+    deciding = None if shown else evidence.look_interval()
+    return "" if deciding is None else f"at this look's level [{deciding[0]:.4g}, {deciding[1]:.4g}], "
 
 
 def more_attempts_text(decision: Decision) -> str:

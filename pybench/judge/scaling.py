@@ -121,11 +121,9 @@ def _filled(entry: Point | Skip, context: _Context) -> Iterator[tuple[str, AxisV
     yield from ((name, value) for name, value in entry.axes.items() if name in context.apart - {context.along})
 
 
-def _gpu_ratio(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> float:
-    """GPUs over the baseline's: more nodes may have as many GPUs."""
-    if context.along == NODES:
-        return entry.num_gpus / baseline.num_gpus
-    return _count(entry.axes[context.along]) / _count(baseline.axes[context.along])
+def _gpus(context: _Context, entry: Point | Skip) -> int:
+    """What a table counts: the axis's value, but along nodes GPUs, of which more nodes may have as many."""
+    return entry.num_gpus if context.along == NODES else _count(entry.axes[context.along])
 
 
 def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> ScalingResult:
@@ -133,7 +131,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     metric = expectation.metric
     traits = METRICS[metric]
     count, baseline_count = _count(entry.axes[context.along]), _count(baseline.axes[context.along])
-    linear = _gpu_ratio(context, entry, baseline)
+    linear = _gpus(context, entry) / _gpus(context, baseline)
     row = _table_row(context, entry, baseline)
     expected = _expected(context, row)
     interval: Interval | None = None
@@ -238,8 +236,6 @@ def _table_row(
 ) -> RatioRow | None:
     if context.table is None:
         return None
-    along = context.along
-    counts = [one.num_gpus if along == NODES else _count(one.axes[along]) for one in (entry, baseline)]
     settings = {**context.benchmark.settings, **entry.axes}
     plan = context.measurements.plan
     shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
@@ -247,7 +243,7 @@ def _table_row(
     wanted = context_of(
         context.machine, context.benchmark.workload, metric, backend, shape, int(str(settings.get(NODES, 1)))
     )
-    return ratio_row(context.table, wanted, *counts, claims=claims)
+    return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline), claims=claims)
 
 
 def _expected(context: _Context, row: RatioRow | None) -> Expected | None:

@@ -49,7 +49,7 @@ def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *,
     beyond = expected.maximum if more else expected.minimum
     better = beyond is not None and (low > beyond if more else high < beyond)
     found = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
-    verdict, reason = _worded(decision, found, look_text(evidence, gate))
+    verdict, reason = _worded(evidence, decision, found, gate)
     return verdict, reason, ("better_than_expected",) if better else (), decision
 
 
@@ -64,7 +64,7 @@ def judge_value(
     sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
     gains = " with the gains of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
     found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}{gains}, allowed {' and '.join(sides)}"
-    return *_worded(decision, found, look_text(evidence, minimum, maximum)), decision
+    return *_worded(evidence, decision, found, minimum, maximum), decision
 
 
 def judge_comparison(
@@ -87,12 +87,14 @@ def judge_comparison(
     else:
         wanted = "as much" if factor == 1 else f"{factor:g} times as much"
         found = f"at {'most' if order == 'below' else 'least'} {wanted} expected, found {interval} times the other"
-    return *_worded(decision, found, look_text(evidence, limit)), decision
+    return *_worded(evidence, decision, found, limit), decision
 
 
-def _worded(decision: Decision, found: str, look: str) -> tuple[Verdict, str]:
+def _worded(evidence: Evidence, decision: Decision, found: str, *limits: float | None) -> tuple[Verdict, str]:
     verdict = verdict_of(decision)
-    return verdict, f"{found}; {look}{more_attempts_text(decision)}" if verdict == "inconclusive" else found
+    if verdict != "inconclusive":
+        return verdict, found
+    return verdict, f"{found}; {look_text(evidence, *limits)}{more_attempts_text(decision)}"
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
