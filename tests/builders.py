@@ -24,6 +24,15 @@ from pybench.model.wire import Header
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""
+GEMMA_4B = {
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 34,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    "sliding_window": 1024,
+}
+"""As google/gemma-3-4b-it publishes its text model."""
 
 H200 = GpuInfo(
     index=0,

@@ -16,6 +16,7 @@ from pybench.model.suite import Point
 from pybench.store.model_config import config_name, read_model_config
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
+from tests.builders import GEMMA_4B
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -44,14 +45,7 @@ LLAMA = {
 GEMMA = {
     "model_type": "gemma3",
     "vision_config": {"hidden_size": 1152},
-    "text_config": {
-        "hidden_size": 2560,
-        "intermediate_size": 10240,
-        "model_type": "gemma3_text",
-        "num_hidden_layers": 34,
-        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-        "sliding_window": 1024,
-    },
+    "text_config": GEMMA_4B,
 }
 SUITE = """
 schema = 1

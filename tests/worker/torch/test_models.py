@@ -10,6 +10,7 @@ import pytest
 from pybench.model.decoder_shape import DecoderShape
 from pybench.store.model_config import read_model_config
 from pybench.store.model_shapes import load_models
+from tests.builders import GEMMA_4B
 
 
 @pytest.mark.parametrize("name", load_models())
@@ -20,17 +21,6 @@ def test_config_class_accepts(name: str) -> None:
     assert "source" not in shape
     config = transformers.AutoConfig.for_model(shape.pop("model_type"), **shape)
     assert (config.hidden_size, config.num_key_value_heads) == (shape["hidden_size"], shape["num_key_value_heads"])
-
-
-GEMMA_4B = {
-    "hidden_size": 2560,
-    "intermediate_size": 10240,
-    "model_type": "gemma3_text",
-    "num_hidden_layers": 34,
-    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-    "sliding_window": 1024,
-}
-"""As google/gemma-3-4b-it publishes its text model."""
 
 
 def test_what_a_silent_config_assumes(tmp_path: Path) -> None:
