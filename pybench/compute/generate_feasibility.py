@@ -29,8 +29,7 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
         yield f"backend {settings.backend} has no quantization {settings.quantization!r}, only {able}"
     if settings.quantization == "bitsandbytes" and settings.tensor_parallel > 1:
         yield "quantization 'bitsandbytes' packs whole weights, which tensor_parallel would split"
-    if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
-        yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"
+    yield from _of_requests(settings)
     if settings.nodes % settings.data_parallel and settings.data_parallel % settings.nodes:
         yield (
             f"data_parallel {settings.data_parallel} can't be spread over {settings.nodes} nodes: give each node whole "
@@ -43,3 +42,11 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
             yield f"backend {settings.backend} has {axis} alone, not with {others[0]}"
         if axis in traits.gpu_axes and device == "cpu":
             yield f"backend {settings.backend} has {axis} above 1 on GPUs only"
+
+
+def _of_requests(settings: Generate) -> Iterator[str]:
+    shortest = settings.shortest(settings.prompt_tokens)
+    if (settings.shared_prefix_tokens or 0) > shortest:
+        yield f"shared_prefix_tokens {settings.shared_prefix_tokens} is more than the shortest prompt has: {shortest}"
+    if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
+        yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"

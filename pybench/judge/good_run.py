@@ -10,6 +10,7 @@ from pybench.compute.flops import model_class
 from pybench.compute.stats import TAIL, Samples, location, logs, prediction_reach, ratio
 from pybench.compute.student_t import quantile
 from pybench.judge.evidence import gain_sd
+from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
@@ -102,7 +103,7 @@ def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, 
         metric=expectation.metric,
         unit=METRICS[expectation.metric].unit,
         count=point.num_gpus,
-        where=where if isinstance(point.settings, NodeSettings) else {},
+        where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
         tolerance=_tolerance(gain_sd(measurements, expectation.metric, [point]), samples),
     )

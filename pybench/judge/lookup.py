@@ -16,6 +16,8 @@ from pybench.model.machine import Machine
 
 _KEYS = ("fabric", "backend", "model_class")
 _KINDS = ("claim", "published", "measured")
+SPARING = ("prefix_caching",)
+"""Settings that spare work: a figure holds for points with them only where its row names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,8 @@ def figure_row(
 
 def _holds_for(row: FigureRow, settings: Mapping[str, object], num_gpus: int) -> bool:
     enough = row.count <= num_gpus if row.per_gpu else row.count == num_gpus
-    return enough and all(settings.get(name) == value for name, value in row.where.items())
+    spared = any(settings.get(name) and name not in row.where for name in SPARING)
+    return enough and not spared and all(settings.get(name) == value for name, value in row.where.items())
 
 
 def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:

@@ -127,6 +127,7 @@ MODEL_CLASSES = {
 }
 _ENGINE_OPTIONS = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "engine_args")
 _SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
+_PREFIXES = ("shared_prefix_tokens", "prefix_caching")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 
 # What measures a node itself runs no model: it has no parallel degrees to raise.
@@ -193,10 +194,10 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         extras=(_ADAPTERS, _FOUR_BITS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
-        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING),
+        options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
         quantizations=("fp8", "bitsandbytes"),
         device="cuda",
-        warm_settings={"generate": (*_SIZES, *_SERVING)},
+        warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
         shaping=("longest_sequence_tokens", "is_batch"),
         distributions=("vllm",),
         tuning_prefixes=("VLLM_",),

@@ -256,7 +256,9 @@ def _use(results: Results, names: Mapping[str, str]) -> Table:
         "kv_cache_tokens": "KV cache",
         "num_running": "at a time",
         "num_preemptions": "preemptions",
+        "prefix_hit_fraction": "prefix hits",
     }
+    columns = {name: head for name, head in columns.items() if any(name in point.metrics for point in results.points)}
     rows = tuple(
         (names[point.id], *(_used(name, point.metrics.get(name)) for name in columns))
         for point in results.points

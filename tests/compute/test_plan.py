@@ -170,6 +170,13 @@ def test_skipped_left_out_and_filtered() -> None:
         ("generate", {"quantization": "fp8"}, "backend torch has no quantization"),
         ("generate", {"engine_args": {"a": 1}}, "backend torch has no engine_args"),
         ("generate", {"backend": "vllm", "engine_args": {"a": 1}, "concurrency": 2}, None),
+        ("generate", {"prefix_caching": True}, "backend torch has no prefix_caching"),
+        ("generate", {"backend": "vllm", "shared_prefix_tokens": 8, "prefix_caching": True}, None),
+        (
+            "generate",
+            {"backend": "vllm", "shared_prefix_tokens": 5, "length_spread_fraction": 0.5},
+            "shared_prefix_tokens 5 is more than the shortest prompt has: 4",
+        ),
         (
             "generate",
             {"backend": "vllm", "concurrency": 3, "data_parallel": 2},

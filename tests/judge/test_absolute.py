@@ -15,6 +15,7 @@ from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioR
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite, TableFigure
 from pybench.model.workloads.collective import Collective
+from tests.builders import with_settings
 from tests.judge.conftest import Build
 
 _EXPECTATION = TableFigure(metric="busbw_bytes_per_s", table="t")
@@ -114,6 +115,18 @@ def test_figures_hold_where_settings_are_as_told(build: Build) -> None:
     small, large = _point(message_bytes=1024), _point(message_bytes=4096)
     assert absolute_row(table, small, "busbw_bytes_per_s", build.machine()) is table.rows[0]
     assert absolute_row(table, large, "busbw_bytes_per_s", build.machine()) is None
+
+
+def test_a_figure_without_a_cache_is_none_for_points_with_one(build: Build) -> None:
+    """Nor the other way round: what a cache spares would pass for a faster GPU."""
+    plain = build.generate(1)
+    spared = with_settings(plain, prefix_caching=True)
+    keys = {"workload": "generate", "metric": "output_tokens_per_s", "unit": "tokens/s", "count": 1}
+    for where, held in ({}, plain), ({"prefix_caching": True}, spared):
+        table = _table(_row(**keys, where=where))
+        for point in (plain, spared):
+            row = absolute_row(table, point, "output_tokens_per_s", build.machine())
+            assert (row is not None) == (point is held)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,16 @@ def test_lengths_lie_within_their_spread() -> None:
     assert {len(request.prompt) for request in draw_requests(settings(), 50, 0)} == {10}
 
 
+def test_prompts_share_their_first_tokens() -> None:
+    """The 4 that they share are those of every replica; what follows is what each has without them."""
+    own = draw_requests(settings(batch_size=4), 1000, 0)
+    alike = [draw_requests(settings(batch_size=4, shared_prefix_tokens=4, data_parallel=2), 1000, r) for r in (0, 1)]
+    prompts = {request.index: request.prompt for replica in alike for request in replica}
+    assert len({tuple(prompt[:4]) for prompt in prompts.values()}) == 1
+    assert [prompts[request.index][4:] for request in own] == [request.prompt[4:] for request in own]
+    assert len({tuple(prompt) for prompt in prompts.values()}) == 4
+
+
 def test_arrivals_are_a_poisson_process() -> None:
     """Gaps have the rate's mean, and a standard deviation as large; without a rate all come at once."""
     arrivals = [0.0, *(r.arrival_s for r in draw_requests(settings(batch_size=4000, request_rate_per_s=20.0), 5, 0))]

@@ -124,9 +124,14 @@ def test_requests_come_one_by_one(run_vllm: RunVllm, load: dict[str, Any], runni
 
 @pytest.mark.parametrize("load", [{}, {"concurrency": 4}], ids=["batch", "serving"])
 def test_an_engine_stays_for_points_of_another_load(run_vllm: RunVllm, load: dict[str, Any], tmp_path: Path) -> None:
-    """One engine, two points: each has its own requests and its own peak, and the preemptions of its own steps."""
-    more = settings(batch_size=2, **({"concurrency": 1} if load else {}))
-    code, [events], log = run_vllm(settings(**load), "preempts", then=(more,))
+    """One engine, two points: each has its own requests and its own peak, and the preemptions of its own steps.
+
+    Of 4 prompts of 6 tokens, 4 of them shared, blocks of 2 spare 3 * 4 tokens of 24 in every step alike: no step finds
+    what an earlier one cached, nor does a point whose prompts share nothing.
+    """
+    caching: dict[str, Any] = {"prefix_caching": True, "engine_args": {"block_size": 2}}
+    more = settings(batch_size=2, **caching, **({"concurrency": 1} if load else {}))
+    code, [events], log = run_vllm(settings(shared_prefix_tokens=4, **caching, **load), "preempts", then=(more,))
     assert code == 0, log
     assert (tmp_path / "stdout").read_text().count("engine process") == 1
     first, second = points_of(events)
@@ -135,6 +140,8 @@ def test_an_engine_stays_for_points_of_another_load(run_vllm: RunVllm, load: dic
     assert [metrics_of(each)["num_runnable"] for each in (first, second)] == [4, 1 if load else 2]
     alone = [step.values["num_preemptions"] for step in steps_of(second)]
     assert alone == [10.0 if load else 5.0] * 2
+    hits = [[step.values["prefix_hit_fraction"] for step in steps_of(each)] for each in (first, second)]
+    assert hits == [[0.5, 0.5], [0.0, 0.0]]
 
 
 def test_lost_places_in_the_cache_are_counted(run_vllm: RunVllm) -> None:
@@ -235,6 +242,7 @@ def test_settings_in_the_engines_words(tmp_path: Path) -> None:
     }
     assert {name: arguments[name] for name in expected} == expected
     assert engine_arguments(settings(quantization="bitsandbytes"), tmp_path)["load_format"] == "bitsandbytes"
+    assert engine_arguments(settings(prefix_caching=True), tmp_path)["enable_prefix_caching"] is True
     alone = engine_arguments(settings(), tmp_path)
     assert alone.keys().isdisjoint({"quantization", "max_num_seqs", "distributed_executor_backend"})
 
@@ -246,12 +254,17 @@ def test_the_stat_logger_is_called_as_recorded() -> None:
     assert (scheduler, iteration) == ("scheduler_stats", "iteration_stats")
     read = {"num_generation_tokens", "inter_token_latencies_iter", "num_preempted_reqs"}
     assert read <= set(recorded["iteration_stats"])
-    assert "num_running_reqs" in recorded["fields"]["vllm/v1/metrics/stats.py:SchedulerStats"]
+    assert {"num_running_reqs", "prefix_cache_stats"} <= set(
+        recorded["fields"]["vllm/v1/metrics/stats.py:SchedulerStats"]
+    )
     log = Iterations()
     stats = SimpleNamespace(num_generation_tokens=2, inter_token_latencies_iter=[0.1, 0.3], num_preempted_reqs=1)
     inspect.signature(log.record).bind(None, stats, **dict.fromkeys(others))
-    log.record(SimpleNamespace(num_running_reqs=2), stats, mm_cache_stats=None, engine_idx=0)
+    prefixes = SimpleNamespace(queries=40, hits=10)
+    scheduled = SimpleNamespace(num_running_reqs=2, prefix_cache_stats=prefixes)
+    log.record(scheduled, stats, mm_cache_stats=None, engine_idx=0)
     log.record(None, None)
+    assert log.values()["prefix_hit_fraction"] == 0.25
     assert log.values()["itl_p50_s"] == pytest.approx(0.2)
     assert (log.values()["num_preemptions"], log.values()["num_running"], len(log.end_ns)) == (1.0, 2.0, 1)
 

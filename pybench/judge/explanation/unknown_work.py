@@ -37,6 +37,7 @@ def _of_generation(settings: Generate) -> dict[str, bool]:
         "requests that come one by one (concurrency)": settings.concurrency is not None,
         "requests that come one by one (request_rate_per_s)": settings.request_rate_per_s is not None,
         "lengths that differ (length_spread_fraction)": settings.length_spread_fraction > 0,
+        "prompts that are computed in part (prefix_caching)": bool(settings.prefix_caching),
         "quantization": settings.quantization is not None,
         "engine_args": bool(settings.engine_args),
         "split model that runs part of its sequences at a time (max_num_seqs)": split and runs_in_waves(settings),

@@ -16,8 +16,8 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
-    """MFU and MBU; nothing for GPUs whose peaks are not known."""
-    peak = gpu_peak(step.device_name)
+    """MFU and MBU; nothing for GPUs whose peaks are not known, or where a cache spares a part of the work."""
+    peak = None if settings.prefix_caching else gpu_peak(step.device_name)
     if peak is None or not (requests := requests_of(step)):
         return {}
     return {

@@ -40,6 +40,12 @@ class Generate(ModelSettings):
     length_spread_fraction: Annotated[
         float, Range(0, 0.99), "lengths are drawn evenly from this far below to this far above their setting"
     ] = 0.0
+    shared_prefix_tokens: Annotated[
+        int | None, Range(0, 2**20), "first tokens that all prompts have in common; default: 0"
+    ] = None
+    prefix_caching: Annotated[
+        bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
+    ] = None
     device_map: Annotated[
         Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
     ] = "auto"
@@ -63,6 +69,10 @@ class Generate(ModelSettings):
     def longest(self, tokens: int) -> int:
         """Greatest length that may be drawn for one of ``tokens``."""
         return math.floor(tokens * (1 + self.length_spread_fraction))
+
+    def shortest(self, tokens: int) -> int:
+        """Least length that may be drawn for one of ``tokens``."""
+        return max(1, math.ceil(tokens * (1 - self.length_spread_fraction)))
 
     @property
     def computing_type(self) -> str:
@@ -105,6 +115,7 @@ _METRICS = {
     "kv_cache_tokens": more("tokens", "tokens that fit in the key-value cache, all replicas together", "sum"),
     "num_running": more("", "most sequences that ran at a time, all replicas together", "sum"),
     "num_runnable": more("", "sequences that a large enough cache would run at a time, all replicas together", "sum"),
+    "prefix_hit_fraction": more("", "share of a step's prompt tokens that prefix_caching had computed already", "mean"),
     "num_preemptions": less("", "times that a running sequence lost its place in the key-value cache", "sum"),
 }
 WORKLOAD = WorkloadTraits(

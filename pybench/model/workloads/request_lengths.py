@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,5 +36,4 @@ def drawn_lengths(settings: Generate, replica: int) -> Iterator[RequestLengths]:
 
 
 def _length(numbers: random.Random, settings: Generate, tokens: int) -> int:
-    least = max(1, math.ceil(tokens * (1 - settings.length_spread_fraction)))
-    return numbers.randint(least, settings.longest(tokens))
+    return numbers.randint(settings.shortest(tokens), settings.longest(tokens))

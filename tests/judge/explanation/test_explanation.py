@@ -129,6 +129,7 @@ def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
         ({"request_rate_per_s": 1.0}, "request_rate_per_s"),
         ({"length_spread_fraction": 0.5}, "length_spread_fraction"),
         ({"quantization": "fp8"}, "quantization"),
+        ({"prefix_caching": True}, "prefix_caching"),
         ({"engine_args": {"kv_cache_dtype": "fp8"}}, "engine_args"),
         ({"max_num_seqs": 2}, "max_num_seqs"),
     ],

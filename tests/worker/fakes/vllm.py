@@ -140,6 +140,21 @@ class _Core:
         self.num_points = 0
         self.config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=engine_args.max_num_seqs or 256))
         self.loggers = [factory(self.config, 0) for factory in stat_loggers]
+        self.cached: set[tuple[Any, ...]] = set()
+        self.prefixes = SimpleNamespace(queries=0, hits=0)
+
+    def look_up(self, prompt: dict[str, Any]) -> None:
+        """Whole blocks that began an earlier prompt of the same salt, but for the last token."""
+        if not self.args.enable_prefix_caching:
+            assert "cache_salt" not in prompt
+            return
+        tokens, size = prompt["prompt_token_ids"], self.args.block_size or 16
+        ends = range(size, len(tokens) + 1, size)
+        keys = [(prompt["cache_salt"], *tokens[:end]) for end in ends]
+        found = sum(size for end, key in zip(ends, keys, strict=True) if end < len(tokens) and key in self.cached)
+        self.cached.update(keys)
+        self.prefixes.queries += len(tokens)
+        self.prefixes.hits += found
 
     def iterate(self, running: int, gaps_s: list[float]) -> None:
         if BEHAVIOUR == "dies-at-work":
@@ -153,7 +168,9 @@ class _Core:
             num_generation_tokens=running, inter_token_latencies_iter=gaps_s, num_preempted_reqs=preempted
         )
         for logger in self.loggers:
-            logger.record(SimpleNamespace(num_running_reqs=running), stats, mm_cache_stats=None, engine_idx=0)
+            scheduler = SimpleNamespace(num_running_reqs=running, prefix_cache_stats=self.prefixes)
+            logger.record(scheduler, stats, mm_cache_stats=None, engine_idx=0)
+        self.prefixes = SimpleNamespace(queries=0, hits=0)
 
     def report(self, method: str) -> list[Any]:
         if method == "pybench_forget_peak":
@@ -208,6 +225,7 @@ class LLMEngine:
         return cls(_Core(engine_args, stat_loggers))
 
     def add_request(self, request_id: str, prompt: Any, params: Any) -> str:
+        self.engine_core.look_up(prompt)
         self._waiting.append((request_id, prompt, params, []))
         return request_id
 
@@ -250,6 +268,7 @@ class AsyncLLM:
 
     async def generate(self, prompt: Any, sampling_params: Any, request_id: str) -> AsyncIterator[Any]:
         self._running += 1
+        self._core.look_up(prompt)
         stamps: list[float] = []
         for _ in range(sampling_params.max_tokens):
             await asyncio.sleep(0.001)

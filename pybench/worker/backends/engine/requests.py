@@ -25,12 +25,13 @@ class Request:
 def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Request, ...]:
     """The share of replica ``replica`` in the step's requests, every ``data_parallel``-th of them.
 
-    Tokens are evenly distributed.
+    Tokens are evenly distributed. The first ``shared_prefix_tokens`` are the same in every prompt.
     """
+    shared = _shared_prefix(settings, vocab_size)
     return tuple(
         Request(
             drawn.index,
-            _tokens(settings.seed, drawn.index, vocab_size, drawn.prompt_tokens),
+            shared + _tokens(settings.seed, drawn.index, vocab_size, drawn.prompt_tokens)[len(shared) :],
             drawn.output_tokens,
             drawn.arrival_s,
         )
@@ -57,6 +58,12 @@ def wanted_at_a_time(settings: Generate, num_requests: int) -> int | None:
     if settings.request_rate_per_s is not None:
         return None
     return min(num_requests, own_concurrency(settings) or num_requests)
+
+
+def _shared_prefix(settings: Generate, vocab_size: int) -> list[int]:
+    """Tokens that belong to no sample."""
+    numbers = random.Random(f"{settings.seed}/shared prefix")  # noqa: S311 - no secret
+    return numbers.choices(range(vocab_size), k=settings.shared_prefix_tokens or 0)
 
 
 def _tokens(seed: int, index: int, vocab_size: int, length: int) -> list[int]:

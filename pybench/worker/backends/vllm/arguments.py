@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ DECIDED = {
     "gpu_memory_utilization": "gpu_memory_utilization",
     "quantization": "quantization",
     "max_num_seqs": "max_num_seqs",
+    "enable_prefix_caching": "prefix_caching",
     "distributed_executor_backend": None,
     "nnodes": "nodes",
     "node_rank": None,
@@ -34,7 +36,7 @@ DECIDED = {
 
 
 def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:
-    """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, no prefix caching, statistics on.
+    """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, statistics on.
 
     The engine makes room for sequences of the settings' own length: a model's longest would claim cache for nothing.
     ``hosts`` are those of a replica that spans several.
@@ -57,7 +59,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
         "pipeline_parallel_size": settings.pipeline_parallel,
         "enforce_eager": settings.enforce_eager,
         "gpu_memory_utilization": settings.gpu_memory_utilization,
-        "enable_prefix_caching": False,
+        "enable_prefix_caching": bool(settings.prefix_caching),
         "disable_log_stats": False,
         "worker_extension_cls": DEVICE_REPORT,
         **{name: value for name, value in optional.items() if value is not None},
@@ -75,6 +77,26 @@ def _over_hosts(hosts: ReplicaHosts) -> dict[str, Any]:
     }
 
 
-def prompt_of(tokens: list[int]) -> dict[str, Any]:
-    """A prompt in the form that the engine's own renderer gives it (``vllm.inputs.TokensInput``)."""
-    return {"type": "token", "prompt_token_ids": tokens}
+def prompt_of(tokens: list[int], salt: str | None = None) -> dict[str, Any]:
+    """A prompt in the form that the engine's own renderer gives it (``vllm.inputs.TokensInput``).
+
+    Prompts share what the engine caches of them with those of the same ``salt`` only.
+    """
+    prompt: dict[str, Any] = {"type": "token", "prompt_token_ids": tokens}
+    return prompt if salt is None else {**prompt, "cache_salt": salt}
+
+
+class Salts:
+    """A salt for each step, so that prompts which come again in the next one are computed again.
+
+    Without prefix caching there is none.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._caches = bool(arguments["enable_prefix_caching"])
+        self._num_steps = 0
+
+    def next(self) -> str | None:
+        """That of the step which begins."""
+        self._num_steps += 1
+        return str(self._num_steps) if self._caches else None

@@ -15,7 +15,7 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from pybench.model.wire import RequestTimes
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.engine.requests import Request
-from pybench.worker.backends.vllm.arguments import prompt_of
+from pybench.worker.backends.vllm.arguments import Salts, prompt_of
 from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import times_of
 
@@ -31,12 +31,13 @@ class BatchEngine:
             stat_loggers=[] if iterations is None else [lambda _config, _index: iterations],
         )
         self._num_sent = 0
+        self._salts = Salts(arguments)
 
     def generate(self, requests: tuple[Request, ...], _concurrency: int | None) -> list[RequestTimes]:
         """Send every request, run the engine until all have ended; returns their times."""
         arrival_ns = time.monotonic_ns()
-        kind = RequestOutputKind.FINAL_ONLY
-        work = [(prompt_of(request.prompt), sampling(request, kind)) for request in requests]
+        kind, salt = RequestOutputKind.FINAL_ONLY, self._salts.next()
+        work = [(prompt_of(request.prompt, salt), sampling(request, kind)) for request in requests]
         return [times_of(output, arrival_ns) for output in self.run(work)]
 
     def run(

@@ -23,11 +23,14 @@ class Iterations:
         self._gaps_s: list[float] = []
         self._num_preemptions = 0
         self._num_running = 0
+        self._num_looked_up = 0
+        self._num_found = 0
 
     def values(self) -> dict[str, float]:
         """Metrics of the step so far, by name."""
         counts = {"num_preemptions": float(self._num_preemptions), "num_running": float(self._num_running)}
-        return {**gap_values(self._gaps_s), **counts}
+        found = {"prefix_hit_fraction": self._num_found / self._num_looked_up} if self._num_looked_up else {}
+        return {**gap_values(self._gaps_s), **counts, **found}
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, *_more: Any, **_others: Any) -> None:
         """Take one iteration's statistics."""
@@ -38,6 +41,9 @@ class Iterations:
             self._num_preemptions += iteration_stats.num_preempted_reqs
         if scheduler_stats is not None:
             self._num_running = max(self._num_running, scheduler_stats.num_running_reqs)
+            # Prompt tokens of new requests; none are looked up without prefix caching.
+            self._num_looked_up += scheduler_stats.prefix_cache_stats.queries
+            self._num_found += scheduler_stats.prefix_cache_stats.hits
 
     def log_engine_initialized(self) -> None:
         """Nothing to report."""

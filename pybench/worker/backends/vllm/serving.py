@@ -14,7 +14,7 @@ from pybench.model.wire import RequestTimes
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.engine.load import drive
 from pybench.worker.backends.engine.requests import Request
-from pybench.worker.backends.vllm.arguments import prompt_of
+from pybench.worker.backends.vllm.arguments import Salts, prompt_of
 from pybench.worker.backends.vllm.batch import sampling
 from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import times_of
@@ -26,6 +26,8 @@ class ServingEngine:
     def __init__(self, arguments: dict[str, Any], iterations: Iterations) -> None:
         self._loop = asyncio.new_event_loop()
         self._num_sent = 0
+        self._salts = Salts(arguments)
+        self._salt: str | None = None
         self.engine: Any = self._loop.run_until_complete(self._start(arguments, iterations))
 
     async def _start(self, arguments: dict[str, Any], iterations: Iterations) -> Any:
@@ -37,12 +39,13 @@ class ServingEngine:
 
     def generate(self, requests: tuple[Request, ...], concurrency: int | None) -> list[RequestTimes]:
         """Send every request at its moment; returns their times once all have ended."""
+        self._salt = self._salts.next()
         return self._loop.run_until_complete(drive(requests, concurrency, self._submit))
 
     async def _submit(self, request: Request, arrival_ns: int) -> RequestTimes:
         self._num_sent += 1
         params = sampling(request, RequestOutputKind.FINAL_ONLY)
-        outputs = self.engine.generate(prompt_of(request.prompt), params, request_id=str(self._num_sent))
+        outputs = self.engine.generate(prompt_of(request.prompt, self._salt), params, request_id=str(self._num_sent))
         last = [output async for output in outputs if output.finished]
         if not last:
             raise EngineError(f"vLLM ended request {request.index} without an output")
