@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_type_hints
 
 from pybench.model.workloads import (
@@ -80,6 +81,7 @@ def setting_names(workload: WorkloadName) -> frozenset[str]:
     return names | {MODEL_CONFIG} if "model" in names else names
 
 
+@cache  # rules and plans of a suite need it thousands of times, and reading annotations is slow
 def count_axes(workload: WorkloadName) -> tuple[str, ...]:
     """Settings that multiply the GPUs of a point: what scaling runs along."""
     hints = get_type_hints(SETTINGS_OF[workload], include_extras=True)
