@@ -45,13 +45,13 @@ PYBIND11_MODULE(_nvml, module, py::mod_gil_not_used()) {
         "UUID, NVML index and name of every GPU that answers. Raises NvmlError where none does, or not in time.");
 
     py::class_<Recorder>(module, "Recorder", "Native threads that record counter, driver series and fields.")
-        .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t start_limit_ns,
-                         size_t most_bytes) {
-                 return std::make_unique<Recorder>(
-                     Settings{std::move(uuids), counter_period_ns, start_limit_ns, most_bytes});
+        .def(py::init([](std::vector<std::string> uuids, int64_t counter_period_ns, int64_t polled_period_ns,
+                         int64_t start_limit_ns, size_t most_bytes) {
+                 const Pace pace{counter_period_ns, polled_period_ns};
+                 return std::make_unique<Recorder>(Settings{std::move(uuids), pace, start_limit_ns, most_bytes});
              }),
-             py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("start_limit_ns"),
-             py::arg("most_bytes") = kMostBytes)
+             py::arg("uuids"), py::kw_only(), py::arg("counter_period_ns"), py::arg("polled_period_ns"),
+             py::arg("start_limit_ns"), py::arg("most_bytes") = kMostBytes)
         .def("start", &Recorder::start, py::call_guard<py::gil_scoped_release>(),
              "Open NVML and the GPUs and begin, within the limit. Raises NvmlError, or RuntimeError where no thread "
              "can be started.")

@@ -9,6 +9,8 @@ namespace {
 constexpr int64_t kPolledPeriod = 100 * kMillisecond;  // as often as the fields change
 constexpr int64_t kLongestSeriesPeriod = 2 * kSecond;
 constexpr size_t kEnoughSamples = 16;
+// Samples that the driver hands over in batches are this old at most.
+constexpr int64_t kFresh = kSecond;
 constexpr int64_t kSlowPeriod = kSecond;
 // A counter that is to be read this seldom is read where it steps.
 constexpr int64_t kSparse = kSecond;
@@ -29,25 +31,28 @@ constexpr uint32_t kSlowMask =
 // On the clock's own grid, so that one wake-up serves every GPU.
 Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / period_ns + 1) * period_ns}; }
 
+int64_t spacing_ns(const std::vector<PowerSample>& samples) {
+    return (samples.back().realtime_us - samples.front().realtime_us) * 1000 / static_cast<int64_t>(samples.size() - 1);
+}
+
 // Three quarters of how long the driver keeps a sample, 2.4 s on H200: what comes later than the rest loses samples.
-int64_t series_period_ns(const std::vector<PowerSample>& samples, unsigned num_kept) {
-    const int64_t spacing_us =
-        (samples.back().realtime_us - samples.front().realtime_us) / static_cast<int64_t>(samples.size() - 1);
-    const int64_t longest_ns = std::min(num_kept * spacing_us * 1000 * 3 / 4, kLongestSeriesPeriod);
-    return std::max(longest_ns / kPolledPeriod, int64_t{1}) * kPolledPeriod;  // woken for polls anyway
+int64_t series_period_ns(int64_t spacing_ns, unsigned num_kept) {
+    const int64_t longest_ns = std::min(num_kept * spacing_ns * 3 / 4, kLongestSeriesPeriod);
+    return std::max(longest_ns / kPolledPeriod, int64_t{1}) * kPolledPeriod;  // where polls are frequent, with one
 }
 
 }  // namespace
 
-Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number,
-         int64_t counter_period_ns, SearchSlots& search_slots)
+Gpu::Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
+         SearchSlots& search_slots)
     : nvml_(std::move(nvml)),
       driver_(nvml_->driver_version()),
       block_(block),
       number_(number),
       search_slots_(search_slots),
       capabilities_(remembered_missing(uuid, driver_)),
-      counter_{counter_period_ns} {
+      polled_beside_series_ns_(pace.polled_ns),
+      counter_{pace.counter_ns} {
     block_.uuid = uuid;
     try {
         open(uuid);
@@ -126,9 +131,22 @@ void Gpu::schedule() {
     const int64_t now = now_ns();
     if (counter_.period_ns < kSparse) counter_ = on_grid(counter_.period_ns, now);
     series_ = on_grid(series_.period_ns, now);
-    polled_ = on_grid(kPolledPeriod, now);
+    polled_ = {};
+    pace_polls();
     slow_ = on_grid(kSlowPeriod, now);
     scheduled_ = true;
+}
+
+// Its samples are no further apart than polls would be, and the newest is of now.
+bool Gpu::series_shows_power() const {
+    const int64_t realtime_ns = now_ns() + realtime_offset_ns();
+    return sample_spacing_ns_ > 0 && sample_spacing_ns_ < kPolledPeriod &&
+           realtime_ns - static_cast<int64_t>(last_seen_us_) * 1000 < kFresh;
+}
+
+void Gpu::pace_polls() {
+    const int64_t period_ns = series_shows_power() ? polled_beside_series_ns_ : kPolledPeriod;
+    if (polled_.next_ns == 0 || polled_.period_ns != period_ns) polled_ = on_grid(period_ns, now_ns());
 }
 
 void Gpu::probe_identity() {
@@ -162,7 +180,11 @@ void Gpu::drain_series() {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
         last_seen_us_ = std::max(last_seen_us_, static_cast<uint64_t>(sample.realtime_us));
     }
-    if (!scheduled_ && samples.size() >= kEnoughSamples) series_.period_ns = series_period_ns(samples, num_samples_);
+    if (!scheduled_ && samples.size() >= kEnoughSamples) {
+        sample_spacing_ns_ = spacing_ns(samples);
+        series_.period_ns = series_period_ns(sample_spacing_ns_, num_samples_);
+    }
+    if (scheduled_) pace_polls();
 }
 
 void Gpu::poll() {

@@ -9,7 +9,7 @@
 
 namespace pybench {
 
-// Of one GPU; some seven hours of all readings.
+// Of one GPU; some ten hours of all readings of an H200.
 constexpr size_t kMostBytes = size_t{32} << 20;
 
 class Retention {

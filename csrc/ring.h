@@ -8,7 +8,7 @@
 
 namespace pybench {
 
-// About 20 s of a GPU at default cadence: as long as the collector may be held up before records are dropped.
+// About 35 s of a GPU at default cadence: as long as the collector may be held up before records are dropped.
 constexpr uint64_t kRingRecords = 2048;
 
 struct Ring {

@@ -13,14 +13,18 @@ namespace pybench {
 
 namespace {
 
-constexpr std::chrono::milliseconds kCollectPeriod(100);
+constexpr std::chrono::milliseconds kCollectPeriod(100);  // until the pollers are merged
+constexpr std::chrono::milliseconds kWatchPeriod(250);    // a GPU behind one that hangs has 0.6 s to spare
+constexpr std::chrono::seconds kAlonePeriod(1);           // a lone GPU holds up no other
 // A call that takes longer than this no longer holds up the GPUs that were to be read after it.
 constexpr int64_t kHangLimit = 300 * kMillisecond;
 constexpr int64_t kStopLimit = 800 * kMillisecond;
 constexpr int64_t kEndLimit = 100 * kMillisecond;
 constexpr int64_t kSnapshotLimit = 500 * kMillisecond;
 constexpr int64_t kMeasureLimit = 2 * kSecond;
-constexpr int64_t kLongestSleep = 100 * kMillisecond;
+// Until the pollers are merged each looks for GPUs that became its own.
+constexpr int64_t kMergingSleep = 100 * kMillisecond;
+constexpr int64_t kLongestSleep = 2 * kSecond;
 constexpr int64_t kPause = 2 * kMillisecond;
 
 std::string boot_id() {
@@ -47,8 +51,7 @@ Session::Session(const Settings& settings)
 void Session::open_gpus(const Settings& settings) {
     for (const std::string& uuid : settings.uuids) {
         const auto number = static_cast<uint32_t>(gpus_.size());
-        gpus_.push_back(
-            std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.counter_period_ns, search_slots_));
+        gpus_.push_back(std::make_unique<Gpu>(nvml_, uuid, blocks_.gpu(number), number, settings.pace, search_slots_));
     }
 }
 
@@ -109,7 +112,7 @@ void Session::poll(size_t poller) {
     for (bool over = false; !over;) {
         const bool last = stopping_;
         const uint64_t demand = demand_;
-        int64_t next_ns = now_ns() + kLongestSleep;
+        int64_t next_ns = now_ns() + (pollers_merged_ ? kLongestSleep : kMergingSleep);
         bool served = true;
         const size_t num_own = for_own_gpus(poller, [&](Gpu& gpu) {
             if (!gpu.begun()) gpu.begin();
@@ -137,8 +140,13 @@ void Session::collect_and_watch() {
         collect();
         merge_pollers();
         reassign_from_hung();
-        wake_.wait_for(lock, kCollectPeriod);
+        wake_.wait_for(lock, collect_period());
     }
+}
+
+std::chrono::milliseconds Session::collect_period() const {
+    if (!pollers_merged_) return kCollectPeriod;
+    return gpus_.size() == 1 ? kAlonePeriod : kWatchPeriod;
 }
 
 void Session::collect() {
@@ -166,11 +174,12 @@ bool Session::may_merge_pollers() {
 void Session::merge_pollers() {
     // Not after stop(): the first poller may have ended already.
     if (stopping_ || pollers_merged_ || !may_merge_pollers()) return;
-    pollers_merged_ = true;
-    if (!contention_.done() || !contention_.one_thread_will_do()) return;
-    for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
-    search_slots_.allow(1);
-    blocks_.head().num_pollers = 1;
+    if (contention_.done() && contention_.one_thread_will_do()) {
+        for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->poller = 0;
+        search_slots_.allow(1);
+        blocks_.head().num_pollers = 1;
+    }
+    pollers_merged_ = true;  // last: who sees it has all its GPUs
 }
 
 // The other GPUs of a poller that hangs in a call are given to a new one.

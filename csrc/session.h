@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -21,7 +22,7 @@ namespace pybench {
 
 struct Settings {
     std::vector<std::string> uuids;
-    int64_t counter_period_ns = kCounterPeriod;
+    Pace pace;
     int64_t start_limit_ns = 10 * kSecond;
     size_t most_bytes = kMostBytes;  // of what is recorded of one GPU
 };
@@ -58,6 +59,7 @@ class Session : public std::enable_shared_from_this<Session> {
     void end_pollers();
 
     void collect_and_watch();
+    std::chrono::milliseconds collect_period() const;
     void collect();  // with mutex_ held
     bool may_merge_pollers();
     void merge_pollers();
@@ -68,7 +70,7 @@ class Session : public std::enable_shared_from_this<Session> {
     SearchSlots search_slots_;
     std::vector<std::unique_ptr<Gpu>> gpus_;
     Contention contention_;
-    bool pollers_merged_ = false;
+    std::atomic<bool> pollers_merged_{false};  // or it is known that they stay
     std::atomic<uint64_t> demand_{0};
     std::atomic<bool> stopping_{false};
     std::mutex demand_mutex_;

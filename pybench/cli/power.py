@@ -140,9 +140,9 @@ def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""
     from itertools import repeat
 
-    from pybench.machine.power_recorder import PowerRecorder
+    from pybench.machine.power_recorder import POLLED_PERIOD_S, PowerRecorder
 
-    with PowerRecorder(_uuids(indices)) as sampler:
+    with PowerRecorder(_uuids(indices), polled_period_s=min(interval, POLLED_PERIOD_S)) as sampler:
         for _ in repeat(None) if count is None else repeat(None, count):
             time.sleep(interval)
             watts = list(sampler.latest_power_w().values())

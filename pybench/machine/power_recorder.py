@@ -25,9 +25,13 @@ COUNTER_PERIOD_S = 60.0
 
 MIN_COUNTER_PERIOD_S = 0.001
 
+POLLED_PERIOD_S = 1.0
+"""Of the power fields beside a series that shows the power; they then give the newest power only."""
+MIN_POLLED_PERIOD_S = 0.1
+
 START_LIMIT_S = 10.0
 MOST_BYTES = 32 * 2**20
-"""Of what is recorded of one GPU: some seven hours of all readings."""
+"""Of what is recorded of one GPU: some ten hours of all readings of an H200."""
 # Beyond any time on CLOCK_MONOTONIC.
 END_OF_TIME_NS = 2**63 - 1
 
@@ -47,10 +51,11 @@ class PowerRecorder:
     """Records the GPUs named by UUID, from :meth:`start` to :meth:`stop`; usable from several threads.
 
     The energy counter is read at start, stop, :meth:`snapshot` and :meth:`anchor`
-    where it steps, and also every ``counter_period_s``. ``start`` gives up on a driver that does not answer after
-    ``start_limit_s``. What is recorded of one GPU takes at most about ``most_bytes``: beyond that, of the older half of
-    the readings only those near an anchor are kept, and in the end not those either. Raises ``ValueError`` for a period
-    under 1 ms.
+    where it steps, and also every ``counter_period_s``. The power fields are read every 0.1 s, but every
+    ``polled_period_s`` where the driver keeps samples less than 0.1 s apart. ``start`` gives up on a driver that does
+    not answer after ``start_limit_s``. What is recorded of one GPU takes at most about ``most_bytes``: beyond that, of
+    the older half of the readings only those near an anchor are kept, and in the end not those either. Raises
+    ``ValueError`` for a period of the counter under 1 ms, or of the fields under 0.1 s.
     """
 
     def __init__(
@@ -58,13 +63,17 @@ class PowerRecorder:
         uuids: Sequence[str],
         *,
         counter_period_s: float = COUNTER_PERIOD_S,
+        polled_period_s: float = POLLED_PERIOD_S,
         start_limit_s: float = START_LIMIT_S,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         if not counter_period_s >= MIN_COUNTER_PERIOD_S:
             raise ValueError(f"counter_period_s: {counter_period_s} is under {MIN_COUNTER_PERIOD_S}, the shortest")
+        if not polled_period_s >= MIN_POLLED_PERIOD_S:
+            raise ValueError(f"polled_period_s: {polled_period_s} is under {MIN_POLLED_PERIOD_S}, the shortest")
         self._uuids = tuple(uuids)
         self._counter_period_ns = round(counter_period_s * 1e9)
+        self._polled_period_ns = round(polled_period_s * 1e9)
         self._start_limit_ns = round(start_limit_s * 1e9)
         self._most_bytes = most_bytes
         self._native: Any = None
@@ -77,6 +86,7 @@ class PowerRecorder:
         native = _extension().Recorder(
             self._uuids,
             counter_period_ns=self._counter_period_ns,
+            polled_period_ns=self._polled_period_ns,
             start_limit_ns=self._start_limit_ns,
             most_bytes=self._most_bytes,
         )

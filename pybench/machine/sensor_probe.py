@@ -14,7 +14,7 @@ from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
 from pybench.machine.gpus import open_library, persist, start_nvml
-from pybench.machine.power_recorder import PowerRecorder
+from pybench.machine.power_recorder import MIN_POLLED_PERIOD_S, PowerRecorder
 from pybench.machine.time_limit import returned_within
 from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
@@ -57,7 +57,7 @@ class SensorProbe:
 
 def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
     """Look at every GPU for a few seconds, all at once. Raises ``MachineError`` when power can't be sampled."""
-    with PowerRecorder(uuids, counter_period_s=PROBE_PERIOD_S) as sampler:
+    with PowerRecorder(uuids, counter_period_s=PROBE_PERIOD_S, polled_period_s=MIN_POLLED_PERIOD_S) as sampler:
         time.sleep(PROBE_S)
         trace = sampler.stop()
     return tuple(_probe(gpu, trace) for gpu in trace.gpus)

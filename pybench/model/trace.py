@@ -37,7 +37,10 @@ class SeriesColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class PolledColumns:
-    """Power fields read at about 10 Hz. ``average_mw`` and ``memory_mw`` trail by their own span, 1 s on H200."""
+    """Power fields, read each second beside a series of samples less than 0.1 s apart, else every 0.1 s.
+
+    ``average_mw`` and ``memory_mw`` trail by their own span, 1 s on H200.
+    """
 
     t_ns: Sequence[int] = ()
     instant_mw: Sequence[int] = ()

@@ -12,7 +12,7 @@ import pytest
 
 from pybench.compute.energy import attempt_energy
 from pybench.machine import power_recorder as recorder_module
-from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
+from pybench.machine.power_recorder import POLLED_PERIOD_S, PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import GpuTrace, PowerTrace
 
@@ -28,9 +28,11 @@ EVERYTHING = (
 COUNTED_BEFORE_J = 5e6
 
 
-def record(uuids: tuple[str, ...] = UUIDS[:2], *, length_s: float = 1.2) -> tuple[PowerTrace, int, int]:
+def record(
+    uuids: tuple[str, ...] = UUIDS[:2], *, length_s: float = 1.2, polled_period_s: float = POLLED_PERIOD_S
+) -> tuple[PowerTrace, int, int]:
     """A trace, and a window well inside it."""
-    sampler = PowerRecorder(uuids)
+    sampler = PowerRecorder(uuids, polled_period_s=polled_period_s)
     sampler.start()
     time.sleep(0.35)
     start_ns = time.monotonic_ns()
@@ -213,7 +215,7 @@ def test_one_poller_where_several_gain_nothing(fake_nvml: Tell, told: dict[str, 
 
 def test_missed_ticks_are_counted_not_made_up_for(fake_nvml: Tell) -> None:
     fake_nvml(latency="nvmlDeviceGetTotalEnergyConsumption:250000:0@after=100")
-    trace, _, _ = record(UUIDS[:1], length_s=1.2)
+    trace, _, _ = record(UUIDS[:1], length_s=1.2, polled_period_s=0.1)
     (gpu,) = trace.gpus
     assert gpu.missed_ticks >= 4  # each reading of the counter takes the time of two polls
     assert np.all(np.diff(column(gpu.polled.t_ns)) > 0)
@@ -292,9 +294,41 @@ def test_counter_period(fake_nvml: Tell) -> None:
 
 
 @pytest.mark.parametrize("period_s", [0.0, -1.0, 0.0009, float("nan")])
-def test_counter_period_that_is_none(period_s: float) -> None:
+def test_periods_that_are_none(period_s: float) -> None:
     with pytest.raises(ValueError, match=r"^counter_period_s: .* is under 0\.001, the shortest$"):
         PowerRecorder(UUIDS, counter_period_s=period_s)
+    with pytest.raises(ValueError, match=r"^polled_period_s: .* is under 0\.1, the shortest$"):
+        PowerRecorder(UUIDS, polled_period_s=period_s)
+
+
+def seconds_between_polls(number: int, **periods_s: float) -> Any:
+    """Of so many polls of one GPU's fields, of which no anchor made any."""
+    with PowerRecorder(UUIDS[:1], **periods_s) as sampler:  # type: ignore[arg-type]
+        since_ns = time.monotonic_ns() + 200_000_000
+        while len(found := sampler.snapshot(since_ns, search=False).gpus[0].polled.t_ns) < number:
+            time.sleep(0.05)
+    return np.diff(column(found)) / 1e9
+
+
+def test_fields_are_read_seldom_beside_a_series(fake_nvml: Tell) -> None:
+    """Its samples are 20 ms apart: they show what the fields would."""
+    fake_nvml(devices=1)
+    assert np.min(seconds_between_polls(3)) > 0.5
+
+
+@pytest.mark.parametrize(
+    "fail",
+    ["nvmlDeviceGetSamples:3", "nvmlDeviceGetSamples:6", "nvmlDeviceGetSamples:999@after=100"],
+    ids=["no series", "an empty one", "one that ends"],
+)
+def test_fields_are_read_often_without_a_series(fake_nvml: Tell, fail: str) -> None:
+    fake_nvml(devices=1, fail=fail)
+    assert np.median(seconds_between_polls(12)[-5:]) < 0.5
+
+
+def test_fields_are_read_as_often_as_requested(fake_nvml: Tell) -> None:
+    fake_nvml(devices=1)
+    assert np.median(seconds_between_polls(6, polled_period_s=0.1)) < 0.5
 
 
 def test_no_gpus(fake_nvml: Tell) -> None:
@@ -373,7 +407,7 @@ def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recording_out_of_room_keeps_the_newest(fake_nvml: Tell) -> None:
     """A sample takes 16 bytes, and the polled fields 32 in the time of five: of 2.4 s and 2 s after, half find room."""
     fake_nvml(devices=1)
-    with PowerRecorder(UUIDS[:1], most_bytes=3000) as sampler:
+    with PowerRecorder(UUIDS[:1], polled_period_s=0.1, most_bytes=3000) as sampler:
         time.sleep(2.5)
         (gpu,) = sampler.stop().gpus
     newest_ns = max(gpu.polled.t_ns)

@@ -33,7 +33,7 @@ def in_child(sampler, number):
             well = well and len(own.snapshot().gpus[7].counter.energy_mj) > 0
     return well
 
-sampler = PowerRecorder(uuids)
+sampler = PowerRecorder(uuids, polled_period_s=0.1)
 sampler.start()
 for number in range(200):
     child = os.fork()

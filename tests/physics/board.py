@@ -35,6 +35,8 @@ LATENCY_S = 2.8e-3
 LATENCY_SIGMA = float(np.log(16 / 2.8)) / 2.326
 KEEP_S = 60.0
 BUFFER_DEPTH = 120
+# The sampler polls seldom where the series has samples less far apart than its polls.
+POLLED_S, POLLED_BESIDE_SERIES_S = 0.1, 1.0
 # After a step of the counter the sampler waits for the series' next sample.
 NEXT_SAMPLE_S = 45e-3
 
@@ -158,7 +160,8 @@ class Board:
     def _polled(self, load: Load, start_s: float, end_s: float, rng: np.random.Generator) -> PolledColumns:
         """Refreshed about every 102 ms with a wandering phase; 186 is near-instant, 185 the mean of a second."""
         refresh_s = start_s - 1 + np.cumsum(rng.normal(0.102, 2e-3, int((end_s - start_s + 2) / 0.09)))
-        time_s = np.arange(start_s, end_s, 0.05)
+        beside_series = self.has_series and self.sample_period_s < POLLED_S
+        time_s = np.arange(start_s, end_s, POLLED_BESIDE_SERIES_S if beside_series else POLLED_S)
         newest_s = refresh_s[np.searchsorted(refresh_s, time_s, side="right") - 1]
         average_w = load.energy_j(newest_s) - load.energy_j(newest_s - 1)
         return PolledColumns(
