@@ -41,7 +41,11 @@ class VllmEngine:
         self._adapter_folder = "none"
         self._level = 0
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
-        self._seeds = len(shards) < settings.tensor_parallel
+        seeds = len(shards) < settings.tensor_parallel
+        # Made once: each takes as long as a part of a short phase. vLLM takes copies of its own.
+        self._answering = [_sampling(settings.output_tokens, n if seeds else None) for n in range(settings.batch_size)]
+        self._first = [_sampling(1, 0 if seeds else None)]
+        self._scoring = [_sampling(1, 0 if seeds else None, prompt_logprobs=0)]
         model, _ = trainable_model(task)
         names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
         architecture = dict(task.architecture)
@@ -50,17 +54,17 @@ class VllmEngine:
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
         """All at once, sampled at temperature 1."""
         listed: list[list[int]] = prompts.tolist()
-        outputs = self._run(listed, self._settings.output_tokens, halfway=halfway)
+        outputs = self._run(listed, self._answering, halfway)
         answers = [list(output.outputs[0].token_ids) for output in outputs]
         return torch.cat([prompts, torch.tensor(answers, dtype=torch.long)], dim=1)
 
     def first_token(self, prompt: torch.Tensor) -> None:
         """One request for one token."""
-        self._run([prompt.tolist()], 1)
+        self._run([prompt.tolist()], self._first)
 
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of a prompt's own tokens, as the engine reports them."""
-        [output] = self._run([tokens.tolist()], 1, prompt_logprobs=0)
+        [output] = self._run([tokens.tolist()], self._scoring)
         found = [at[token].logprob for at, token in zip(output.prompt_logprobs[1:], tokens.tolist()[1:], strict=True)]
         return torch.tensor(found, dtype=torch.float32)
 
@@ -151,30 +155,11 @@ class VllmEngine:
         """End the engine's processes."""
         self._engine.close()
 
-    def _run(
-        self,
-        prompts: list[list[int]],
-        output_tokens: int,
-        *,
-        prompt_logprobs: int | None = None,
-        halfway: Callable[[], None] | None = None,
-    ) -> list[Any]:
-        params = [
-            SamplingParams(
-                temperature=1.0,
-                ignore_eos=True,
-                max_tokens=output_tokens,
-                detokenize=False,
-                prompt_logprobs=prompt_logprobs,
-                seed=number if self._seeds else None,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-            )
-            for number in range(len(prompts))
-        ]
+    def _run(self, prompts: list[list[int]], params: list[Any], halfway: Callable[[], None] | None = None) -> list[Any]:
         request = self._request() if self._adapter is not None else None
         work = [(prompt_of(prompt), own) for prompt, own in zip(prompts, params, strict=True)]
         with engine_errors():
-            return self._engine.run(work, request, halfway, after=output_tokens // 2)
+            return self._engine.run(work, request, halfway, after=self._settings.output_tokens // 2)
 
     def _request(self, *, load_inplace: bool = False) -> Any:
         return LoRARequest("adapter", ADAPTER_ID, self._adapter_folder, load_inplace=load_inplace)
@@ -183,3 +168,16 @@ class VllmEngine:
         with engine_errors():
             found: list[Any] = self._engine.engine.collective_rpc(method, args=arguments)
         return found
+
+
+def _sampling(output_tokens: int, seed: int | None, prompt_logprobs: int | None = None) -> Any:
+    """At temperature 1, exactly so many tokens."""
+    return SamplingParams(
+        temperature=1.0,
+        ignore_eos=True,
+        max_tokens=output_tokens,
+        detokenize=False,
+        prompt_logprobs=prompt_logprobs,
+        seed=seed,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
