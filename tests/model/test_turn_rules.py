@@ -28,6 +28,8 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
         {**FULL, "handover": "file", "processes": 1},
         {**FULL, "train_tensor_parallel": 2},
         {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4},
+        {**FULL, "train_context_parallel": 2},
+        {**FULL, "strategy": "context_parallel", "train_context_parallel": 4},
         {**SHARED, "loss": "grpo", "group_size": 4, "max_grad_norm": 0.1},
         {**SHARED, "handover": "file", "async_weight_syncing": True},
     ],
@@ -53,7 +55,19 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         ({**SHARED, "strategy": "deepspeed"}, "strategy", "with strategy ddp, not deepspeed"),
         ({**FULL, "strategy": "torchtune"}, "strategy", "not torchtune: its decoder keeps weights under names"),
         ({**LORA, "strategy": "unsloth"}, "strategy", "not unsloth: it never makes logits"),
-        ({**FULL, "strategy": "context_parallel"}, "strategy", "not context_parallel: it cuts each sequence"),
+        ({**FULL, "strategy": "context_parallel"}, "train_context_parallel", "splits sequences over all 4 GPUs"),
+        ({**FULL, "train_context_parallel": 3}, "train_context_parallel", "4 GPUs can't be split over"),
+        ({**SHARED, "train_context_parallel": 2}, "train_context_parallel", "trains on one GPU"),
+        (
+            {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4, "train_context_parallel": 2},
+            "train_context_parallel",
+            "splits layers only",
+        ),
+        (
+            {**FULL, "train_tensor_parallel": 2, "train_context_parallel": 2},
+            "train_context_parallel",
+            "give one of them",
+        ),
         ({**SHARED, "loss": "grpo"}, "loss", "set group_size"),
         ({**SHARED, "loss": "grpo", "group_size": 3}, "group_size", "8 sequences can't be split into groups of 3"),
         ({**SHARED, "group_size": 4}, "group_size", "needs loss = 'grpo'"),
@@ -105,3 +119,5 @@ def test_the_trainers_step_is_the_engines_batch() -> None:
     assert (training.data_parallel, training.tensor_parallel) == (2, 2)
     assert (training.effective_batch_size, training.micro_batch_size, training.num_passes) == (8, 2, 2)
     assert training.sequence_tokens == 16
+    training = _turn(**{**FULL, "train_context_parallel": 4}).training
+    assert (training.data_parallel, training.context_parallel, training.num_passes) == (1, 4, 8)

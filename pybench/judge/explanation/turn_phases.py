@@ -124,7 +124,7 @@ class _Parts:
         """Of one of the trainer's GPUs: its share of all weights, and of the moments of those that are trained."""
         frozen = self._base_bytes if self.settings.lora_rank is not None else 0.0
         trained = self.values.get("handover_bytes", self._base_bytes)
-        return (frozen + trained * (1 + _MOMENTS)) / self.settings.num_trainers
+        return (frozen + trained * (1 + _MOMENTS)) / self.settings.num_weight_shares
 
 
 def _generates_alike(turn: Turn, point: Point) -> bool:

@@ -54,6 +54,7 @@ class Turn(ModelSettings):
     ] = False
     strategy: Annotated[StrategyName, "how the trainer's ranks share the work"] = "ddp"
     train_tensor_parallel: Annotated[int, Range(1, 1024), "full: the trainer's ranks that share every layer"] = 1
+    train_context_parallel: Annotated[int, Range(1, 1024), "full: the trainer's ranks that share every sequence"] = 1
     batch_size_per_gpu: Annotated[int, BatchSize, "sequences that each rank of the trainer takes at once"] = 1
     loss: Annotated[Literal["cross_entropy", "grpo"], "what training minimises over the answers"] = "cross_entropy"
     group_size: Annotated[int | None, Range(2, 2**16), "grpo: answers of a group, whose rewards are compared"] = None
@@ -93,6 +94,11 @@ class Turn(ModelSettings):
         return self.num_gpus if self.topology == "full" else 1
 
     @property
+    def num_weight_shares(self) -> int:
+        """Parts of the trainer's weights, one on each of its GPUs; those that share sequences have all weights each."""
+        return 1 if self.strategy == "context_parallel" else self.num_trainers
+
+    @property
     def num_processes(self) -> int:
         """Processes of a GPU that engine and trainer share: 1 or 2."""
         return self.processes or default_processes(self.handover)
@@ -124,8 +130,9 @@ class Turn(ModelSettings):
             model=self.model,
             dtype=self.dtype,
             strategy=self.strategy,
-            data_parallel=max(1, self.num_trainers // self.train_tensor_parallel),
+            data_parallel=max(1, self.num_trainers // (self.train_tensor_parallel * self.train_context_parallel)),
             tensor_parallel=self.train_tensor_parallel,
+            context_parallel=self.train_context_parallel,
             global_batch_size=self.batch_size,
             batch_size_per_gpu=self.batch_size_per_gpu,
             grad_accum="auto",

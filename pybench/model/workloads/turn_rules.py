@@ -13,21 +13,23 @@ LARGEST_RATE = 1.0
 _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
     "shared": ("ddp",),
     "decoupled": ("ddp",),
-    "full": ("fsdp", "tensor_parallel"),
+    "full": ("fsdp", "tensor_parallel", "context_parallel"),
 }
 _UNABLE: dict[str, str] = {
     "unsloth": "it never makes logits, and a turn compares the trainer's log-probabilities with the engine's",
     "torchtune": "its decoder keeps weights under names and in an order of its own, which the engine does not know",
-    "context_parallel": "it cuts each sequence, and a turn gives its GPUs whole ones",
     "pipeline_parallel": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "layer_split": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "deepspeed": "its own buffers hold weights and moments, which can't leave the GPU as they are",
 }
 """Strategies that no topology takes, each with the reason."""
+_TRAINERS = {"train_tensor_parallel": "layers", "train_context_parallel": "sequences"}
+"""Degrees of the trainer, and what each splits."""
 _DEFAULTS: dict[str, Any] = {
     "topology": "shared",
     "tensor_parallel": 1,
     "train_tensor_parallel": 1,
+    "train_context_parallel": 1,
     "strategy": "ddp",
     "sleep_level": 1,
     "handover": "direct",
@@ -81,19 +83,30 @@ def _topology(point: Mapping[str, Any]) -> Iterator[Breach]:
 
 
 def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:
-    topology, degree, trained = point["topology"], point["tensor_parallel"], point["train_tensor_parallel"]
+    topology, degree = point["topology"], point["tensor_parallel"]
     if not isinstance(degree, int):
         return  # a word for a number that the machine decides
     if topology == "shared" and degree > 1:
         yield Breach(f"topology 'shared' is one GPU, found {degree}; take 'decoupled' or 'full'", "tensor_parallel")
+    for name, other in zip(_TRAINERS, reversed(_TRAINERS), strict=True):
+        yield from _trainers_degree(point, name, other)
+    if point["strategy"] == "fsdp" and all(point[name] > 1 for name in _TRAINERS):
+        why = "layers that are split over train_tensor_parallel don't attend over a split sequence: give one of them"
+        yield Breach(why, "train_context_parallel")
+
+
+def _trainers_degree(point: Mapping[str, Any], name: str, other: str) -> Iterator[Breach]:
+    """Of the trainer's ranks that share layers or sequences: a strategy of that name splits over all GPUs."""
+    topology, degree, trained = point["topology"], point["tensor_parallel"], point[name]
+    alone = f"train_{point['strategy']}"
     if trained > 1 and topology != "full":
-        yield Breach(f"topology {topology!r} trains on one GPU; take 'full'", "train_tensor_parallel")
+        yield Breach(f"topology {topology!r} trains on one GPU; take 'full'", name)
     elif degree % trained:
-        yield Breach(f"{degree} GPUs can't be split over train_tensor_parallel {trained}", "train_tensor_parallel")
-    elif point["strategy"] == "tensor_parallel" and trained != degree:
-        yield Breach(
-            f"strategy tensor_parallel splits layers over all {degree} GPUs: set it so", "train_tensor_parallel"
-        )
+        yield Breach(f"{degree} GPUs can't be split over {name} {trained}", name)
+    elif alone == name and trained != degree:
+        yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[name]} over all {degree} GPUs: set it so", name)
+    elif alone == other and trained > 1:
+        yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[other]} only; take strategy fsdp", name)
 
 
 def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:

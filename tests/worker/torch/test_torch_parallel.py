@@ -23,7 +23,7 @@ from tests.builders import TINY
 
 CPU = torch.device("cpu")
 TOKENS = torch.arange(12).reshape(2, 6) * 7
-SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 6}
+SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 6}
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -43,6 +43,15 @@ TURNS: dict[str, dict[str, Any]] = {
         "handover": "file",
         "processes": 1,
         "async_weight_syncing": True,
+    },
+    "full_chunks": {"topology": "full", "strategy": "context_parallel", "train_context_parallel": 2},
+    "full_sharded_chunks": {
+        "topology": "full",
+        "strategy": "fsdp",
+        "train_context_parallel": 2,
+        "sleep_level": 2,
+        "loss": "grpo",
+        "group_size": 2,
     },
     "decoupled": {
         "topology": "decoupled",
@@ -80,6 +89,12 @@ def test_two_ranks_take_turns(two_ranks: dict[str, Any], name: str) -> None:
         assert tuple(phases) == ordered_phases(settings)
         assert values["logprob_gap_to_old"] > 10 * values["logprob_gap"]
         assert values["staleness_turns"] == ("overlapped" in name)
+
+
+def test_ranks_that_share_sequences_train_alike(two_ranks: dict[str, Any]) -> None:
+    """By halves of each sequence the first turn moves the weights as by whole sequences."""
+    gaps = [two_ranks["turns"][name][0][1]["logprob_gap_to_old"] for name in ("full", "full_chunks")]
+    assert gaps[1] == pytest.approx(gaps[0], rel=1e-3)
 
 
 def test_a_weight_that_one_rank_of_two_lacks_is_caught(two_ranks: dict[str, Any]) -> None:

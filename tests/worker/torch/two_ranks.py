@@ -37,7 +37,7 @@ def logits(shape: dict[str, Any], seed: int) -> torch.Tensor:
 
 def taken(shape: dict[str, Any], given: dict[str, Any]) -> list[tuple[list[str], dict[str, float]]]:
     """Phases and values of two turns, each of which passes its checks or raises."""
-    sizes: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 6, "tensor_parallel": 2}
+    sizes: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 6, "tensor_parallel": 2}
     settings = Turn(backend="torch", model="tiny", dtype="float32", learning_rate=0.01, **sizes, **given)
     with turns(settings, shape, TorchRanks(rank, 2, CPU)) as work:
         steps = [work.step(number) for number in range(2)]

@@ -41,7 +41,6 @@ def advantages(num_sequences: int, group_size: int) -> torch.Tensor:
     return own.repeat(num_sequences // group_size)
 
 
-def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Of each token but the first, given those before it; logits of shape (1, tokens, vocabulary), in nats, float32."""
-    every = functional.log_softmax(logits[0, :-1].float(), dim=-1)
-    return every.gather(1, tokens[1:, None].to(every.device))[:, 0].cpu()
+def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of each position's label, from its logits, of shape (tokens, vocabulary): in nats, float32, 0 without a label."""
+    return -functional.cross_entropy(logits.float(), labels.to(logits.device), ignore_index=IGNORED, reduction="none")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.strategies import registry
@@ -34,15 +37,16 @@ class Trainer:
             raise UnsupportedError(f"strategy {settings.strategy} can't take turns with an engine")
         learner.objective = objective_of(settings)
         self._learner = learner
+        self._parts = Parts(self._task, learner.portion)
         self._states: Parked | None = None
         self._weights = Parked(self.model.parameters())
         self._device = ranks.device
 
     @property
     def model(self) -> nn.Module:
-        """The model as the strategy left it."""
+        """The model as the strategy left it, without what averages its gradients."""
         found: nn.Module = self._learner.model
-        return found
+        return found.module if isinstance(found, DistributedDataParallel) else found
 
     def train(self, sequences: torch.Tensor) -> None:
         """One step over all sequences, of which this rank takes its part."""
@@ -112,12 +116,20 @@ class Trainer:
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of each of ``tokens`` but the first, given those before it; all ranks take part."""
-        positions = torch.arange(len(tokens), device=self._device)[None]
-        whole = tokens[None].to(self._device)
-        logits = self._learner.logits(Batch(whole, whole, positions))
+        batch = self._parts.batch(*with_labels(tokens[None]))
+        logits = self._learner.logits(batch)
         if isinstance(self.model, FSDPModule):
             self.model.reshard()  # which only a backward pass would do with the outermost weights
-        return log_probabilities(logits.full_tensor() if isinstance(logits, DTensor) else logits, tokens)
+        whole = logits.full_tensor() if isinstance(logits, DTensor) else logits
+        return self._joined(log_probabilities(whole[0], batch.labels[0]))[:-1].cpu()
+
+    def _joined(self, own: torch.Tensor) -> torch.Tensor:
+        """What each chunk of a sequence gives, in their order: neighbouring ranks have neighbouring chunks."""
+        if self._learner.portion.num_chunks == 1:
+            return own
+        parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(parts, own.contiguous())
+        return torch.cat(parts[: self._learner.portion.num_chunks])
 
     def _batches(self, sequences: torch.Tensor) -> list[Batch]:
         """This rank's passes; only answers have labels."""
@@ -128,12 +140,12 @@ class Trainer:
 
     def _batch(self, sequences: torch.Tensor, first: int, size: int) -> Batch:
         tokens = sequences[first : first + size]
-        labels = nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
+        _, labels = with_labels(tokens)
         labels[:, : self._settings.prompt_tokens - 1] = IGNORED
-        positions = torch.arange(tokens.shape[1])[None]
-        group = self._settings.group_size
-        own = advantages(len(sequences), group)[first : first + size].to(self._device) if group else None
-        return Batch(tokens.to(self._device), labels.to(self._device), positions.to(self._device), own)
+        batch = self._parts.batch(tokens, labels)
+        if (group := self._settings.group_size) is None:
+            return batch
+        return replace(batch, advantages=advantages(len(sequences), group)[first : first + size].to(self._device))
 
 
 def _holds(group: dict[str, Any], parameter: torch.Tensor) -> bool:

@@ -64,7 +64,7 @@ class TorchEngine:
 
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         """By a forward pass."""
-        return log_probabilities(self._logits(tokens), tokens)
+        return log_probabilities(self._logits(tokens)[0, :-1], tokens[1:]).cpu()
 
     def sleep(self, level: int) -> None:
         """Let the cache go, and the weights."""
