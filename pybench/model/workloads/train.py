@@ -84,7 +84,7 @@ class Train(ModelSettings):
         int | None, Range(64, 1_048_576), "tokens whose logits are in memory at once; the head runs again in backward"
     ] = None
     activation_offload: Annotated[bool | None, "what backward needs of the layers, in host memory until then"] = None
-    compile: Annotated[bool | None, "torch.compile each layer"] = None
+    compile: Annotated[bool | None, "torch.compile each layer, and the loss"] = None
     control_steps: Annotated[
         int | None, Range(0, 100), "steps without communication after the measured ones: exposed communication"
     ] = None

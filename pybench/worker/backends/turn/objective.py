@@ -5,23 +5,16 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.train.learner import Batch
 from pybench.worker.backends.torch.train.loss import IGNORED
-from pybench.worker.backends.torch.train.whole_model import Objective, cross_entropy
-
-
-def objective_of(settings: Turn) -> Objective:
-    """The loss that the settings name, from logits and batch, summed over the answers' tokens."""
-    return policy_loss if settings.loss == "grpo" else cross_entropy
 
 
 def policy_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Policy gradient with advantages relative to the group (GRPO, arXiv:2402.03300), on policy and without a critic.
 
-    One update follows each generation, so the old policy is the present one: the ratio is 1, and its gradient that of
-    the log-probabilities. Rewards are fixed by a sequence's place in its group: what a step costs does not depend on
-    them.
+    Summed over the answers' tokens. One update follows each generation, so the old policy is the present one: the
+    ratio is 1, and its gradient that of the log-probabilities. Rewards are fixed by a sequence's place in its group:
+    what a step costs does not depend on them.
     """
     assert batch.advantages is not None
     shape = batch.labels.shape

@@ -21,7 +21,7 @@ from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from pybench.worker.backends.turn.delivery import Named
-from pybench.worker.backends.turn.objective import advantages, log_probabilities, objective_of
+from pybench.worker.backends.turn.objective import advantages, log_probabilities, policy_loss
 from pybench.worker.backends.turn.parked import Parked, local
 from pybench.worker.backends.turn.rounding import is_rounded_away
 
@@ -35,7 +35,8 @@ class Trainer:
         learner = registry.learner(self._task)
         if not isinstance(learner, WholeModel):
             raise UnsupportedError(f"strategy {settings.strategy} can't take turns with an engine")
-        learner.objective = objective_of(settings)
+        if settings.loss == "grpo":
+            learner.objective = policy_loss
         self._learner = learner
         self._parts = Parts(self._task, learner.portion)
         self._states: Parked | None = None

@@ -10,7 +10,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Weights, empty_model, plain
 from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.loss import lose_by_chunks
+from pybench.worker.backends.torch.train.loss import lose_by_chunks, loss_of
 from pybench.worker.backends.torch.train.package import needs_package
 
 
@@ -29,7 +29,7 @@ def trainable_model(task: Task) -> tuple[Any, Weights]:
             from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
     if settings.loss_chunk_tokens:
-        lose_by_chunks(model, settings.loss_chunk_tokens)
+        lose_by_chunks(model, settings.loss_chunk_tokens, loss_of(settings))
     checkpoint_layers(model, settings.activation_checkpointing or "none")
     return model, Weights(model, task.ranks.device, settings.seed, make)
 

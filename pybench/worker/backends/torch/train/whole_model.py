@@ -13,7 +13,7 @@ from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import Masks
 from pybench.worker.backends.torch.train.activation_offload import ActivationOffload
 from pybench.worker.backends.torch.train.learner import Batch, Portion
-from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.loss import loss_of
 from pybench.worker.backends.torch.train.optimizer import clip
 
 Quiet = Callable[[], AbstractContextManager[Any]]
@@ -21,9 +21,10 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 """The summed loss of a batch's logits."""
 
 
-def cross_entropy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+def cross_entropy(settings: Train) -> Objective:
     """Of every label."""
-    return summed_loss(logits, batch.labels)
+    loss = loss_of(settings)
+    return lambda logits, batch: loss(logits, batch.labels)
 
 
 class WholeModel:
@@ -50,7 +51,7 @@ class WholeModel:
         self.portion = portion or Portion()
         self.averaged_over = averaged_over
         self.optimizer = optimizer
-        self.objective: Objective = cross_entropy
+        self.objective: Objective = cross_entropy(settings)
         self.report: Callable[[], tuple[Metric, ...]] = tuple
         self._max_grad_norm = settings.max_grad_norm
         self._saving = ActivationOffload(model) if settings.activation_offload else nullcontext

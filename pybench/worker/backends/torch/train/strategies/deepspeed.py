@@ -13,7 +13,7 @@ from pybench.model.wire import Metric
 from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
-from pybench.worker.backends.torch.train.loss import summed_loss
+from pybench.worker.backends.torch.train.loss import loss_of
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import WEIGHT_DECAY
@@ -87,6 +87,7 @@ class Zero:
         self.portion = Portion(replica=task.ranks.rank)
         self.averaged_over = task.ranks.world_size * task.settings.num_passes
         self._engine = engine
+        self._loss = loss_of(task.settings)
         self._masks = sequence_masks(config, task.settings.sequence_tokens, task.ranks.device)
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
@@ -94,7 +95,7 @@ class Zero:
         logits = self._engine(
             input_ids=batch.tokens, attention_mask=self._masks, position_ids=batch.positions, use_cache=False
         ).logits
-        loss = summed_loss(logits, batch.labels)
+        loss = self._loss(logits, batch.labels)
         self._engine.backward(loss * scale)
         if not last:
             self._engine.step()

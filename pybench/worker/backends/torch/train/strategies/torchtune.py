@@ -14,7 +14,6 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 from pybench.worker.backends.torch.architecture import Weights, empty_model
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
-from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.package import needs_package
@@ -62,7 +61,7 @@ class Tuned(WholeModel):
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass."""
-        return summed_loss(self.model(batch.tokens), batch.labels)
+        return self.objective(self.model(batch.tokens), batch)
 
 
 def _split(model: Any, mesh: DeviceMesh) -> None:
