@@ -42,9 +42,8 @@ def slow_links(point: PointRecords) -> Iterator[NodeCheck]:
         if len(alike) < 2:  # noqa: PLR2004 - nothing to be compared with
             continue
         tolerance = _tolerance(point, kind)
-        shares = {
-            index: shares_of_others(link.bytes_per_s, _best_others(link, alike)) for index, link in enumerate(alike)
-        }
+        best = sorted(alike, key=lambda link: location(link.bytes_per_s), reverse=True)[: _NUM_BEST + 1]
+        shares = {index: shares_of_others(link.bytes_per_s, _others(best, link)) for index, link in enumerate(alike)}
         judged = judge_alike(point.point, shares, tolerance)
         for index in shown(judged):
             yield _check(point, alike[index], judged[index], tolerance, _blind_spot(point, alike))
@@ -56,9 +55,8 @@ def _tolerance(point: PointRecords, kind: str) -> float:
     return SLOWER_FRACTION if kind.startswith("NV") else _SLOWER_FRACTION_OVER_PCIE
 
 
-def _best_others(link: _Link, alike: Sequence[_Link]) -> list[Samples]:
-    others = [other.bytes_per_s for other in alike if other is not link]
-    return sorted(others, key=location, reverse=True)[:_NUM_BEST]
+def _others(best: Sequence[_Link], link: _Link) -> list[Samples]:
+    return [other.bytes_per_s for other in best if other is not link][:_NUM_BEST]
 
 
 def _blind_spot(point: PointRecords, alike: Sequence[_Link]) -> str:

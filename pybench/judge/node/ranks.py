@@ -99,8 +99,9 @@ def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) 
     many must be that much surer.
     """
     values = {key: logs(samples) for key, samples in shares.items()}
+    noise = {key: (variance_of(own), len(own) - 1) for key, own in values.items() if len(own) > 1}
     return {
-        key: _judged(point, samples, _spread([own for other, own in values.items() if other != key]), tolerance, values)
+        key: _judged(point, samples, _spread([one for other, one in noise.items() if other != key]), tolerance, values)
         for key, samples in shares.items()
     }
 
@@ -122,14 +123,20 @@ def _judged(
     return Judged(value - 1, None if low is None else low - 1, None if high is None else high - 1, verdict, decision)
 
 
-def _spread(others: Sequence[Sequence[float]]) -> Spread | None:
-    """The others' pooled variance; trusted no more than a few attempts' own, since one GPU may be noisy by itself."""
-    several = [values for values in others if len(values) > 1]
-    if not several:
+def _spread(others: Sequence[tuple[float, int]]) -> Spread | None:
+    """The others' pooled variance, from each one's variance and degrees of freedom.
+
+    It is trusted no more than a few attempts' own, since one GPU may be noisy by itself.
+    """
+    if not others:
         return None
-    freedom = min(_MAX_FREEDOM, sum(len(values) - 1 for values in several))
-    variance = fmean(variance_of(values) for values in several)
-    return Spread(variance=variance, freedom=freedom, robust_sd=math.inf, num_points=len(several))
+    freedom = min(_MAX_FREEDOM, sum(own for _, own in others))
+    return Spread(
+        variance=fmean(variance for variance, _ in others),
+        freedom=freedom,
+        robust_sd=math.inf,
+        num_points=len(others),
+    )
 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:
