@@ -17,7 +17,17 @@ _RUNS_BY_COMMAND = (
     *("ci", "compare", "disk_full", "encodings", "exit_codes", "gate", "provenance", "run_several"),
     *("run_folder_gone", "system_call_faults", "two_runs"),
 )
-_RUNS_BY_RUNNER = ("any_machine", "engine_drills", "hosts", "node_drill", "rerun", "run", "sessions", "time_limit")
+_RUNS_BY_RUNNER = (
+    "any_machine",
+    "engine_drills",
+    "hosts",
+    "hosts_images",
+    "node_drill",
+    "rerun",
+    "run",
+    "sessions",
+    "time_limit",
+)
 TIERS: dict[str, tuple[str, ...]] = {
     "pure": ("compute", "judge", "model", "report", "store", "suites"),
     "process": (".", "cli", "engines", "images", "machine", "runner", "worker"),

@@ -15,8 +15,11 @@ from pybench.cli.finish import finish
 from pybench.engines.registry import ENGINES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybench.engines.base import Launcher
     from pybench.engines.hosts.gathering import Gathering
-    from pybench.engines.requirements import EngineOptions
+    from pybench.engines.requirements import EngineOptions, LaunchRequirements
     from pybench.model.plan_options import PlanOptions
     from pybench.model.progress import Progress
     from pybench.runner.run import Run
@@ -162,10 +165,13 @@ def _begun(
 ) -> Run:
     """The run of a suite, or the one to resume, ready to measure."""
     from pybench.engines.choice import choose_launcher
+    from pybench.engines.hosts.preparation import chosen_on_all
     from pybench.runner.prepare import prepare_run
     from pybench.runner.resume import resume_run
 
-    choose = partial(choose_launcher, engine, notify=progress.note)
+    choose: Callable[[LaunchRequirements], Launcher] = partial(choose_launcher, engine, notify=progress.note)
+    if gathering is not None:
+        choose = chosen_on_all(choose, gathering)
     if suite is not None:
         return prepare_run(suite, root, choose, chosen, gathering)
     assert resume is not None

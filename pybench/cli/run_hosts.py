@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,15 +46,19 @@ class HostOptions:
 
 
 def engine_over_hosts(engine: EngineOptions) -> EngineOptions:
-    """The options with the engine that workers over several hosts have. Raises ``UsageError`` for any other."""
-    from pybench.engines.registry import LOCAL
+    """The options with an engine that is the same on every host: none unless one is named.
+
+    Raises ``UsageError`` for an image without an engine.
+    """
+    from pybench.engines.registry import CONTAINER_ENGINES, LOCAL
     from pybench.model.errors import UsageError
 
-    if engine.engine not in {"auto", LOCAL} or engine.image:
+    chosen = replace(engine, engine=LOCAL) if engine.engine == "auto" else engine
+    if engine.image and chosen.engine == LOCAL:
         raise UsageError(
-            f"--engine {engine.engine}: workers over several hosts run in this Python or --python; use --engine {LOCAL}"
+            f"--image {engine.image}: name the engine that all hosts have: --engine {' or '.join(CONTAINER_ENGINES)}"
         )
-    return replace(engine, engine=LOCAL)
+    return chosen
 
 
 @contextmanager
@@ -80,29 +85,32 @@ def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str]
 
 
 def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callable[[str], None]) -> Gathering | None:
+    from pybench.engines.choice import choose_launcher
     from pybench.engines.hosts.gathering import gather
     from pybench.engines.hosts.rendezvous import JOIN_LIMIT_S, Rendezvous, host_name, read_secret
     from pybench.engines.hosts.this_host import this_host
+    from pybench.engines.registry import LOCAL
     from pybench.runner.node.serve import serve_run
     from pybench.runner.run import signals_interrupt
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
     secret, name = read_secret(os.environ), host_name(os.environ)
-    host = this_host(name, _local(engine, (), notify), alone=meet.is_on_loopback)
+    local = _local(engine, notify) if engine.engine == LOCAL else None
+    host = this_host(name, engine.engine, local, alone=meet.is_on_loopback)
     listener = meet.listener()
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
         with signals_interrupt():
             return gather(meet, listener, host, secret, notify)
-    serve_run(host, lambda: meet.joined(secret), lambda names: _local(engine, names, notify), notify)
+    serve_run(host, lambda: meet.joined(secret), partial(choose_launcher, engine, notify=notify), notify)
     return None
 
 
-def _local(engine: EngineOptions, secrets: tuple[str, ...], notify: Callable[[str], None]) -> Launcher:
+def _local(engine: EngineOptions, notify: Callable[[str], None]) -> Launcher:
     from pybench.engines.choice import choose_launcher
     from pybench.engines.requirements import LaunchRequirements
     from pybench.model.container import ContainerRequest
 
-    needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest(secrets=secrets))
+    needs = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest())
     return choose_launcher(engine, needs, notify)

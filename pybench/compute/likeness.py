@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from pybench.model.container import ImageIdentity
 from pybench.model.host import Host
 
 WALL_CLOCK_LIMIT_S = 5.0
 """Logs and the driver's errors are matched by the wall clock; hosts under NTP agree to milliseconds."""
+_SHOWN_DIGITS = 12
 
 
 def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str, ...]:
@@ -27,6 +29,26 @@ def unlike(hosts: Sequence[Host], wall_offsets_s: Sequence[float]) -> tuple[str,
                 "have NTP set both (timedatectl set-ntp true)"
             )
     return tuple(lines)
+
+
+def unlike_images(
+    first: str, wanted: Sequence[ImageIdentity], host: str, found: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """A line for each image that is another one on ``host`` than on the host ``first``, which has those ``wanted``.
+
+    ``found`` are the digests that name each backend's image there.
+    """
+    for image in wanted:
+        there = found.get(image.backend, ())
+        if not {*there}.intersection(image.known_by):
+            yield (
+                f"host {host}: image {image.name} is {_short(there)}, {first} has {_short(image.known_by)}; "
+                f"give both the same --lock, and fetch it: pybench images pull {image.name}"
+            )
+
+
+def _short(digests: Sequence[str]) -> str:
+    return digests[0][: len("sha256:") + _SHOWN_DIGITS] if digests else "none"
 
 
 def twice(hosts: Sequence[Host]) -> Iterator[str]:
@@ -58,12 +80,6 @@ def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
         "make the ports of their cards active, or set NCCL_IB_DISABLE=1 on all",
     )
     yield "engine", first.engine, host.engine, "name one with --engine on both"
-    yield (
-        "images",
-        ", ".join(first.images),
-        ", ".join(host.images),
-        "pull the same ones on both",
-    )
     here, there = _packages(first), _packages(host)
     for name in sorted({*here, *there}):
         yield f"package {name}", here.get(name, ""), there.get(name, ""), "install the same on both, or give --python"

@@ -40,8 +40,15 @@ class ImageLauncher:
 
     def tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         """The suite's over the shell's, then the secrets."""
+        return self._tuning({**host, **LOOPBACK})
+
+    def variables(self, job: Job) -> dict[str, str]:
+        """What tunes the job's worker: ranks of several hosts meet on the network that the job names."""
+        return self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
+
+    def _tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         secrets = {name: host[name] for name in self.secrets if name in host}
-        return {**tuning(host), **LOOPBACK, **self.environment_of_suite, **secrets}
+        return {**tuning(host), **self.environment_of_suite, **secrets}
 
     def software(self) -> None:
         """Nothing: an image brings it, and images are compared by their ids."""

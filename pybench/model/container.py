@@ -73,6 +73,11 @@ class ImageIdentity:
     entrypoint: Literal["replace", "keep"]
     pinned: bool
 
+    @property
+    def known_by(self) -> tuple[str, ...]:
+        """Every digest that names it. On two hosts one of them is the same: apptainer's id is that of a file."""
+        return tuple(dict.fromkeys((self.id, *self.digests)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSetup:

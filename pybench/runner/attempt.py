@@ -111,9 +111,10 @@ def _attempt(
 
 def _named(failure: Failure | None, over: HostsWorker | None) -> Failure | None:
     """The failure with the name of the other host on which it began, if it did on one."""
-    if failure is None or over is None or over.failed_host is None:
+    if failure is None or over is None or over.failed_part is None:
         return failure
-    return replace(failure, message=f"host {over.failed_host}: {failure.message}")
+    host, problem = over.failed_part
+    return replace(failure, message=f"host {host}: {problem or failure.message}")
 
 
 def _energy(

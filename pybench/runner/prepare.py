@@ -73,7 +73,7 @@ def prepare_run(
             container=launcher.container,
             environment=recorded(launcher.tuning(os.environ), launcher.secrets),
             software=launcher.software(),
-            machines=hosts,
+            machines=gathering.hosts if gathering else (),  # with the images of each, which are known by now
         )
         folder.write_manifest(manifest)
     return Run(folder=folder, manifest=manifest, launcher=launcher, gathering=gathering)

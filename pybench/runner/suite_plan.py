@@ -17,6 +17,7 @@ from pybench.compute.time_budget import within
 from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.backend import BACKENDS, install
+from pybench.model.container import ContainerRequest
 from pybench.model.errors import UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
@@ -86,9 +87,16 @@ def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchReq
     return LaunchRequirements(
         backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
         device=_devices(machine)[0],
-        request=suite.container,
+        request=_reaching_others(suite.container, plan),
         gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
     )
+
+
+def _reaching_others(request: ContainerRequest, plan: Plan) -> ContainerRequest:
+    """The suite's request; a point over several hosts is one for the hosts' network."""
+    if all(point.settings.num_nodes == 1 for point in plan.points) or "network" in request.relax:
+        return request
+    return replace(request, relax=(*request.relax, "network"))
 
 
 def most_gpus(plan: Plan) -> int:

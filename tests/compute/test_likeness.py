@@ -18,7 +18,6 @@ A = Host(
     time_offset_ns=0,
     pybench_version="1.0",
     worker_sha256="f00d" * 16,
-    images=("sha256:1",),
     software=Software(python="3.12.1", packages={"torch": "2.11"}),
 )
 B = replace(A, name="b", boot_id="boot-b")
@@ -45,7 +44,6 @@ def test_alike_hosts() -> None:
             0,
             "host b: network ethernet, a has none; make the ports of their cards active, or set NCCL_IB_DISABLE=1",
         ),
-        (replace(B, images=("sha256:2",)), 0, "host b: images sha256:2, a has sha256:1; pull the same ones on both"),
         (replace(B, engine="apptainer"), 0, "host b: engine apptainer, a has none; name one with --engine on both"),
         (
             replace(B, software=Software(python="3.12.1", packages={"torch": "2.10"})),

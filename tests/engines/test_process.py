@@ -111,6 +111,7 @@ def test_a_program_that_is_not_there_raises_oserror(tmp_path: Path) -> None:
 def test_a_process_that_cannot_be_killed_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits inside the kernel is named, with what to do; nothing waits for it for ever."""
     process, token = start("import time; time.sleep(600)", tmp_path)
+    wait_for(lambda: any(processes_marked(token)), 30)  # the kernel shows no environment until the exec is over
     (pid,) = processes_marked(token)
     monkeypatch.setattr(process_module, "_signal_all", lambda _pids, _number: None)
     with pytest.raises(MachineError, match=rf"killed, but not ended within 0.1 s: process {pid} of a worker") as error:

@@ -39,9 +39,11 @@ def test_made_once_under_its_digest(tmp_path: Path) -> None:
     """The second time nothing is asked; the file's own digest is kept beside the image's."""
     build = Builder()
     first = sif_file(tmp_path / "sif", REFERENCE, build)
+    first.with_suffix(".lock").unlink()
     assert sif_file(tmp_path / "sif", REFERENCE, build) == first == sif_path(tmp_path / "sif", REFERENCE)
     assert DIGEST.replace(":", "-") in first.name
     assert len(build.targets) == 1
+    assert [path.name for path in first.parent.iterdir()] == [first.name]  # a folder that only others write will do
     assert file_digest(first) == "sha256:" + hashlib.sha256(b"whole").hexdigest()
 
 

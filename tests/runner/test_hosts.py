@@ -148,7 +148,7 @@ def test_hosts_that_do_not_meet(two: TwoHosts, no_driver: None, monkeypatch: pyt
         ),
         (*meet, "--node-rank", "1"): (3, "the host that leads did not answer within 1 s"),
         (*meet, "--node-rank", "2"): (2, "--node-rank 2: of 2 nodes the last is 1"),
-        (*meet, "--engine", "docker"): (2, "workers over several hosts run in this Python"),
+        (*meet, "--image", "vllm"): (2, "--image vllm: name the engine that all hosts have: --engine docker or podman"),
         (*meet, "--aa", "2"): (2, "--rendezvous measures a suite once"),
         ("--nodes", "2"): (2, "--rendezvous HOST:PORT and --nodes N go together"),
         ("--rendezvous", "here", "--nodes", "2"): (2, "--rendezvous here: give HOST:PORT, such as node1:29400"),

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.engines.hosts.interface import free_port
 from pybench.engines.process import processes_marked
 from pybench.model.record import Record
 from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER
+from tests.ports import port_for
 from tests.processes import wait_for
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
@@ -60,13 +60,14 @@ class TwoHosts:
     attempts: int = 1
     ranks: int = 4
     environment: dict[str, str] = field(default_factory=dict)
+    engine: tuple[str, ...] = ("--python", "./python")
 
     def __post_init__(self) -> None:
         for name in "ab":
             (self.folder / name).mkdir()
             (self.folder / name / "hosts.toml").write_text(SUITE.format(attempts=self.attempts, ranks=self.ranks))
             self.behave(name)
-        self.port = free_port("127.0.0.1")
+        self.port = port_for(self)
 
     def behave(self, name: str, behaviour: str = "ok", **environment: str) -> None:
         """Write the host's Python, which is the fake worker."""
@@ -87,7 +88,7 @@ class TwoHosts:
         }
         command = "from pybench.cli.main import main; main()"
         process = subprocess.Popen(
-            (*before, sys.executable, "-c", command, "run", *given, *meeting, "--python", "./python"),
+            (*before, sys.executable, "-c", command, "run", *given, *meeting, *self.engine),
             cwd=self.folder / name,
             env={**os.environ, **own, **self.environment, **environment},
             stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.engines.hosts.interface import free_port
+from tests.ports import port_for
 from tests.processes import wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged", "mungekey")
@@ -91,7 +91,7 @@ class Cluster:
 def cluster(folder: Path, num_nodes: int = 2) -> Iterator[Cluster]:
     """Start one, and end all its daemons."""
     made = Cluster(folder, num_nodes)
-    ports = [free_port("127.0.0.1") for _ in range(1 + num_nodes)]
+    ports = [port_for(made) for _ in range(1 + num_nodes)]
     text = _CONFIGURATION.format(
         host=socket.gethostname().partition(".")[0],
         folder=folder,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.hosts.interface import free_port
 from pybench.engines.process import processes_marked
 from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER
+from tests.ports import port_for
 from tests.processes import wait_for
 from tests.runner.two_hosts import SUITE, write_fake_python
 from tests.slurm.cluster import Cluster
@@ -54,7 +54,10 @@ class Place:
 
     folder: Path
     slurm: Cluster
-    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
+    port: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.port = port_for(self)
 
     @contextmanager
     def started(self, *words: str) -> Iterator[subprocess.Popen[str]]:

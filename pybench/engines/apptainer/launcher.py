@@ -61,7 +61,7 @@ class ApptainerLauncher(ImageLauncher):
         """The client's few variables, and the worker's behind a prefix: nothing of it stands in the command line."""
         kept = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
         inside = {
-            **self.tuning(job.host_environment),
+            **self.variables(job),
             **fixed(job.gpu_uuids),
             **{name: job.host_environment[name] for name in self.secrets},
         }

@@ -15,7 +15,7 @@ from pybench.machine.command import CommandResult
 
 
 def sif_folder() -> Path:
-    """Where image files are kept: below the user's cache folder."""
+    """Where image files are kept: below the user's cache folder, which several hosts may share."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pybench" / "sif"
 
 
@@ -27,9 +27,12 @@ def sif_path(folder: Path, reference: str) -> Path:
 def sif_file(folder: Path, reference: str, run: Callable[[Argv], CommandResult]) -> Path:
     """The image file of ``repository@sha256:…``, built with ``run`` if it isn't there yet.
 
-    Raises ``MachineError`` when it can't be built. Processes that need the same one wait for the first.
+    Raises ``MachineError`` when it can't be built. Processes that need the same one wait for the first, on any host
+    whose locks the folder's file system shares. One that is there is taken as it is: the folder need not be writable.
     """
     file = sif_path(folder, reference)
+    if file.exists():
+        return file
     folder.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -39,7 +42,8 @@ def sif_file(folder: Path, reference: str, run: Callable[[Argv], CommandResult])
 
 
 def _build(reference: str, file: Path, run: Callable[[Argv], CommandResult]) -> None:
-    scratch = file.with_suffix(".new")
+    # A name of this host's own: where locks reach no further than the host, two of them make the file, each whole.
+    scratch = file.with_name(f"{file.stem}.{os.uname().nodename}.new")
     answer = run(build_argv(reference, scratch))
     if not answer.ok:
         scratch.unlink(missing_ok=True)

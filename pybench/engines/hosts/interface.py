@@ -1,4 +1,4 @@
-"""The network interface of an address, at which ranks of several hosts meet."""
+"""The network interface of an address at which ranks of several hosts meet, and a port there."""
 
 from __future__ import annotations
 
@@ -23,12 +23,25 @@ def interface_of(address: str) -> str | None:
     return next((name for _, name in socket.if_nameindex() if _inet(name) == wanted.packed), None)
 
 
-def free_port(address: str) -> int:
-    """A port of ``address`` that nothing listens at. Raises ``OSError``."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as found:
-        found.bind((address, 0))
-        return int(found.getsockname()[1])
+def held_port(address: str) -> socket.socket:
+    """A port of ``address`` at which nothing listens, held until the socket is closed. Raises ``OSError``.
+
+    Linux lets two sockets with SO_REUSEADDR have one port while none of the two listens (socket(7)): the server that
+    the port is meant for, which sets that option as torch's does, may listen there meanwhile. Nobody else is given it.
+    """
+    held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((address, 0))
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def port_of(held: socket.socket) -> int:
+    """The port's number."""
+    return int(held.getsockname()[1])
 
 
 def _inet(name: str) -> bytes | None:

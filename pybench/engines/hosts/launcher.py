@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pybench.engines.base import Argv, Job, Launcher, Meeting, Worker
 from pybench.engines.hosts.gathering import Gathering
-from pybench.engines.hosts.worker import HostsWorker, Settings
+from pybench.engines.hosts.worker import HostsWorker
 from pybench.model.container import ContainerRun, ContainerSetup
 from pybench.model.host import HostClock
 from pybench.model.software import Software
@@ -52,8 +52,7 @@ class HostsLauncher:
     def start_over(self, job: Job, log: Path, clocks: tuple[HostClock, ...], limit_s: float) -> HostsWorker:
         """Start a worker on all places of a job. Raises ``OSError`` or ``HostLostError``."""
         links = [self.gathering.link(place.host) for place in job.places]
-        settings = Settings(limit_s=limit_s, secrets=self.secrets)
-        return HostsWorker(job, log, links, clocks, self.here.start, settings)
+        return HostsWorker(job, log, links, clocks, self.here.start, limit_s)
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
         """Refuse a job whose part here did not run in the container that was planned for it."""

@@ -57,9 +57,10 @@ class HostLink:
             raise self._lost(found[0].problem or "it left")
         return found
 
-    def answer(self, kind: type[_Answer]) -> tuple[_Answer, bytes]:
+    def answer(self, kind: type[_Answer], limit_s: float | None = None) -> tuple[_Answer, bytes]:
         """The answer to what was ordered; what else a worker still sent is dropped. Raises ``HostLostError``."""
-        deadline = time.monotonic() + self.limit_s
+        limit_s = self.limit_s if limit_s is None else limit_s
+        deadline = time.monotonic() + limit_s
         while (left_s := deadline - time.monotonic()) > 0:
             found = self.next(left_s)
             if found is None:
@@ -69,7 +70,7 @@ class HostLink:
                 return message, body
             if not isinstance(message, Beat | Events | Ended | Pong):
                 raise self._lost(f"it answered {type(message).__name__.lower()}")
-        raise self._lost(f"no answer within {self.limit_s:g} s")
+        raise self._lost(f"no answer within {limit_s:g} s")
 
     def clock(self) -> HostClock:
         """The host's clock less this one's, by messages to and fro. Raises ``HostLostError``."""

@@ -9,17 +9,22 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from pybench.engines.hosts.frames import ConnectionLostError, Frames
+from pybench.engines.registry import ENGINES
+from pybench.model.container import ContainerRequest, ContainerSetup
 from pybench.model.health import Health
 from pybench.model.host import Host
+from pybench.model.suite import DeviceKind
 
-PROTOCOL = 1
+PROTOCOL = 2
 _MAX_TEXT = 2**16
 _MAX_ORDERS = 2**21
 
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_.:-]+$")]
+EngineName = Annotated[str, Field(pattern=f"^({'|'.join(ENGINES)})$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=2**20)]
+Digest = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}:[0-9a-f]{16,128}$")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +72,42 @@ class FindPort:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPort:
-    """It was free just now."""
+    """It is free, and held until the next worker has ended."""
 
     port: Port
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Choose what starts workers: ``engine``, with the images of ``backends`` by the host's own lock.
+
+    ``request`` is the suite's; the secrets in it are variables that the host passes on from its own environment.
+    ``container`` is what the host that leads starts, ``None`` without containers; ``num_gpus`` are those of the largest
+    point.
+    """
+
+    engine: EngineName
+    backends: tuple[Name, ...]
+    device: DeviceKind
+    request: ContainerRequest
+    num_gpus: Count
+    container: ContainerSetup | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundImage:
+    """The image of a backend on the host: every digest that names it."""
+
+    backend: Name
+    digests: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """The host can start workers in ``images``, or can't, for the reason in ``problem``."""
+
+    images: tuple[FoundImage, ...] = ()
+    problem: Text = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +115,7 @@ class Begin:
     """Start a worker for a part of a job's ranks. ``orders`` is the content of its file of orders.
 
     ``first_rank`` and ``num_ranks`` are those of this host, ``node_rank`` is its place of ``num_nodes``; all meet at
-    ``address`` and ``port``. After ``limit_s`` the host ends it by itself. ``secrets`` are variables that it passes on.
+    ``address`` and ``port``. After ``limit_s`` the host ends it by itself.
     """
 
     token: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,400}/[0-9a-f]{16}$")]
@@ -91,7 +129,6 @@ class Begin:
     address: Name
     port: Port
     limit_s: Annotated[float, Field(gt=0, le=10**7)]
-    secrets: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +182,8 @@ Message = (
     | Pong
     | FindPort
     | FoundPort
+    | Prepare
+    | Prepared
     | Begin
     | Begun
     | Events

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from pybench.engines.base import Launcher
-from pybench.engines.environment import recorded
+from pybench.engines.environment import recorded, tuning
 from pybench.engines.stage import installed_digest
 from pybench.machine.clock import host_clock
 from pybench.machine.environment import snapshot
@@ -16,10 +16,12 @@ from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.host import Host
 
 
-def this_host(name: str, launcher: Launcher, *, alone: bool = False) -> Host:
-    """Look at this host once; ``launcher`` starts its workers. ``alone``: all hosts of the run are this machine."""
+def this_host(name: str, engine: str, local: Launcher | None, *, alone: bool = False) -> Host:
+    """Look at this host once. ``local`` starts its workers where ``engine`` starts no containers.
+
+    ``alone``: all hosts of the run are this machine. Its images are known once the run's plan is.
+    """
     boot_id, time_offset_ns = host_clock()
-    container = launcher.container
     return Host(
         name=name,
         machine=replace(snapshot(), network=None if alone else network(os.environ)),
@@ -27,9 +29,8 @@ def this_host(name: str, launcher: Launcher, *, alone: bool = False) -> Host:
         time_offset_ns=time_offset_ns,
         pybench_version=version("pybench"),
         worker_sha256=installed_digest(),
-        engine=launcher.name,
-        images=tuple(sorted(image.id for image in container.images)) if container else (),
-        software=launcher.software(),
-        environment=recorded(launcher.tuning(os.environ), launcher.secrets),
+        engine=engine,
+        software=None if local is None else local.software(),
+        environment=recorded(tuning(os.environ) if local is None else local.tuning(os.environ)),
         power_reason=sampler_unavailable_reason(),
     )

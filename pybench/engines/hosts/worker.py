@@ -6,13 +6,13 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pybench.compute.host_clock import over_time
 from pybench.engines.base import Job, Meeting, Worker
-from pybench.engines.hosts.interface import free_port
+from pybench.engines.hosts.interface import held_port, port_of
 from pybench.engines.hosts.link import HostLink, HostLostError
 from pybench.engines.hosts.messages import (
     Beat,
@@ -52,17 +52,6 @@ class HostReport:
     health: Health | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How the other hosts run their parts: a worker that lasts longer than ``limit_s`` is ended.
-
-    ``secrets`` are variables that each host passes on from its own environment.
-    """
-
-    limit_s: float
-    secrets: tuple[str, ...] = ()
-
-
 @dataclass
 class _Part:
     """One other host's part. ``code`` is ``None`` while it runs."""
@@ -79,6 +68,8 @@ class _Part:
 class HostsWorker:
     """A job's parts on all its places. ``clocks`` are those of the places, measured just before.
 
+    Another host ends a part by itself that lasts longer than ``limit_s`` and a margin.
+
     Raises ``HostLostError`` from :meth:`wait` and :meth:`reports` when a host is gone.
     """
 
@@ -89,7 +80,7 @@ class HostsWorker:
         links: Sequence[HostLink | None],
         clocks: Sequence[HostClock],
         start_here: StartHere,
-        settings: Settings,
+        limit_s: float,
     ) -> None:
         """Start all parts. Raises ``OSError`` where one can't be started, ``HostLostError``."""
         self._job, self._log = job, log
@@ -97,15 +88,16 @@ class HostsWorker:
         self._parts: list[_Part] = []
         self._reports: tuple[HostReport, ...] | None = None
         self._lost: HostLostError | None = None
+        self._held = ExitStack()
         try:
-            for number, meeting in enumerate(_meetings(links)):
+            for number, meeting in enumerate(_meetings(links, self._held)):
                 place, link = job.places[number], links[number]
                 if link is None:
                     network = on_network(meeting.local_address, job.host_environment)
                     self._here = start_here(job.part(place.host, meeting, network), log)
                 else:
                     self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
-                    link.order(_begin(job, number, meeting, settings))
+                    link.order(_begin(job, number, meeting, limit_s))
             for part in self._parts:
                 _require_begun(part.link)
         except BaseException:
@@ -113,9 +105,9 @@ class HostsWorker:
             raise
 
     @property
-    def failed_host(self) -> str | None:
-        """The other host whose part failed first; ``None`` where none did."""
-        return next((part.link.name for part in self._parts if part.code), None)
+    def failed_part(self) -> tuple[str, str] | None:
+        """The other host whose part failed first, and what that host reported; ``None`` where none did."""
+        return next(((part.link.name, part.problem) for part in self._parts if part.code), None)
 
     def power_w(self) -> float | None:
         """Newest power of all other hosts' GPUs together, ``None`` where one's is unknown."""
@@ -140,6 +132,7 @@ class HostsWorker:
         if self._reports is not None:
             return
         self._reports = ()
+        self._held.close()
         for part in self._parts:
             with suppress(HostLostError):
                 part.link.order(Stop())
@@ -218,13 +211,16 @@ class HostsWorker:
             stream.write(lines)
 
 
-def _meetings(links: Sequence[HostLink | None]) -> list[Meeting]:
-    """Each place's meeting with the others, on the network by which they reached this host. Raises ``OSError``."""
+def _meetings(links: Sequence[HostLink | None], held: ExitStack) -> list[Meeting]:
+    """Each place's meeting with the others, on the network by which they reached this host. Raises ``OSError``.
+
+    A port of this host is in ``held``; another host holds its own.
+    """
     between = next(link for link in links if link is not None).frames
     first = links[0]
     if first is None:
         address = between.local_address
-        port = free_port(address)
+        port = port_of(held.enter_context(held_port(address)))
     else:
         first.order(FindPort())
         address, port = first.frames.address, first.answer(FoundPort)[0].port
@@ -239,7 +235,7 @@ def _require_begun(link: HostLink) -> None:
         raise OSError(0, f"host {link.name}: {begun.problem}")
 
 
-def _begin(job: Job, number: int, meeting: Meeting, settings: Settings) -> Begin:
+def _begin(job: Job, number: int, meeting: Meeting, limit_s: float) -> Begin:
     orders = (job.exchange / ORDERS_FILE).read_text(encoding="utf-8")
     return Begin(
         token=job.token,
@@ -252,6 +248,5 @@ def _begin(job: Job, number: int, meeting: Meeting, settings: Settings) -> Begin
         num_nodes=meeting.num_nodes,
         address=meeting.address,
         port=meeting.port,
-        limit_s=settings.limit_s + LIMIT_MARGIN_S,
-        secrets=settings.secrets,
+        limit_s=limit_s + LIMIT_MARGIN_S,
     )

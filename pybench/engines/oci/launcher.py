@@ -21,6 +21,7 @@ from pybench.model.container import ContainerRun, Mount
 from pybench.model.wire import Failure
 
 MODELS = PurePosixPath("/pybench/models")
+_NO_LETTERS = str.maketrans("/@", "--")
 
 # What the engine's own client may read of this shell: where programs and its configuration are, and which daemon.
 _CLIENT_NAMES = frozenset({"PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
@@ -114,7 +115,7 @@ class OciLauncher(ImageLauncher):
     def environment_text(self, job: Job) -> str:
         """One ``NAME=VALUE`` a line: ours over the suite's over the shell's, then the secrets."""
         values = {
-            **self.tuning(job.host_environment),
+            **self.variables(job),
             **fixed(job.gpu_uuids),
             "HOME": "/tmp",  # noqa: S108 - inside, private
             "USER": "pybench",  # the user has no entry in the image's passwd, and libraries name caches after it
@@ -154,7 +155,7 @@ class OciLauncher(ImageLauncher):
 
 def container_name(job: Job) -> str:
     """Name of the job's container: the attempt's token in the letters that engines allow."""
-    return f"pybench-{job.token.replace('/', '-')}"
+    return f"pybench-{job.token.translate(_NO_LETTERS)}"
 
 
 def _complaint(log: str) -> str:

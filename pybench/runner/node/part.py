@@ -34,6 +34,7 @@ class Part:
         """Start it below ``folder``. Raises ``OSError`` or ``MachineError``."""
         self._order, self._frames = order, frames
         self._log = folder / "worker.log"
+        self._launcher = launcher
         self._power_reason = sampler_unavailable_reason()
         self._gpus = GpuObservation(order.gpu_uuids, with_power=self._power_reason is None)
         self._job = _job(order, name, folder, frames.local_address)
@@ -60,6 +61,8 @@ class Part:
         """Send what is new. Raises ``ConnectionLostError``, ``MachineError``."""
         code = self._worker.wait(0)
         problem = self._send_events()
+        if code is not None and not problem:
+            problem = self._unlike_plan()
         if code is None and not problem and time.monotonic() > self._end_s:
             problem = "it ran longer than it may; the host that leads did not end it"
         if problem or code is not None:
@@ -83,10 +86,16 @@ class Part:
         self._send_events()
         trace = self._gpus.trace
         reason = None if trace is not None else (self._power_reason or "no GPU takes part")
-        health = self._gpus.health(partial(is_foreign, run_mark=self._job.run_mark, container=None))
+        container = self._worker.container()
+        health = self._gpus.health(partial(is_foreign, run_mark=self._job.run_mark, container=container))
         log = self._redaction.of(log_tail(self._log))[-_MAX_LOG:]
         report = Report(health=health, power_reason=reason, log=log)
         send(self._frames, report, b"" if trace is None else encode_trace(trace))
+
+    def _unlike_plan(self) -> str:
+        """Why the worker did not run in the container that was planned for it; empty where it did."""
+        failure = self._launcher.verify(self._worker.container(), self._job, self._log)
+        return "" if failure is None else failure.message
 
     def _send_events(self) -> str:
         """New lines of every rank; gives what is wrong with a file that can't be read, if anything is."""

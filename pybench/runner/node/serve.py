@@ -7,29 +7,35 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pybench.engines.base import Launcher
 from pybench.engines.hosts.frames import ConnectionLostError, Frames
-from pybench.engines.hosts.interface import free_port
+from pybench.engines.hosts.interface import held_port, port_of
 from pybench.engines.hosts.messages import (
     PROTOCOL,
     Begin,
     Begun,
     FindPort,
+    FoundImage,
     FoundPort,
     Goodbye,
     Hello,
     Message,
     Ping,
     Pong,
+    Prepare,
+    Prepared,
     Stop,
     Welcome,
     send,
     take,
 )
+from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker
+from pybench.images.lock import default_lock
 from pybench.machine.device_lock import locked_devices
 from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host
@@ -37,19 +43,23 @@ from pybench.runner.node.part import Part
 from pybench.runner.run import signals_interrupt
 
 Notify = Callable[[str], None]
-StartWith = Callable[[tuple[str, ...]], Launcher]
-"""A launcher that passes secrets on, by their names."""
+Choose = Callable[[LaunchRequirements], Launcher]
 _IDLE_S, _RUNNING_S = 1.0, 0.1
 
 
 class NodeRunner:
-    """Takes orders from ``frames`` as host ``host``, with files below ``root``."""
+    """Takes orders from ``frames`` as host ``host``, with files below ``root``.
 
-    def __init__(self, host: Host, frames: Frames, start_with: StartWith, root: Path, notify: Notify) -> None:
-        self._host, self._frames, self._start_with = host, frames, start_with
+    ``choose`` gives what starts workers.
+    """
+
+    def __init__(self, host: Host, frames: Frames, choose: Choose, root: Path, notify: Notify) -> None:
+        self._host, self._frames, self._choose = host, frames, choose
         self._root, self._notify = root, notify
+        self._launcher: Launcher | None = None
         self._part: Part | None = None
         self._num_parts = 0
+        self._held = ExitStack()
 
     def serve(self) -> None:
         """Do what is ordered until the run is over.
@@ -68,6 +78,7 @@ class NodeRunner:
                 send(self._frames, Goodbye(problem=_reason(error)))
             raise
         finally:
+            self._held.close()
             self._end()
             self._frames.close()
         if problem:
@@ -92,7 +103,11 @@ class NodeRunner:
             case Welcome():
                 self._notify(f"host {self._host.name}: takes orders from host {message.lead}")
             case FindPort():
-                send(self._frames, FoundPort(port=free_port(self._frames.local_address)))
+                self._held.close()
+                held = self._held.enter_context(held_port(self._frames.local_address))
+                send(self._frames, FoundPort(port=port_of(held)))
+            case Prepare():
+                send(self._frames, self._prepared(message))
             case Begin():
                 send(self._frames, Begun(problem=self._begin(message)))
             case Stop():
@@ -100,15 +115,35 @@ class NodeRunner:
             case _:
                 raise ConnectionLostError(f"it ordered {type(message).__name__.lower()}")
 
+    def _prepared(self, order: Prepare) -> Prepared:
+        """Choose what starts workers: the engine that is ordered, with images by this host's own lock."""
+        began = None if order.container is None else replace(order.container, lock=str(default_lock()))
+        needs = LaunchRequirements(
+            backends=order.backends,
+            device=order.device,
+            request=order.request,
+            gpu_uuids=self._host.gpu_uuids[: order.num_gpus],
+            engine=order.engine,
+            began=began,
+        )
+        try:
+            self._launcher = self._choose(needs)
+        except (OSError, PybenchError) as error:
+            return Prepared(problem=_reason(error))
+        container = self._launcher.container
+        images = container.images if container else ()
+        return Prepared(
+            images=tuple(FoundImage(backend=image.backend, digests=image.known_by) for image in images),
+        )
+
     def _begin(self, order: Begin) -> str:
         """Start a part; gives why it can't be started, if it can't."""
         self._end()
-        others = [uuid for uuid in order.gpu_uuids if uuid not in self._host.gpu_uuids]
-        missing = [name for name in order.secrets if name not in os.environ]
-        if others or missing:
-            lacks = f"no GPU {others[0]}" if others else f"no variable {missing[0]}, which the suite needs as a secret"
-            return f"it has {lacks}"
-        launcher = self._start_with(order.secrets)
+        launcher = self._launcher
+        if launcher is None:
+            raise ConnectionLostError("it ordered a worker before what starts it")
+        if others := [uuid for uuid in order.gpu_uuids if uuid not in self._host.gpu_uuids]:
+            return f"it has no GPU {others[0]}"
         self._num_parts += 1
         folder = self._root / str(self._num_parts)
         folder.mkdir()
@@ -117,7 +152,7 @@ class NodeRunner:
                 launcher.remove_leftovers(f"{order.token.partition('/')[0]}@{self._host.name}")
             self._part = Part(order, launcher, self._host.name, folder, self._frames)
         except (OSError, PybenchError) as error:
-            return str(error.strerror or error) if isinstance(error, OSError) else str(error)
+            return _reason(error)
         return ""
 
     def _stop(self) -> None:
@@ -127,6 +162,7 @@ class NodeRunner:
         part.end()
         part.report()
         self._end()
+        self._held.close()
 
     def _end(self) -> None:
         if self._part is not None:
@@ -136,10 +172,12 @@ class NodeRunner:
 
 
 def _reason(error: BaseException) -> str:
-    return "it was interrupted there" if isinstance(error, KeyboardInterrupt) else str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted there"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def serve_run(host: Host, joined: Callable[[], Frames], start_with: StartWith, notify: Notify) -> None:
+def serve_run(host: Host, joined: Callable[[], Frames], choose: Choose, notify: Notify) -> None:
     """Join a run once no other one holds this host's devices, and take its orders to the end.
 
     Raises ``MachineError``, or ``KeyboardInterrupt`` with nothing left running.
@@ -150,4 +188,4 @@ def serve_run(host: Host, joined: Callable[[], Frames], start_with: StartWith, n
         locked_devices(host.gpu_uuids, owner, notify),
         tempfile.TemporaryDirectory(prefix="pybench-node-") as root,
     ):
-        NodeRunner(host, joined(), start_with, Path(root), notify).serve()
+        NodeRunner(host, joined(), choose, Path(root), notify).serve()

@@ -1,0 +1,54 @@
+"""apptainer as far as pybench uses it: an image file is text, and what should run in it runs here.
+
+``PYTHON LOG`` come before apptainer's own words: what runs in place of the image's Python, and a file that gets a line
+for each image file that is made or started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+python, log, command, *words = sys.argv[1:]
+INSIDE = "APPTAINERENV_"
+
+
+def note(line: str) -> None:
+    """Add a line to the log."""
+    with Path(log).open("a", encoding="utf-8") as stream:
+        stream.write(f"{line}\n")
+
+
+def build(file: str, reference: str) -> None:
+    """Write an image file. No two of one image are equal."""
+    note(f"build {reference}")
+    Path(file).write_text(f"{reference} made by {os.getpid()}", encoding="utf-8")
+
+
+def run_inside(options: list[str]) -> None:
+    """Run the image's Python, with folders of this machine in place of what they are bound to."""
+    (image,) = (place for place, word in enumerate(options) if word.endswith(".sif"))
+    places: dict[str, str] = {}
+    for option, value in pairwise(options[:image]):
+        if option == "--mount":
+            fields = dict(field.partition("=")[::2] for field in value.split(","))
+            places[fields["destination"]] = fields["source"]
+    inside = [_here(word, places) for word in options[image + 2 :]]
+    variables = {name.removeprefix(INSIDE): value for name, value in os.environ.items() if name.startswith(INSIDE)}
+    note(f"exec {Path(options[image]).name}")
+    os.execve(python, [python, *inside], {"PATH": os.environ["PATH"], **variables})
+
+
+def _here(word: str, places: dict[str, str]) -> str:
+    target = next((target for target in places if word == target or word.startswith(f"{target}/")), None)
+    return word if target is None else word.replace(target, places[target], 1)
+
+
+if command == "--version":
+    print("apptainer version 1.3.6")
+elif command == "build":
+    build(*words[-2:])
+else:
+    run_inside(words)

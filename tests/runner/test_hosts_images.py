@@ -1,0 +1,95 @@
+"""Runs over two hosts in images: made once where hosts share a cache, and the same ones on both.
+
+Apptainer is a stand-in, which runs the worker on this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybench.engines.apptainer.sif_cache import file_digest
+from pybench.images.selection import this_platform
+from tests.runner.two_hosts import TwoHosts, ended
+
+STAND_IN = Path(__file__).with_name("fake_apptainer.py")
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _lock(two: TwoHosts, name: str, digest: str) -> None:
+    (two.folder / name / "images.toml").write_text(f"""
+schema = 1
+
+[[image]]
+name = "tested"
+repository = "registry.example/tested"
+tag = "1"
+backends = ["torch"]
+device = "cpu"
+platforms."{this_platform()}" = {{ manifest = "{digest}" }}
+""")
+
+
+def _install(two: TwoHosts, name: str) -> str:
+    """Put the stand-in on a host; gives its PATH."""
+    folder = two.folder / name / "bin"
+    folder.mkdir()
+    words = f'"{sys.executable}" "{STAND_IN}" "{two.folder / name / "python"}" "{two.folder / name / "log"}"'
+    (folder / "apptainer").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    (folder / "apptainer").chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> TwoHosts:
+    """Hosts that share a cache of image files and have the same lock."""
+    engine = ("--engine", "apptainer", "--lock", "images.toml")
+    made = TwoHosts(tmp_path, engine=engine, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    for name in "ab":
+        _lock(made, name, _digest("image"))
+    return made
+
+
+def test_an_image_is_made_once_and_both_hosts_run_in_it(two: TwoHosts) -> None:
+    """Ranks of both meet on the hosts' network, which the run's containers share for that; nothing is left."""
+    with two.host("a", PATH=_install(two, "a")) as a, two.host("b", PATH=_install(two, "b")) as b:
+        code, out = ended(a)
+        assert (code, ended(b)[0]) == (4, 0), out
+    (record,) = two.records()
+    assert record.failure is None
+    assert [part.name for part in record.hosts] == ["a", "b"]
+    assert "none" not in record.argv
+    manifest = two.run.read_manifest()
+    setup = manifest.container
+    assert setup is not None
+    assert [relaxation.name for relaxation in setup.relaxations][-1] == "network"
+    (file,) = (two.folder / "cache" / "pybench" / "sif").glob("*.sif")
+    assert [host.images for host in manifest.machines] == [(file_digest(file),)] * 2
+    assert [host.engine for host in manifest.machines] == ["apptainer"] * 2
+    logs = [(two.folder / name / "log").read_text().splitlines() for name in "ab"]
+    assert logs[0] == [f"build docker://registry.example/tested@{_digest('image')}", *logs[1]]
+    assert logs[1] == [f"exec {file.name}"]
+    assert two.left() == []
+
+
+def test_what_differs_between_hosts_is_a_line_and_no_run(two: TwoHosts, tmp_path: Path) -> None:
+    """Another lock, and no such engine: both hosts end with it."""
+    _lock(two, "b", _digest("another"))
+    first = _install(two, "a")
+    with two.host("a", PATH=first) as a, two.host("b", PATH=str(tmp_path / "none")) as b:
+        for code, out in (ended(a), ended(b)):
+            assert code == 3, out
+            assert "host b: apptainer is not installed; start it, choose another --engine" in out
+    with two.host("a", PATH=first) as a, two.host("b", PATH=_install(two, "b")) as b:
+        for code, out in (ended(a), ended(b)):
+            assert code == 3, out
+            assert "host b: image tested is sha256:" in out
+            assert "give both the same --lock, and fetch it: pybench images pull tested" in out
+    assert not (two.folder / "a" / "runs").exists()
