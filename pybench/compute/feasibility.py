@@ -71,6 +71,8 @@ def _workload_reasons(settings: Settings) -> Iterator[str]:
         yield f"backend {settings.backend} has no {settings.workload} workload"
     elif settings.num_nodes > 1 and settings.workload not in BACKENDS[settings.backend].over_nodes:
         yield f"backend {settings.backend} has {settings.workload} on one node only"
+    if settings.num_nodes > 1 and settings.environment:
+        yield "environment reaches the workers of one node only: export the variables on every node instead"
     if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
         yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
     if isinstance(settings, Collective) and settings.operation == "bisection":

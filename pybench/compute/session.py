@@ -23,7 +23,7 @@ def session_key(point: Point) -> str | None:
     if not point.effort.share_process or settings.num_nodes > 1:
         return None
     if settings.workload in traits.bare_workloads:
-        return json.dumps([settings.backend, settings.num_gpus])
+        return json.dumps([settings.backend, settings.num_gpus, settings.environment])
     if settings.workload not in traits.warm_settings:
         return None
     free = traits.warm_settings[settings.workload]

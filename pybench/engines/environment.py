@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from pybench.engines.redaction import MARK
-from pybench.model.backend import BACKENDS
-
-# How CUDA and collectives are tuned, and each backend.
-TUNING_PREFIXES = (
-    *("CUDA_", "NCCL_", "NVSHMEM_", "GLOO_"),
-    *(prefix for traits in BACKENDS.values() for prefix in traits.tuning_prefixes),
-)
-# Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
-NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.
-_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
-_URL_USER = re.compile(r"(\b\w+://)[^/@\s]+@")
+from pybench.model.tuning import URL_USER, is_secret_name, tunes
 
 
 def tuning(host: Mapping[str, str]) -> dict[str, str]:
@@ -25,17 +13,13 @@ def tuning(host: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in host.items()
-        if _tunes(name) and not value.startswith("/") and not {"\n", "\r", "\0"}.intersection(value)
+        if tunes(name) and not value.startswith("/") and not {"\n", "\r", "\0"}.intersection(value)
     }
 
 
 def on_this_machine(host: Mapping[str, str]) -> dict[str, str]:
     """Tuning variables of a worker in no container: also paths, which mean the same there; no secrets."""
-    return {name: value for name, value in host.items() if _tunes(name)}
-
-
-def _tunes(name: str) -> bool:
-    return name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED and not is_secret_name(name)
+    return {name: value for name, value in host.items() if tunes(name)}
 
 
 def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -46,14 +30,9 @@ def recorded(values: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str
     """
     hidden = frozenset(secrets)
     return {
-        name: MARK if name in hidden or is_secret_name(name) else _URL_USER.sub(rf"\1{MARK}@", value)
+        name: MARK if name in hidden or is_secret_name(name) else URL_USER.sub(rf"\1{MARK}@", value)
         for name, value in sorted(values.items())
     }
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a part of a variable's name, between underscores, is one that credentials have."""
-    return any(part.endswith(_SECRET_WORDS) for part in name.upper().split("_"))
 
 
 def fixed(gpu_uuids: tuple[str, ...]) -> dict[str, str]:

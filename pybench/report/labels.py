@@ -73,7 +73,7 @@ def axis_text(name: str, value: AxisValue) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if isinstance(value, str):
-        return value
+        return value or f"no {name}"
     if name == "gpus":
         return f"{value} GPU{'' if value == 1 else 's'}"
     if name.endswith("_bytes"):

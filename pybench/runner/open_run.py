@@ -27,6 +27,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.suite import Point
+from pybench.model.tuning import variables_of
 from pybench.runner.attempt import attempt_figure, run_session
 from pybench.runner.events.contract import Site
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
@@ -182,7 +183,7 @@ class OpenRun:
             places=self._places(point),
             host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
-            host_environment=dict(os.environ),
+            host_environment={**os.environ, **variables_of(point.settings.environment)},
         )
 
     def _places(self, point: Point) -> tuple[Place, ...]:

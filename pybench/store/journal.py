@@ -46,6 +46,7 @@ _MANIFEST_HEAD = b'{\n "checksum": "%s",'
 _MAX_MANIFEST_BYTES = 2**28
 _MAX_JOURNAL_BYTES = 2**31
 _BLOCK_BYTES = 2**16
+_LONGEST_NAME = 150
 
 
 class RunFolder:
@@ -218,8 +219,10 @@ class RunFolder:
 
 def attempt_name(point_id: str, number: int) -> str:
     """Name of the folder of one attempt, e.g. ``decode_tensor_parallel=2.1``."""
-    # Point ids hold only letters, digits and []=,._- ; brackets are awkward in a shell and are replaced.
+    # Brackets are awkward in a shell; other characters come from the values of variables, as do long names.
     name = re.sub(r"[^A-Za-z0-9=,._-]+", "_", point_id).strip("_")
+    if len(name) > _LONGEST_NAME or re.search(r"[^A-Za-z0-9=,._\-\[\]]", point_id):
+        name = f"{name[:_LONGEST_NAME]}_{hashlib.sha256(point_id.encode()).hexdigest()[:8]}"
     return f"{name}.{number}"
 
 

@@ -20,13 +20,22 @@ def run_folder(here: Path) -> Path:
 
 
 def test_a_variable_that_tunes_workers_is_recorded(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the manifest, in results.json and in the printed report; a credential's value nowhere."""
+    """In the manifest, in results.json and in the printed report; a credential's value nowhere.
+
+    A benchmark's own stand among its settings, and are the workers' over the shell's.
+    """
     monkeypatch.setenv("NCCL_ALGO", "Ring")
     monkeypatch.setenv("NCCL_NET_AUTH", "s3cret")
     monkeypatch.setenv("UNRELATED", "shell")
-    result = CliRunner().invoke(main, drill())
+    own = "NCCL_ALGO=Tree NCCL_PROTO=LL"
+    seen = drill(FAKE_NAME="$NCCL_ALGO+$NCCL_PROTO")
+    result = CliRunner().invoke(main, (*seen, "--set", f"environment={own}"))
     assert result.exit_code == 0, result.output
     run = run_folder(here)
+    assert {point["settings"]["environment"] for point in json.loads((run / "results.json").read_text())["points"]} == {
+        own
+    }
+    assert (run / "journal.jsonl").read_text().count('"device_name": "Tree+LL"') >= 1
     for file, place in (("manifest.json", ()), ("results.json", ("provenance",))):
         found = json.loads((run / file).read_text())
         for name in place:

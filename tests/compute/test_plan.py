@@ -196,6 +196,13 @@ def test_impossible(workload: WorkloadName, change: dict[str, Any], reason: str 
     assert found is None if reason is None else found is not None and reason in found
 
 
+def test_variables_of_a_benchmark_stay_on_one_node() -> None:
+    """The other hosts' workers would be tuned otherwise."""
+    settings = {**TRAIN, "data_parallel": 2, "nodes": 2, "environment": "NCCL_ALGO=Ring"}
+    (skip,) = expand(_suite("train", settings), {"m": SHAPE}, device="cuda", num_devices=1, num_hosts=2).skips
+    assert "environment reaches the workers of one node only" in skip.reason
+
+
 @pytest.mark.parametrize("workload", ["collective", "peer_copy"])
 def test_what_needs_others(workload: WorkloadName) -> None:
     """One GPU has nobody to talk to; two have."""

@@ -112,6 +112,7 @@ def test_what_measures_a_node_needs_its_ranks_only() -> None:
     """Of different workloads, too; sustained load keeps to itself."""
     assert shared(Matmul(backend="torch", gpus=2), Collective(backend="torch", gpus=2))
     assert not shared(Matmul(backend="torch", gpus=2), Matmul(backend="torch", gpus=4))
+    assert not shared(Matmul(backend="torch"), Matmul(backend="torch", environment="NCCL_ALGO=Ring"))
     assert session_key(point(Burn(backend="torch"))) is None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import AxisValue
-from pybench.report.labels import common_axes, labels
+from pybench.report.labels import axis_text, common_axes, labels
 
 
 def _point(results: Results, benchmark: str, **axes: AxisValue) -> PointResult:
@@ -26,3 +26,4 @@ def test_only_what_varies_within_a_benchmark_is_named(results: Results) -> None:
     }
     assert common_axes((one, two, other)) == ("decode[backend=torch]", "train[backend=vllm,data_parallel=1]")
     assert common_axes(()) == ()
+    assert [axis_text("environment", value) for value in ("", "NCCL_ALGO=Ring")] == ["no environment", "NCCL_ALGO=Ring"]

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from pybench.model.record import Energy, GpuEnergy, RankReport, Record
 from pybench.model.suite import Plan, Point
 from pybench.model.wire import Failure, Metric, Step, Work
 from pybench.model.workloads.matmul import Matmul
-from pybench.store.journal import RunFolder
+from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.run_lock import copying
 from tests.builders import HEADER, MACHINE, MANIFEST, RECORD
 
@@ -82,6 +83,16 @@ def test_runs_of_one_second_differ_in_their_mark(tmp_path: Path) -> None:
     assert one.run_id == other.run_id
     assert one.mark != other.mark
     assert RunFolder(one.path).mark == one.mark
+
+
+def test_attempts_of_two_points_have_two_folders() -> None:
+    """Also where the values of their variables differ in characters that no folder should have, and at any length."""
+    plain = "train[data_parallel=2]"
+    assert attempt_name(plain, 1) == "train_data_parallel=2.1"
+    ids = [plain, *(f"train[environment={value}]" for value in ("A=x:y", "A=x y", "A=x_y", f"A={'x' * 200}"))]
+    names = [attempt_name(one, 1) for one in ids]
+    assert len(set(names)) == len(ids)
+    assert all(re.fullmatch(r"[A-Za-z0-9=,._-]{1,200}", name) for name in names)
 
 
 def test_folder_is_named_for_time_and_suite_and_never_shared(tmp_path: Path) -> None:

@@ -19,9 +19,15 @@ def refuse_unknown(point: Point) -> None:
     if settings.num_nodes > 1:
         raise UnmeasuredError("the model knows one node's links, and nothing of those between nodes")
     unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
-    for name, is_set in {"context_parallel": settings.context_parallel > 1, **unknown}.items():
+    for name, is_set in {**_of_all(settings), **unknown}.items():
         if is_set:
             raise UnmeasuredError(f"the model knows no {name}")
+
+
+def _of_all(settings: ModelSettings) -> dict[str, bool]:
+    # The node's own figures are without those variables.
+    own = "variables of a benchmark's own (environment)"
+    return {"context_parallel": settings.context_parallel > 1, own: bool(settings.environment)}
 
 
 def runs_in_waves(settings: ModelSettings) -> bool:

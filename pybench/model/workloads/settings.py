@@ -43,6 +43,9 @@ BatchSize = Range(1, 2**20)
 Nodes = Range(1, 1024)
 NODES = "nodes"
 """The setting of workloads that can spread over hosts."""
+ENVIRONMENT = "environment"
+"""The setting of variables that tune workers (``pybench.model.tuning``)."""
+_UNKNOWING = ((NODES, 1), (ENVIRONMENT, None))
 MODEL_CONFIG = "model_config"
 """In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
 
@@ -54,6 +57,9 @@ class Settings:
     workload: WorkloadName
     backend: Annotated[BackendName, "library under test"]
     seed: Annotated[int, Range(0, 2**31 - 1), "seed of random weights, tokens and data"] = 0
+    environment: Annotated[
+        str | None, "variables that tune the workers, over the shell's: `NAME=VALUE`, several with a space between them"
+    ] = None
 
     @property
     def num_gpus(self) -> int:
@@ -71,9 +77,12 @@ class Settings:
         return -(-self.num_gpus // self.num_nodes)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by field. ``nodes`` is left out where it is 1: such a point is one that knows no hosts."""
+        """Plain values by field. ``nodes`` is left out where it is 1, ``environment`` where it is not given.
+
+        Such a point is one that knows no hosts, or no variables.
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if (name, value) != (NODES, 1)}
+        return {name: value for name, value in values.items() if (name, value) not in _UNKNOWING}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from pybench.model.container import ContainerRequest
+from pybench.model.tuning import variables_of
+from pybench.model.workloads.settings import ENVIRONMENT
 from pybench.store.suite.benchmark_rules import benchmark_problems
 from pybench.store.suite.comparison_rules import comparison_problems
 from pybench.store.suite.container import container_problems
@@ -32,7 +35,16 @@ def _benchmarks(suite: WrittenSuite, profile: str | None) -> Iterator[KeyProblem
     for index, benchmark in enumerate(benchmarks):
         for path, message in benchmark_problems(benchmark):
             yield ("benchmark", index, *path), message
+        for variable in _set_for_all(benchmark.given.values(ENVIRONMENT), suite.container):
+            message = f"{variable} is set for all benchmarks in [container]; remove it there or here"
+            yield ("benchmark", index, ENVIRONMENT), message
     yield from comparison_problems(benchmarks)
+
+
+def _set_for_all(environments: Iterable[object], container: ContainerRequest) -> list[str]:
+    """Variables of a benchmark that the container's would replace."""
+    own = {name for text in environments for name in variables_of(str(text))}
+    return sorted(own & {*container.environment, *container.secrets})
 
 
 def _names(suite: WrittenSuite) -> Iterator[KeyProblem]:

@@ -15,8 +15,9 @@ from pybench.model.effort import Effort
 from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
+from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
-from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
+from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
 
@@ -51,6 +52,8 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         members = (Literal[tuple(load_models())],)
     if name == "deepspeed_config":
         return Annotated[_FilePath, Field(description=notes[-1])]
+    if name == ENVIRONMENT:
+        return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:
         nests = list[Any] in get_args(get_args(base)[1])
         members = (Annotated[dict[str, Any], AfterValidator(_nested_values if nests else _plain_values)],)
@@ -87,6 +90,12 @@ def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values 
 
 def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
     return Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]]  # its description
+
+
+def _variables(text: str) -> str:
+    if problem := environment_problem(text):
+        raise PydanticCustomError("variables", "{problem}", {"problem": problem})
+    return text
 
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:

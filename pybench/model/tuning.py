@@ -1,0 +1,66 @@
+"""Variables that tune workers: those that reach them from the shell, and those that a benchmark sets."""
+
+from __future__ import annotations
+
+import re
+
+from pybench.model.backend import BACKENDS
+from pybench.model.loopback import LOOPBACK
+
+# How CUDA and collectives are tuned, and each backend.
+TUNING_PREFIXES = (
+    *("CUDA_", "NCCL_", "NVSHMEM_", "GLOO_"),
+    *(prefix for traits in BACKENDS.values() for prefix in traits.tuning_prefixes),
+)
+# Set by us or by torchrun: an inherited value would point a rank at the wrong GPU.
+NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
+# Set for every worker, over whatever else there is.
+_OURS = NEVER_INHERITED | {"CUDA_DEVICE_ORDER", "HF_HUB_OFFLINE", *LOOPBACK}
+# A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.
+_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
+URL_USER = re.compile(r"(\b\w+://)[^/@\s]+@")
+_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=([!-~]+)")
+MAX_ENVIRONMENT = 200
+"""Characters of a benchmark's ``environment``, which stands in the names of its points."""
+
+
+def tunes(name: str) -> bool:
+    """Whether a variable of the shell reaches workers."""
+    return name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED and not is_secret_name(name)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a part of a variable's name, between underscores, is one that credentials have."""
+    return any(part.endswith(_SECRET_WORDS) for part in name.upper().split("_"))
+
+
+def variables_of(environment: str | None) -> dict[str, str]:
+    """Variables by name of a text that :func:`environment_problem` found no fault with."""
+    return dict(entry.split("=", 1) for entry in (environment or "").split(" ") if entry)
+
+
+def environment_problem(environment: str) -> str | None:
+    """What is wrong with the text ``NAME=VALUE NAME=VALUE`` of a benchmark, ``None`` for nothing.
+
+    It is recorded, and named in reports: so no credentials, and no paths, which mean nothing in a container.
+    """
+    names: set[str] = set()
+    for entry in filter(None, environment.split(" ")):
+        found = _ENTRY.fullmatch(entry)
+        if found is None:
+            return f"{entry!r} is not NAME=VALUE; several stand with a space between them"
+        name, value = found.groups()
+        if problem := _problem(name, value) or (f"{name} is set twice" if name in names else None):
+            return problem
+        names.add(name)
+    return None
+
+
+def _problem(name: str, value: str) -> str | None:
+    if name in _OURS:
+        return f"{name} is set by pybench; remove it"
+    if is_secret_name(name) or URL_USER.search(value):
+        return f"{name} holds a credential: name it in secrets of [container] instead"
+    if not tunes(name):
+        return f"{name} tunes no worker: names begin with {', '.join(dict.fromkeys(TUNING_PREFIXES))}"
+    return f"{name} is a path, which means nothing in a container" if value.startswith("/") else None
