@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from pybench.compute.ordered_work import ordered_phases
+from pybench.judge.comparisons import comparison_results
+from pybench.judge.measurements import Measurements
+from pybench.model.record import Record
+from pybench.model.suite import Point
+from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
-from tests.suites.test_generate_suites import plan_of
+from pybench.store.suite.file import read_suite
+from tests.judge.conftest import Build
+from tests.suites.test_generate_suites import SUITES, plan_of
 
 PROFILES = ("rtx4090", "a100", "h100", "h200")
 # Where training differs without another step's work.
@@ -44,3 +54,69 @@ def test_the_work_of_a_turn_is_measured_alone(profile: str) -> None:
     assert training.num_passes == turn.training.num_passes
     own, of_turn = training.to_json(), turn.training.to_json()
     assert {name for name in own if own[name] != of_turn[name]} <= set(_FREE)
+
+
+ORDERS = {
+    ("direct", "handover_s", "below", "ipc"): "handover",
+    ("ipc", "handover_s", "below", "file"): "handover",
+    ("direct", "sleep_s", "below", "level1"): "engine_sleep",
+    ("full", "tokens_per_s_per_gpu", "above", "decoupled"): "train",
+}
+"""The orders of the suite, each with a phase whose length decides it."""
+# Of the phases that decide, in ms; every other phase takes 100 ms.
+_LENGTHS_MS = {
+    "direct": {"handover": 10, "engine_sleep": 20},
+    "ipc": {"handover": 40},
+    "file": {"handover": 400},
+    "level1": {"engine_sleep": 300},
+    "full": {"train": 500},
+    "decoupled": {"train": 2000},
+}
+
+
+def _records(point: Point, lengths_ms: dict[str, int]) -> list[Record]:
+    """Two attempts of three turns."""
+    assert isinstance(point.settings, Turn)
+    names = ordered_phases(point.settings)
+    spans, now = [], 0
+    for name in names:
+        end = now + lengths_ms.get(name, 100) * 1_000_000 // names.count(name)
+        spans.append(Span(name=name, start_ns=now, end_ns=end))
+        now = end
+    build, sequences = Build(), point.settings.batch_size
+    work = Work(prompt_tokens=512 * sequences, output_tokens=256 * sequences, samples=sequences)
+    [step] = build.steps([now / 1e9], work)
+    return [build.record(point, (build.rank((replace(step, spans=tuple(spans)),) * 3),), n) for n in (1, 2)]
+
+
+def _verdicts(profile: str, lengths_ms: dict[str, dict[str, int]]) -> dict[tuple[str, str, str, str], str]:
+    """Of each order of the suite, on two GPUs whose turns have such phases."""
+    suite, plan = (
+        read_suite(SUITES / "turn_taking.toml", profile=None, machine_kind=profile),
+        plan_of("turn_taking", profile, 2),
+    )
+    turns = [point for point in plan.points if isinstance(point.settings, Turn)]
+    records = [record for point in turns for record in _records(point, lengths_ms.get(point.benchmark, {}))]
+    planned = {point.id for point in turns}
+    rows = [row for row in comparison_results(suite, Measurements.of(plan, records)) if row.point_id in planned]
+    return {(row.benchmark, row.metric, row.order, row.other_id.partition("[")[0]): row.verdict for row in rows}
+
+
+@pytest.mark.parametrize("profile", ["a100", "h100", "h200"])
+def test_every_order_is_judged_between_gpus(profile: str) -> None:
+    """Each passes where it holds, and fails where the two sides are exchanged."""
+    assert _verdicts(profile, _LENGTHS_MS) == dict.fromkeys(ORDERS, "pass")
+    for order, phase in ORDERS.items():
+        one, _, _, other = order
+        exchanged = {
+            **_LENGTHS_MS,
+            one: {**_LENGTHS_MS[one], phase: _LENGTHS_MS[other][phase]},
+            other: {**_LENGTHS_MS[other], phase: _LENGTHS_MS[one][phase]},
+        }
+        assert _verdicts(profile, exchanged)[order] == "fail"
+
+
+def test_a_cpu_judges_the_orders_that_hold_within_a_memory() -> None:
+    """Where the host's memory is the device's, a file is as near as another process, and ranks share the memory."""
+    within = [order for order in ORDERS if order[0] == "direct"]
+    assert _verdicts("cpu", _LENGTHS_MS) == dict.fromkeys(within, "pass")
