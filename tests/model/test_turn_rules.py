@@ -64,6 +64,11 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
             "splits layers only",
         ),
         (
+            {**FULL, "train_context_parallel": 2, "prompt_tokens": 8, "output_tokens": 5},
+            "train_context_parallel",
+            "13 tokens in a sequence can't be split over train_context_parallel 2",
+        ),
+        (
             {**FULL, "train_tensor_parallel": 2, "train_context_parallel": 2},
             "train_context_parallel",
             "give one of them",

@@ -40,6 +40,8 @@ _DEFAULTS: dict[str, Any] = {
     "loss": "cross_entropy",
     "group_size": None,
     "batch_size": None,
+    "prompt_tokens": None,
+    "output_tokens": None,
     "async_weight_syncing": False,
     "backend": None,
 }
@@ -65,6 +67,7 @@ def _points(given: GivenSettings) -> Iterator[dict[str, Any]]:
 def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
     yield from _topology(point)
     yield from _degrees(point)
+    yield from _chunks(point)
     yield from _adapters(point)
     yield from _handover(point)
     yield from _policy_loss(point)
@@ -107,6 +110,13 @@ def _trainers_degree(point: Mapping[str, Any], name: str, other: str) -> Iterato
         yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[name]} over all {degree} GPUs: set it so", name)
     elif alone == other and trained > 1:
         yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[other]} only; take strategy fsdp", name)
+
+
+def _chunks(point: Mapping[str, Any]) -> Iterator[Breach]:
+    lengths, ranks = (point["prompt_tokens"], point["output_tokens"]), point["train_context_parallel"]
+    if None not in lengths and sum(lengths) % ranks:
+        why = f"{sum(lengths)} tokens in a sequence can't be split over train_context_parallel {ranks}"
+        yield Breach(why, "train_context_parallel")
 
 
 def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
