@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from pybench.model.explanation import ExplainedPhase, ExplainedPoint, ExplainedTurn, Explanation, Extrapolation
 from pybench.model.results import Estimate
 from pybench.report.numbers import percent, quantity
@@ -15,34 +17,41 @@ _LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as
 def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
     """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
     tables = [
-        turn_table(explanation),
+        *turn_tables(explanation),
         *(_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)),
     ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
-    head += "".join(f"{turn_sentence(turn)}\n" for turn in explanation.turns)
     notes = "".join(f"note: {note}\n" for note in explanation.notes)
-    return _lines(head + notes) + draw_tables([t for t in tables if t.rows], width=width, color=color)
+    return _lines(head + notes, width) + draw_tables([t for t in tables if t.rows], width=width, color=color)
 
 
-def _lines(text: str) -> str:
-    return "".join(f"{printable(line)}\n" for line in text.splitlines())
+def _lines(text: str, width: int) -> str:
+    """Each line within ``width``; a long name stays whole."""
+    wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "".join(f"{wrapper.fill(printable(line))}\n" for line in text.splitlines())
 
 
-def turn_sentence(turn: ExplainedTurn) -> str:
-    """What a turn takes beyond the work that it is for."""
-    alone, floor = turn.alone_s, turn.switch_floor_s
-    switch = f"the switch is {_seconds(turn.switch_s)}" + ("" if floor is None else f", its floor {_seconds(floor)}")
-    if alone is None:
-        return f"{turn.point_id}: a turn takes {_seconds(turn.turn_s)}; {switch}"
-    added = f"generating and training alone {_seconds(alone)}, taking turns adds {_seconds(turn.turn_s - alone)}"
-    return f"{turn.point_id}: a turn takes {_seconds(turn.turn_s)}: {added}; {switch}"
-
-
-def turn_table(explanation: Explanation) -> Table:
-    """Every phase of every turn."""
-    heads = ("point", "phase", "measured", "alone", "floor", "of its floor")
+def turn_tables(explanation: Explanation) -> tuple[Table, Table]:
+    """What each turn takes beyond the work that it is for, and every phase of every turn."""
+    turns = ("point", "turn", "alone", "taking turns adds", "switch", "floor of the switch")
+    phases = ("point", "phase", "measured", "alone", "floor", "floor over measured")
     rows = tuple(_phase(turn, phase) for turn in explanation.turns for phase in turn.phases)
-    return Table("Phases of a turn, the same work alone, and at least", heads, rows)
+    return (
+        Table("Turns beside generating and training alone", turns, tuple(map(_turn, explanation.turns))),
+        Table("Phases of a turn, the same work alone, and at least", phases, rows),
+    )
+
+
+def _turn(turn: ExplainedTurn) -> tuple[str, ...]:
+    alone, floor = turn.alone_s, turn.switch_floor_s
+    return (
+        turn.point_id,
+        _seconds(turn.turn_s),
+        "-" if alone is None else _seconds(alone),
+        "-" if alone is None else _seconds(turn.turn_s - alone),
+        _seconds(turn.switch_s),
+        "-" if floor is None else _seconds(floor),
+    )
 
 
 def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ _TURN_COLUMNS = {
     "first sleep": "first_sleep_s",
     "sleep": "sleep_s",
     "handover": "handover_s",
-    "of its floor": "handover_efficiency",
+    "floor over handover": "handover_efficiency",
     "wake": "wake_s",
     "GPUs idle": "idle_gpu_fraction",
 }

@@ -61,7 +61,7 @@ def test_an_explanation_is_a_stacked_bar_with_its_table(results: Results) -> Non
         assert words in shown
 
 
-def test_an_explained_turn_is_a_sentence_and_its_phases(results: Results) -> None:
+def test_an_explained_turn_is_a_row_and_its_phases(results: Results) -> None:
     """Beside its notes; a phase without a floor has a dash, and a page without turns no such section."""
     phases = (
         ExplainedPhase(name="generate", measured_s=2.0, alone_s=1.5, floor_s=1.0),
@@ -72,8 +72,7 @@ def test_an_explained_turn_is_a_sentence_and_its_phases(results: Results) -> Non
     nothing: Any = {"points": (), "extrapolations": (), "fits": ()}
     explanation = Explanation(run_id="r", node_run_id="n", notes=("t: train has no floor",), turns=(turn,), **nothing)
     shown = unescape(render(RunView(results=results, explanation=explanation)))
-    alone = "generating and training alone 5 s, taking turns adds 2.25 s"
-    assert f"<p>t: a turn takes 7.25 s: {alone}; the switch is 1.25 s, its floor 1 s</p>" in shown
+    assert ">t</th><td>7.25 s</td><td>5 s</td><td>2.25 s</td><td>1.25 s</td><td>1 s</td>" in shown
     assert "<td>engine_sleep</td><td>1.25 s</td><td>-</td><td>1 s</td><td>80.0 %</td>" in shown
     assert "<td>train</td><td>4 s</td><td>3.5 s</td><td>-</td><td>-</td>" in shown
     assert "t: train has no floor" in shown

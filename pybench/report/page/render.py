@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from pybench.model.results import Provenance, Results
-from pybench.report.explanation import turn_sentence, turn_table
+from pybench.report.explanation import turn_tables
 from pybench.report.findings import findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
@@ -50,8 +50,7 @@ def _content(view: RunView) -> dict[str, Any]:
         "phases": phase_chart(view, names),
         "explained": attribution_chart(view.explanation, names) if view.explanation else None,
         "explained_notes": view.explanation.notes if view.explanation else (),
-        "explained_turns": tuple(map(turn_sentence, view.explanation.turns)) if view.explanation else (),
-        "turn_table": turn_table(view.explanation) if view.explanation else None,
+        "turn_tables": turn_tables(view.explanation) if view.explanation and view.explanation.turns else (),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
         "cards": gpu_cards(results),
