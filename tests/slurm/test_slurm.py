@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from pybench.compute.node_ranges import node_ranges
 from pybench.engines.process import processes_marked
+from pybench.engines.slurm.allocation import expand_nodes
 from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER
 from tests.ports import port_for
@@ -195,6 +197,22 @@ def test_what_an_allocation_cannot_do_is_one_line(place: Place, tmp_path: Path) 
     place.slurm = Cluster(place.slurm.folder)
     assert process.returncode == 3, out
     assert re.search(r"pybench: sbatch: .*; start munge on this host", out), out
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"n{number}" for number in range(1, 17) if number != 6],
+        ["n01", "n02", "n9", "n10", "n11"],
+        ["n8", "n09", "n10"],
+        ["a1", "b1", "a2", "b-gpu", "login", "n99", "n100", "n0100"],
+    ],
+)
+def test_names_of_nodes_are_put_together_as_slurm_does(slurm: Cluster, names: list[str]) -> None:
+    """By a real scontrol; and what pybench expands is what was put together."""
+    text = slurm.command("scontrol", "show", "hostlistsorted", ",".join(names)).strip()
+    assert node_ranges(names) == text
+    assert sorted(expand_nodes(text)) == sorted(names)
 
 
 def _tasks_of(node: str, folder: Path) -> list[int]:
