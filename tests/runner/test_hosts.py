@@ -99,6 +99,7 @@ def test_a_signal_ends_all_hosts(two: TwoHosts, signalled: str, codes: tuple[int
         two.behave(name, "hang")
     with two.host("a") as a, two.host("b") as b:
         two.wait_for_worker()
+        assert two.left()
         (a if signalled == "a" else b).send_signal(signal.SIGTERM)
         found = ended(a), ended(b)
     assert tuple(code for code, _ in found) == codes, found

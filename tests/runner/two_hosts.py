@@ -112,8 +112,8 @@ class TwoHosts:
         return self.run.records()
 
     def left(self) -> list[int]:
-        """Processes of the run's workers, on either host."""
-        return list(processes_marked(self.run.run_id))
+        """Processes of the run's workers, on either host, whose mark begins as that of the host that leads."""
+        return list(processes_marked(self.run.mark))
 
     def wait_for_worker(self, name: str = "hangs") -> None:
         """Return once the worker here has made a file."""

@@ -93,7 +93,7 @@ class Place:
 
     def left(self) -> list[int]:
         """Processes of the run's workers."""
-        return list(processes_marked(self.measured.run_id))
+        return list(processes_marked(self.measured.mark))
 
     def jobs(self) -> str:
         """Numbers of the jobs that are not over."""

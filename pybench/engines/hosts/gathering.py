@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 from pybench.compute.likeness import unlike
 from pybench.engines.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
 from pybench.engines.hosts.link import HostLink, HostLostError
-from pybench.engines.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, take
+from pybench.engines.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, decode, send
 from pybench.engines.hosts.rendezvous import Rendezvous
 from pybench.model.errors import MachineError
 from pybench.model.host import Host, HostClock, Place
@@ -104,7 +105,10 @@ def _missing(rendezvous: Rendezvous, gathering: Gathering) -> MachineError:
 
 
 def _next(listener: socket.socket, secret: bytes, notify: Notify) -> tuple[HostLink, float] | None:
-    """The next host that joins, and its wall clock less this one's; ``None`` where none does for now."""
+    """The next host that joins, and its wall clock less this one's; ``None`` where none does for now.
+
+    Raises ``MachineError`` for a host of the run, which knows its secret, with another version of pybench.
+    """
     listener.settimeout(_SLICE_S)
     try:
         connection, (address, *_) = listener.accept()
@@ -112,13 +116,27 @@ def _next(listener: socket.socket, secret: bytes, notify: Notify) -> tuple[HostL
         return None
     try:
         frames = Frames(connection, secret, is_lead=True)
-        found = take(frames, HANDSHAKE_LIMIT_S)
+        found = frames.take(HANDSHAKE_LIMIT_S)
     except (OSError, ConnectionLostError) as error:
         notify(f"{address}: refused: {error}")
         return None
-    hello = None if found is None else found[0]
-    if not isinstance(hello, Hello) or hello.protocol != PROTOCOL:
-        notify(f"{address}: refused: it speaks another version; install the same pybench on all hosts")
+    if found is None:
+        notify(f"{address}: refused: it sent nothing within {HANDSHAKE_LIMIT_S:g} s")
         frames.close()
         return None
+    hello = _hello(found[0])
+    if hello is None:
+        problem = f"the host at {address} has another version of pybench; install {version('pybench')} on all hosts"
+        with closing(frames), suppress(ConnectionLostError):
+            send(frames, Goodbye(problem=problem))
+        raise MachineError(problem)
     return HostLink(hello.host, frames), hello.wall_s - time.time()
+
+
+def _hello(head: bytes) -> Hello | None:
+    """A host's first message; ``None`` where another version wrote it."""
+    try:
+        found = decode(head)
+    except ConnectionLostError:
+        return None
+    return found if isinstance(found, Hello) and found.protocol == PROTOCOL else None
