@@ -125,6 +125,8 @@ def _step(verdict: str, decision: Decision | None) -> str | None:
         return _OF_VERDICT.get(verdict)
     if decision.is_final:
         return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
+    if decision.num_attempts == 1 and decision.num_points == 0:
+        return "set attempts of the benchmark to 2 or more"
     if decision.attempts_to_decide is None:
         return "the figure lies too near its limit: find what holds it back, or move the limit"
     return f"set max_attempts of the benchmark to {decision.attempts_to_decide}: about as many would decide it"

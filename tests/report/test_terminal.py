@@ -137,7 +137,7 @@ def test_last_line_names_every_verdict(empty: Results, verdicts: tuple[Verdict, 
 
 
 def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Results) -> None:
-    """As its figures say: a number, that the limit is too near, or that attempts change nothing."""
+    """As its figures say: a number, a limit that is too near, no spread between attempts, or one attempt too few."""
     decision = Decision(num_attempts=3, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
     (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
     shown = []
@@ -145,6 +145,7 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
         dataclasses.replace(decision, attempts_to_decide=9),
         decision,
         dataclasses.replace(decision, is_final=True),
+        dataclasses.replace(decision, num_attempts=1),
     ):
         rows = (dataclasses.replace(row, decision=more),)
         text = _words(_render(dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=())))
@@ -153,6 +154,7 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
         "set max_attempts of the benchmark to 9: about as many would decide it",
         "the figure lies too near its limit: find what holds it back, or move the limit",
         "more attempts do not decide it: compare ratios on the same boards, or move the limit",
+        "set attempts of the benchmark to 2 or more",
     ]
 
 
