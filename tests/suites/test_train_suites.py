@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.judge.absolute import absolute_row
-from pybench.model.suite import Comparison, table_of
+from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
+from pybench.model.workloads.train import Train
 from pybench.store.expected_tables import load_tables
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -102,3 +103,24 @@ def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
     assert (claimed.order, claimed.other, claimed.factor) == ("above", "generation", 300.0)
     assert claimed.claim
     assert "300" in suite.description
+
+
+@pytest.mark.parametrize(("name", "other"), [("train_strategies", "copies"), ("finetune_guide", "sharded")])
+def test_adapters_are_claimed_to_be_twice_as_fast_at_the_same_work(name: str, other: str) -> None:
+    """On as many GPUs as training all weights, with the same model, samples and tokens."""
+    suite = read_suite(SUITES / f"{name}.toml", profile="h200", machine_kind="h200")
+    (claim,) = (e for b in suite.benchmarks if b.name == "adapters" for e in b.expectations if _is_claimed(e))
+    assert (claim.metric, claim.order, claim.other, claim.factor) == ("tokens_per_s", "above", other, 2.0)
+    points = expand(with_words(suite, num_devices=4), load_models(), device="cuda", num_devices=4).points
+    work = {
+        benchmark: {(p.settings.model, p.num_gpus, p.settings.effective_batch_size, p.settings.sequence_tokens)}
+        for benchmark in ("adapters", other)
+        for p in points
+        if p.benchmark == benchmark and p.num_gpus == 4 and isinstance(p.settings, Train)
+    }
+    assert len(work) == 2
+    assert work["adapters"] == work[other]
+
+
+def _is_claimed(expectation: Expectation) -> TypeGuard[Comparison]:
+    return isinstance(expectation, Comparison) and expectation.claim is not None
