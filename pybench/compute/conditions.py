@@ -19,10 +19,11 @@ def conditions_in(trace: PowerTrace, start_ns: int, end_ns: int) -> tuple[GpuCon
 
 
 def _conditions(gpu: GpuTrace, start_ns: int, end_ns: int) -> GpuConditions:
-    clocks_mhz = around(gpu.slow.sm_clock_mhz, gpu.slow.t_ns, start_ns, end_ns)
-    temperatures_c = around(gpu.slow.temperature_c, gpu.slow.t_ns, start_ns, end_ns)
-    reasons = around(gpu.slow.clock_event_reasons, gpu.slow.t_ns, start_ns, end_ns)
-    busy_percent = around(gpu.slow.gpu_utilization_percent, gpu.slow.t_ns, start_ns, end_ns)
+    slow = gpu.slow
+    columns = (slow.sm_clock_mhz, slow.temperature_c, slow.clock_event_reasons, slow.gpu_utilization_percent)
+    clocks_mhz, temperatures_c, reasons, busy_percent = (
+        around(column, slow.t_ns, start_ns, end_ns).tolist() for column in columns
+    )
     return GpuConditions(
         uuid=gpu.uuid,
         index=gpu.index,

@@ -43,10 +43,11 @@ def day() -> PowerTrace:
         realtime_ns=np.concatenate((ns(before_s) + REALTIME_OFFSET_NS, near.series.realtime_ns)),  # type: ignore[arg-type]
         power_mw=np.concatenate((np.full(len(before_s), 400_000), near.series.power_mw)),  # type: ignore[arg-type]
     )
+    # Columns of NumPy, as the recorder gives them.
     counter = CounterColumns(
-        before_ns=[*read_ns, *near.counter.before_ns],
-        after_ns=[*read_ns, *near.counter.after_ns],
-        energy_mj=[value + DAY_MJ for value in (*counted_mj.tolist(), *near.counter.energy_mj)],
+        before_ns=np.array([*read_ns, *near.counter.before_ns]),  # type: ignore[arg-type]
+        after_ns=np.array([*read_ns, *near.counter.after_ns]),  # type: ignore[arg-type]
+        energy_mj=np.array([*counted_mj, *near.counter.energy_mj], dtype=np.uint64) + DAY_MJ,  # type: ignore[arg-type]
     )
     watts = np.full(len(polled_ns), 400_000)
     polled = PolledColumns(t_ns=polled_ns, instant_mw=watts, average_mw=watts, memory_mw=watts)  # type: ignore[arg-type]

@@ -53,15 +53,14 @@ def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     A reading that may lie before or after a publication is placed by its neighbours: a value's readings all saw one
     publication, and a later value is a later publication.
     """
-    # Values never fall: equal ones follow each other.
-    first = np.flatnonzero(np.diff(readings.energy_mj, prepend=-1))
+    first = readings.firsts
     values_mj, order = readings.energy_mj[first], np.arange(len(first))
     lowest = np.maximum.reduceat(np.floor((readings.before_s - grid.phase_s) / grid.period_s), first)
     highest = np.minimum.reduceat(np.floor((readings.after_s - grid.phase_s) / grid.period_s), first)
     lowest = np.maximum.accumulate(lowest - order) + order
     highest = np.minimum.accumulate((highest - order)[::-1])[::-1] + order
     number = np.floor((lowest + highest) / 2)
-    if np.any(lowest > highest + 1) or np.any(np.diff(number) <= 0):
+    if np.any(lowest > highest + 1) or np.any(number[1:] <= number[:-1]):
         return None
     return Anchors(grid.phase_s + number * grid.period_s, values_mj / 1e3, np.full(len(order), PUBLICATION_BLUR_S))
 
@@ -71,7 +70,7 @@ def without_grid(readings: Readings) -> Anchors:
 
     That is no longer than a period before the reading, however long ago the counter was read before that.
     """
-    low_s, high_s = readings.brackets()
+    low_s, high_s = readings.brackets
     low_s = np.maximum(low_s, readings.before_s[readings.changes] - longest_period_s(low_s, high_s))
     energy_j = readings.energy_mj[readings.changes] / 1e3
     return Anchors((low_s + high_s) / 2, energy_j, (high_s - low_s) / np.sqrt(12))

@@ -62,11 +62,17 @@ def gpu_energies(
         if end_ns <= start_ns:
             raise ValueError(f"window ends at {end_ns} ns, not after its start at {start_ns} ns")
     within = None if rhythm is None else rhythm.within(windows_ns)
-    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within) for gpu in trace.gpus)
+    stepped = clock_stepped(trace.offsets)
+    return tuple(_gpu_energy(gpu, trace.offsets, windows_ns, within, stepped=stepped) for gpu in trace.gpus)
 
 
 def _gpu_energy(
-    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
+    gpu: GpuTrace,
+    offsets: OffsetColumns,
+    windows_ns: Sequence[tuple[int, int]],
+    rhythm: LoadPeriods | None,
+    *,
+    stepped: bool,
 ) -> GpuEnergy:
     sensor = gpu.sensor or UNKNOWN_SENSOR
     origin_ns, last_ns = windows_ns[0][0], windows_ns[-1][1]
@@ -90,7 +96,7 @@ def _gpu_energy(
         estimate = None
     alias = alias_fraction(rhythm, samples.period_s)
     raised = {
-        "clock_step": clock_stepped(offsets),
+        "clock_step": stepped,
         "alias_risk": alias > TOLD_FRACTION or _in_step(curve, windows_s, estimate),
         "counter_reset": unbroken is None,
         "glitch": used.num_glitches > 0,

@@ -138,10 +138,11 @@ class _Part:
     def beyond(self, ends_s: Column, *, before: bool) -> tuple[Column, Column]:
         """Joules and variance within the windows before the first value, or after the last."""
         at_s, found = self.at_s[:, 0] if before else self.at_s[:, -1], []
+        within = _Within.of(at_s, ends_s)
         for at_times in (self.curve.at, self.curve.variance_at):
             ends = at_times(ends_s)
-            taken = _windows_sum(at_times(at_s), at_s, ends, ends_s)
-            found.append(taken if before else float(np.sum(np.diff(ends)[::2])) - taken)
+            taken = within.sum(at_times(at_s), ends)
+            found.append(taken if before else float(np.sum(ends[1::2] - ends[::2])) - taken)
         return found[0], found[1]
 
 
@@ -155,24 +156,42 @@ def _power_w(curve: Curve, at_s: Matrix) -> Matrix:
     return np.asarray((curve.at(at_s + half_s) - curve.at(at_s - half_s)) / POWER_SPAN_S)
 
 
-def _windows_sum(column: Matrix, at_s: Matrix, ends: Column, ends_s: Column) -> Matrix:
-    """What lies within the windows up to each time, by the sum there and at the windows' ends."""
-    which = np.searchsorted(ends_s, at_s, side="right")
-    whole = np.concatenate(([0.0], np.cumsum(np.diff(ends) * (np.arange(len(ends) - 1) % 2 == 0)), [0.0]))
-    begun = np.where(which % 2 == 1, column - ends[np.clip(which - 1, 0, len(ends) - 1)], 0.0)
-    return np.asarray(whole[np.clip(which - 1, 0, len(ends) - 1)] * (which > 0) + begun)
+@dataclass(frozen=True)
+class _Within:
+    """Where times lie between the windows' ends: the last end before each, and whether it is a window's start."""
+
+    last: npt.NDArray[np.intp]
+    begun: npt.NDArray[np.bool_]
+    after_first: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, at_s: Matrix, ends_s: Column) -> _Within:
+        which = np.searchsorted(ends_s, at_s, side="right")
+        return cls(np.maximum(which - 1, 0), which % 2 == 1, which > 0)
+
+    def sum(self, column: Matrix, ends: Column) -> Matrix:
+        """What lies within the windows up to each time, by the sum there and at the windows' ends."""
+        whole = np.zeros(len(ends))
+        np.cumsum(ends[1::2] - ends[::2], out=whole[1::2])
+        whole[2::2] = whole[1:-1:2]
+        return np.asarray(whole[self.last] * self.after_first + (column - ends[self.last]) * self.begun)
 
 
 def _steps(curve: Curve, at_s: Matrix, ends_s: Column) -> Steps:
-    energy_j, variance_j2 = curve.at(at_s), curve.variance_at(at_s)
-    taken_j = _windows_sum(energy_j, at_s, curve.at(ends_s), ends_s)
-    taken_j2 = _windows_sum(variance_j2, at_s, curve.variance_at(ends_s), ends_s)
+    energy_j, variance_j2, within = curve.at(at_s), curve.variance_at(at_s), _Within.of(at_s, ends_s)
+    taken_j = within.sum(energy_j, curve.at(ends_s))
+    taken_j2 = within.sum(variance_j2, curve.variance_at(ends_s))
     return Steps(
-        np.diff(energy_j, axis=1),
-        np.diff(taken_j, axis=1),
-        np.diff(variance_j2, axis=1) + DIGIT_J2,
-        np.diff(taken_j2, axis=1),
-        np.diff(curve.sum_at("sampled_j2", at_s), axis=1),
-        np.diff(curve.sum_at("counted_j2", at_s), axis=1),
-        np.diff(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD, axis=1),
+        _grown(energy_j),
+        _grown(taken_j),
+        _grown(variance_j2) + DIGIT_J2,
+        _grown(taken_j2),
+        _grown(curve.sum_at("sampled_j2", at_s)),
+        _grown(curve.sum_at("counted_j2", at_s)),
+        _grown(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD),
     )
+
+
+def _grown(column: Matrix) -> Matrix:
+    """From each time to the next."""
+    return np.asarray(column[:, 1:] - column[:, :-1])

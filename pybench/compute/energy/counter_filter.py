@@ -146,22 +146,28 @@ class Filter:
 
     def _predict(self, steps: Steps, number: int) -> None:
         """From one value to the next: the first two quantities grow by the others' parts, with the steps' variances."""
-        spent_j = steps.spent_j[:, number]
+        spent_j, in_step_j = steps.spent_j[:, number], steps.in_step_j[:, number]
         outside_j = spent_j - steps.taken_j[:, number]
-        move = np.tile(np.eye(4), (len(spent_j), 1, 1))
-        move[:, COUNTED, GAIN], move[:, OUTSIDE, GAIN] = spent_j, outside_j
-        move[:, COUNTED, IN_STEP] = move[:, OUTSIDE, IN_STEP] = steps.in_step_j[:, number]
-        mean = (move @ self.mean[:, :, None])[:, :, 0]
+        mean, covariance = self.mean, self.covariance
         mean[:, COUNTED] += spent_j
         mean[:, OUTSIDE] += outside_j
-        covariance = move @ self.covariance @ move.transpose(0, 2, 1)
+        self._add(COUNTED, GAIN, spent_j)
+        self._add(OUTSIDE, GAIN, outside_j)
+        if in_step_j.any():
+            self._add(COUNTED, IN_STEP, in_step_j)
+            self._add(OUTSIDE, IN_STEP, in_step_j)
         counted_j2 = steps.sampled_j2[:, number] + steps.counted_j2[:, number]
         outside_j2 = steps.spent_j2[:, number] - steps.taken_j2[:, number] + counted_j2
         covariance[:, COUNTED, COUNTED] += steps.spent_j2[:, number] + counted_j2
         covariance[:, OUTSIDE, OUTSIDE] += outside_j2
         covariance[:, COUNTED, OUTSIDE] += outside_j2
         covariance[:, OUTSIDE, COUNTED] += outside_j2
-        self.mean, self.covariance = mean, covariance
+
+    def _add(self, quantity: int, other: int, times: Column) -> None:
+        """Add to one quantity another, which it does not change, so many times."""
+        self.mean[:, quantity] += times * self.mean[:, other]
+        self.covariance[:, quantity] += times[:, None] * self.covariance[:, other]
+        self.covariance[:, :, quantity] += times[:, None] * self.covariance[:, :, other]
 
     def _correct(self, value_j: Column, value_j2: Column) -> None:
         off_j = value_j - self.mean[:, COUNTED]

@@ -68,18 +68,11 @@ class Curve:
         knots_s = np.concatenate(([time_s[0] - EXTENSION_S], time_s, [time_s[-1] + EXTENSION_S]))
         energy_j = np.concatenate(([0.0, ends_j[0]], piece_j, [ends_j[1]]))
         sigma_j = np.concatenate(([0.0, ends_sigma_j[0]], piece_sigma_j, [ends_sigma_j[1]]))
-        padded = {name: np.cumsum(np.concatenate(([0.0, 0.0], column, [0.0]))) for name, column in sums.items()}
-        return cls(
-            knots_s,
-            np.cumsum(energy_j),
-            np.cumsum(sigma_j**2),
-            shift_s,
-            sampled_j2=padded.get("sampled_j2"),
-            counted_j2=padded.get("counted_j2"),
-            coherent_j=padded.get("coherent_j"),
-            unresolved_j=padded.get("unresolved_j"),
-            in_step_j=padded.get("in_step_j"),
-        )
+        further = np.zeros((len(sums), len(knots_s)))
+        if sums:
+            further[:, 2:-1] = np.array(list(sums.values()))
+        since_zero = dict(zip(sums, np.cumsum(further, axis=1), strict=True))
+        return cls(knots_s, np.cumsum(energy_j), np.cumsum(sigma_j**2), shift_s, **since_zero)
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's own zero."""

@@ -53,8 +53,8 @@ def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     raised = {
         gpu.state: gpu.state not in {"ok", "stalled"},
         "stalled": stalled,
-        "throttled": any(map(is_throttled, reasons)),
-        "temperature_drift": bool(temperature_c) and max(temperature_c) - min(temperature_c) > DRIFT_C,
+        "throttled": is_throttled(int(np.bitwise_or.reduce(reasons))),
+        "temperature_drift": bool(len(temperature_c)) and bool(np.ptp(temperature_c) > DRIFT_C),
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),
         "shared_board": bool(gpu.shared_board),

@@ -80,22 +80,29 @@ class _Family:
         return None
 
 
-def candidate_grids(readings: Readings, known: Sequence[PublicationGrid] = ()) -> list[PublicationGrid]:
-    """Grids that the readings allow, none when none fits, of a period like those ``known`` from other readings.
+def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> list[PublicationGrid]:
+    """Grids that the readings allow, none when none fits, of a period that readings ``elsewhere`` allow, if any.
 
     Readings a minute apart alone would allow millions of periods; those of a recording's start show it well.
     """
-    low_s, high_s = readings.brackets()
+    known_s = [] if elsewhere is None else [family.period_s for family in _families(elsewhere)[0]]
+    families, zero_s = _families(readings, known_s)
+    return [grid for family in families for grid in family.grids(zero_s)]
+
+
+def _families(readings: Readings, known_s: Sequence[Column] = ()) -> tuple[list[_Family], float]:
+    """Periods that fit the readings, near known ones if there are any, and the time from which phases count."""
+    low_s, high_s = readings.brackets
     if len(low_s) < MIN_CHANGES:
-        return []
+        return [], 0.0
     shortest_s, longest_s = _period_limits_s(readings)
-    if known:
-        shortest_s = max(shortest_s, min(grid.period_s for grid in known) * (1 - KNOWN_MARGIN))
-        longest_s = min(longest_s, max(grid.period_s for grid in known) * (1 + KNOWN_MARGIN))
+    if known_s:
+        shortest_s = max(shortest_s, float(min(part.min() for part in known_s)) * (1 - KNOWN_MARGIN))
+        longest_s = min(longest_s, float(max(part.max() for part in known_s)) * (1 + KNOWN_MARGIN))
     tightest = int(np.argmin(high_s - low_s))
     zero_s = float(low_s[tightest] + high_s[tightest]) / 2
     near = np.argsort(np.abs((low_s + high_s) / 2 - zero_s))
-    quiet_start_s, quiet_end_s = readings.quiet_spans()
+    quiet_start_s, quiet_end_s = readings.quiet_spans
     search = _Search(
         low_s=low_s[near] - zero_s,
         high_s=high_s[near] - zero_s,
@@ -103,14 +110,14 @@ def candidate_grids(readings: Readings, known: Sequence[PublicationGrid] = ()) -
         quiet_end_s=quiet_end_s - zero_s,
         shortest_s=shortest_s,
     )
-    return [grid for family in search.families(longest_s) for grid in family.grids(zero_s)]
+    return search.families(longest_s), zero_s
 
 
 def _period_limits_s(readings: Readings) -> tuple[float, float]:
     """As short and as long as the period can be."""
-    quiet_start_s, quiet_end_s = readings.quiet_spans()
+    quiet_start_s, quiet_end_s = readings.quiet_spans
     shortest_s = max(SHORTEST_PERIOD_S, float(np.max(quiet_end_s - quiet_start_s, initial=0.0)))
-    return shortest_s, min(LONGEST_PERIOD_S, longest_period_s(*readings.brackets()))
+    return shortest_s, min(LONGEST_PERIOD_S, longest_period_s(*readings.brackets))
 
 
 def longest_period_s(low_s: Column, high_s: Column) -> float:
@@ -162,22 +169,22 @@ class _Search:
         half_s = self.half_s
         first = np.ceil((low_s - half_s - slack_s) / period_s)
         last = np.floor((high_s + half_s + slack_s) / period_s)
+        fits = (first <= last).all(axis=1)
+        periods_s, first, last = periods_s[fits], first[fits], last[fits]
+        period_s = periods_s[:, None]
         # A bracket in which only one publication can lie limits the phase.
         alone = first == last
         phase_low_s = np.where(alone, low_s - first * period_s, -half_s).max(axis=1)
         phase_high_s = np.where(alone, high_s - first * period_s, half_s).min(axis=1)
-        fits = ~np.any(first > last, axis=1)
 
         near = (self.quiet_start_s > low_s.min()) & (self.quiet_end_s < high_s.max())
         start_s, end_s = self.quiet_start_s[near], self.quiet_end_s[near]
         # The first publication that may fall into a quiet span must come before it or after it.
         next_s = np.ceil((start_s - half_s) / period_s) * period_s
         before, after = next_s - half_s <= start_s + slack_s, next_s + half_s >= end_s - slack_s
-        if len(start_s):
-            lows_s = np.where(after & ~before, end_s - next_s, -half_s)
-            highs_s = np.where(before & ~after, start_s - next_s, half_s)
-            phase_low_s = np.maximum(phase_low_s, lows_s.max(axis=1))
-            phase_high_s = np.minimum(phase_high_s, highs_s.min(axis=1))
-            fits &= ~np.any(~before & ~after, axis=1)
-        fits &= phase_low_s <= phase_high_s + slack_s
+        lows_s = np.where(after & ~before, end_s - next_s, -half_s)
+        highs_s = np.where(before & ~after, start_s - next_s, half_s)
+        phase_low_s = np.maximum(phase_low_s, lows_s.max(axis=1, initial=-half_s))
+        phase_high_s = np.minimum(phase_high_s, highs_s.min(axis=1, initial=half_s))
+        fits = (before | after).all(axis=1) & (phase_low_s <= phase_high_s + slack_s)
         return _Family(periods_s[fits], phase_low_s[fits], phase_high_s[fits])

@@ -180,9 +180,9 @@ def _in_step(time_s: Column, power_w: Column, period_s: float) -> float:
     """
     number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
     length = 1 << (int(number[-1]) + 2 * MOST_REPEAT).bit_length()
-    values, there = np.zeros(length), np.zeros(length)
-    values[number], there[number] = power_w - power_w.mean(), 1.0
-    alike, pairs = (np.fft.irfft(np.abs(np.fft.rfft(each)) ** 2) for each in (values, there))
+    both = np.zeros((2, length))
+    both[0, number], both[1, number] = power_w - power_w.mean(), 1.0
+    alike, pairs = np.fft.irfft(np.abs(np.fft.rfft(both)) ** 2)
     repeats = alike[: 2 * MOST_REPEAT + 1] / np.maximum(pairs[: 2 * MOST_REPEAT + 1], 1.0)
     after = np.arange(LEAST_REPEAT, MOST_REPEAT + 1)
     enough = pairs[2 * after] >= MIN_REPEATED
@@ -216,7 +216,8 @@ def _curve(
     pieces_j = np.column_stack((early_j, late_j)).ravel()
     share = np.maximum(np.column_stack((1 - back_s / length_s, back_s / length_s)).ravel(), 0.0)
     keep = np.column_stack((np.ones_like(inner), inner)).ravel()
-    split = {name: (np.repeat(column, 2) * share)[keep] for name, column in sums.items()}
+    split = (np.repeat(list(sums.values()), 2, axis=1) * share)[:, keep]
     # A cell without a step ends where its first piece does.
     ends_s = np.concatenate((knots_s[:1], knots_s[1:][keep]))
-    return Curve.of_pieces(ends_s, pieces_j[keep], (np.repeat(sigma_j, 2) * np.sqrt(share))[keep], shift_s, **split)
+    sigma_of_pieces_j = (np.repeat(sigma_j, 2) * np.sqrt(share))[keep]
+    return Curve.of_pieces(ends_s, pieces_j[keep], sigma_of_pieces_j, shift_s, **dict(zip(sums, split, strict=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -45,7 +46,9 @@ class Readings:
 
     def without_resets(self, start_s: float, end_s: float) -> Readings | None:
         """The unbroken run around a window; ``None`` when the counter fell inside it."""
-        falls = np.flatnonzero(np.diff(self.energy_mj) < 0)
+        falls = np.flatnonzero(self.energy_mj[1:] < self.energy_mj[:-1])
+        if not len(falls):
+            return self
         if np.any((self.after_s[falls + 1] >= start_s) & (self.before_s[falls] <= end_s)):
             return None
         begun = falls[self.after_s[falls + 1] < start_s]
@@ -55,18 +58,25 @@ class Readings:
         last = ended[0] if len(ended) else len(order)
         return self.keep((order >= first) & (order <= last))
 
-    @property
+    @cached_property
+    def firsts(self) -> npt.NDArray[np.intp]:
+        """Index of each reading that was the first to see its value: equal values follow each other."""
+        return np.concatenate(([0], self.changes)) if len(self.energy_mj) else self.changes
+
+    @cached_property
     def changes(self) -> npt.NDArray[np.intp]:
         """Index of each reading that was the first to see its value, but for the first of all."""
-        return np.flatnonzero(np.diff(self.energy_mj)) + 1
+        return np.flatnonzero(self.energy_mj[1:] != self.energy_mj[:-1]) + 1
 
+    @cached_property
     def brackets(self) -> tuple[Column, Column]:
         """Earliest and latest moment at which each new value can have been published."""
         return self.before_s[self.changes - 1], self.after_s[self.changes]
 
+    @cached_property
     def quiet_spans(self) -> tuple[Column, Column]:
         """Start and end of each span in which nothing can have been published: the value was seen at both ends."""
-        first = np.concatenate(([0], self.changes))
+        first = self.firsts
         last = np.concatenate((self.changes - 1, [len(self.energy_mj) - 1]))
         start_s, end_s = self.after_s[first], self.before_s[last]
         long = end_s > start_s

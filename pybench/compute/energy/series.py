@@ -39,11 +39,13 @@ class Samples:
     @classmethod
     def of(cls, time_s: Column, power_w: Column) -> Self:
         """From readings in any order, some of them twice, some glitches."""
-        time_s, first = np.unique(time_s, return_index=True)
-        power_w = power_w[first]
-        glitch = np.zeros(len(power_w), dtype=bool)
-        if len(power_w) and np.median(power_w) > GLITCH_W:
-            glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
+        if np.any(time_s[1:] <= time_s[:-1]):
+            time_s, first = np.unique(time_s, return_index=True)
+            power_w = power_w[first]
+        middle_w = float(np.median(power_w)) if len(power_w) else 0.0
+        if middle_w <= GLITCH_W or (np.min(power_w) >= GLITCH_W and np.max(power_w) <= GLITCH_TIMES * middle_w):
+            return cls(time_s, power_w, 0)
+        glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
         return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
 
     def near(self, start_s: float, end_s: float) -> Samples:
@@ -85,16 +87,19 @@ def power_within_mw(
     realtime_ns, power_mw = np.asarray(series.realtime_ns, dtype=np.int64), np.asarray(series.power_mw, dtype=np.int64)
     offset_ns = int(offsets.realtime_offset_ns[-1]) if len(offsets.realtime_offset_ns) else 0
     edges = np.searchsorted(realtime_ns, np.asarray(windows_ns, dtype=np.int64) + offset_ns, side="right")
-    return np.concatenate([power_mw[first:end] for first, end in edges])
+    parts = [power_mw[first:end] for first, end in edges]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
     """The highest of readings that is no glitch, in W; ``None`` where none is known."""
     if not len(power_mw):
         return None
-    some_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)]
-    usual_mw = float(np.percentile(some_mw, USUAL_PERCENTILE))
-    highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
+    some_mw, highest_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)], np.max(power_mw)
+    # What is usual is no less than the middle.
+    if highest_mw > GLITCH_TIMES * float(np.median(some_mw)):
+        usual_mw = float(np.percentile(some_mw, USUAL_PERCENTILE))
+        highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
     return None if highest_mw == MISSING else float(highest_mw) / 1e3
 
 

@@ -116,11 +116,7 @@ def _bridged(
     readings: Readings, near: Sequence[Readings], curves: Sequence[Curve], windows_s: Windows, sensor: SensorModel
 ) -> tuple[float, float, float] | None:
     many = len(readings.after_s) > MOST_READINGS
-    grids = (
-        candidate_grids(near[0], candidate_grids(readings.beginning(BEGINNING_S)))
-        if many
-        else candidate_grids(readings)
-    )
+    grids = candidate_grids(near[0], readings.beginning(BEGINNING_S)) if many else candidate_grids(readings)
     by_period: dict[float, Hypothesis] = {}
     for grid in grids:
         if grid.period_s not in by_period and (parts := _placed(near, grid)) is not None:
