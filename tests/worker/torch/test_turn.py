@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("transformers")
 
 import torch
+from safetensors import SafetensorError
 
 from pybench.compute.ordered_work import ordered_phases
 from pybench.model.wire import Event, Metric, Step, WorkOrder
@@ -202,6 +204,20 @@ def test_a_frozen_weight_that_changes_is_caught(take: Take, monkeypatch: pytest.
     monkeypatch.setattr(Trainer, "train", touching)
     with pytest.raises(WrongResultError, match=rf"{frozen}: .*"):
         take(**LORA)
+
+
+def test_a_file_that_can_not_be_read_behind_the_work_is_named(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what kept the thread from reading it, not as weights that did not arrive."""
+    whole = delivery.read
+
+    def broken(file: Any, device: torch.device) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            file.write_bytes(b"cut short")
+        return whole(file, device)
+
+    monkeypatch.setattr("pybench.worker.backends.torch.turn.engine.read", broken)
+    with pytest.raises(SafetensorError, match="header"):
+        take(handover="file", processes=1, async_weight_syncing=True)
 
 
 def test_an_engine_that_dies_asleep_is_an_engines_failure(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import torch
@@ -40,8 +40,7 @@ class TorchEngine:
         self._parked = Parked(self._parameters.values())
         self._masks = sequence_masks(self._model.config, settings.longest_sequence_tokens, ranks.device)
         self._group = distributed.new_group(backend="gloo") if ranks.world_size > 1 else None
-        self._arriving: list[Named] = []
-        self._reader: Thread | None = None
+        self._arriving: Future[list[Named]] | None = None
         self._generation: Generation | None = None
         self._level = 1  # as if it woke
         self.wake_cache()
@@ -105,18 +104,13 @@ class TorchEngine:
 
     def prefetch(self, file: Path) -> None:
         """Read in a thread."""
-        self._reader = Thread(target=self._fetch, args=(file,), daemon=True)
-        self._reader.start()
-
-    def _fetch(self, file: Path) -> None:
-        self._arriving = list(read(file, self._ranks.device))
+        self._arriving = ThreadPoolExecutor(max_workers=1).submit(lambda: list(read(file, self._ranks.device)))
 
     def apply(self) -> None:
-        """Take what the thread read."""
-        assert self._reader is not None
-        self._reader.join()
-        self.receive(self._arriving)
-        self._arriving = []
+        """Take what the thread read. Raises what kept it from reading."""
+        assert self._arriving is not None
+        self.receive(self._arriving.result())
+        self._arriving = None
 
     @property
     def num_shards(self) -> int:
