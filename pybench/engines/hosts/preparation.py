@@ -38,19 +38,20 @@ def prepare(gathering: Gathering, needs: LaunchRequirements, launcher: Launcher)
 
     Raises ``MachineError`` with a line for each host that can't, or has other images.
     """
+    container = launcher.container
     order = Prepare(
         engine=launcher.name,
         backends=needs.backends,
         device=needs.device,
         request=needs.request,
         num_gpus=len(needs.gpu_uuids),
-        container=launcher.container,
+        container=None if container is None else replace(container, lock=""),  # each host has its own
     )
     for link in gathering.links:
         link.order(order)
     if lines := [line for link in gathering.links for line in _problems(link, gathering.lead.name, launcher)]:
         raise MachineError("\n".join(lines))
-    images = tuple(sorted(image.id for image in launcher.container.images)) if launcher.container else ()
+    images = tuple(sorted(image.id for image in container.images)) if container else ()
     gathering.lead = replace(gathering.lead, engine=launcher.name, images=images)
     for link in gathering.links:
         link.host = replace(link.host, engine=launcher.name, images=images)
