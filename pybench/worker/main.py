@@ -20,6 +20,7 @@ from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
+from pybench.worker.imports import spared_by_collector
 from pybench.worker.orders import read_orders, wait_for_go
 from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.timing import TimingLoop
@@ -48,7 +49,8 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
     """Import the order's backend; report and return ``None`` when a package is missing."""
     name = order.settings.backend
     try:
-        return cast("Backend", importlib.import_module(backend_module(name)))
+        with spared_by_collector():
+            return cast("Backend", importlib.import_module(backend_module(name)))
     except ImportError as error:
         events.write(blind_header(order))
         events.write(missing_package(error, name))

@@ -24,6 +24,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks, joine
 from pybench.worker.backends.torch.node.entry import node_workload
 from pybench.worker.backends.torch.train.package import needs_package
 from pybench.worker.header import Device
+from pybench.worker.imports import spared_by_collector
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Build the model of generation; every other workload builds what it needs itself."""
     settings, architecture = order.settings, order.architecture
     if isinstance(settings, Generate) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"):
+        with needs_package("backend 'torch'", "torch"), spared_by_collector():
             from pybench.worker.backends.torch.generate import generations
         yield with_own_memory(generations(settings, architecture, ranks), (ranks.device,))
     else:
@@ -50,15 +51,15 @@ def _workload(order: WorkOrder, ranks: TorchRanks) -> AbstractContextManager[Wor
     if isinstance(settings, NodeSettings):
         return node_workload(settings, ranks)
     if isinstance(settings, Train) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"):
+        with needs_package("backend 'torch'", "torch"), spared_by_collector():
             from pybench.worker.backends.torch.train.training import training
         return training(settings, architecture, ranks)
     if isinstance(settings, Evaluate) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"):
+        with needs_package("backend 'torch'", "torch"), spared_by_collector():
             from pybench.worker.backends.torch.evaluate import evaluation
         return evaluation(settings, architecture, ranks)
     if isinstance(settings, Turn) and architecture is not None:
-        with needs_package("backend 'torch'", "torch"):
+        with needs_package("backend 'torch'", "torch"), spared_by_collector():
             from pybench.worker.backends.torch.turn.turns import turns
         return turns(settings, architecture, ranks)
     if isinstance(settings, Checkpoint) and architecture is not None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pybench.model.backend import install
 from pybench.worker.backend import MissingPackageError
+from pybench.worker.imports import without_collector
 
 # The extras of pybench whose packages the image of containers/train has.
 _IN_IMAGE = ("train", "deepspeed")
@@ -17,7 +18,8 @@ _BUILD = ", or build its image: pybench images build train"
 def needs_package(needed_by: str, extra: str = "train") -> Iterator[None]:
     """Turn a failed import into :class:`MissingPackageError`, which names what needs it and how to get it."""
     try:
-        yield
+        with without_collector():
+            yield
     except ImportError as error:
         raise MissingPackageError(
             f"{needed_by} needs the package {_absent(error)!r}, which the worker's Python can't import; "

@@ -17,6 +17,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.turn.delivery import Bucket, Named, packed, parts
+from pybench.worker.imports import spared_by_collector
 from pybench.worker.process import die_with_parent
 
 _END = "end"
@@ -126,7 +127,8 @@ class EngineApart:
 def serve(connection: Connection, settings: Turn, architecture: dict[str, Any], device: str) -> None:
     """Be the engine until the other process ends it."""
     die_with_parent()
-    from pybench.worker.backends.torch.turn.engine import TorchEngine
+    with spared_by_collector():
+        from pybench.worker.backends.torch.turn.engine import TorchEngine
 
     own = torch.device(device)
     if own.type == "cpu":

@@ -7,6 +7,7 @@ from importlib import import_module
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.optimizer import update_with_all_cores
 from pybench.worker.backends.torch.train.package import needs_package
+from pybench.worker.imports import spared_by_collector
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -18,7 +19,7 @@ def learner(task: Task) -> Learner:
     """
     if task.settings.updates_on_host:
         update_with_all_cores(task.ranks)
-    with needs_package("backend 'torch'", "torch"):
+    with needs_package("backend 'torch'", "torch"), spared_by_collector():
         module = import_module(f"{_HERE}.{task.settings.strategy}")
     built: Learner = module.learner(task)
     return built
