@@ -161,10 +161,13 @@ class Point:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all that shapes the measurement; a resumed run trusts only records that carry the same one."""
+        """Hash of all that shapes the measurement; a resumed run trusts only records that carry the same one.
+
+        Settings at their defaults are not part of it, so that a setting that a later pybench adds changes no digest.
+        """
         shaped = {
             "id": self.id,
-            "settings": self.settings.to_json(),
+            "settings": self.settings.chosen(),
             "steps": self.effort.steps,
             "max_warmup_steps": self.effort.max_warmup_steps,
             "dither_ms": self.effort.dither_ms,

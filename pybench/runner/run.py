@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from pybench.compute.schedule import pending
@@ -19,17 +18,16 @@ from pybench.judge.measurements import Measurements
 from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
 from pybench.machine.gpu_processes import look_once
-from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.model.suite import Point
 from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
 from pybench.runner.suite_plan import most_gpus
 from pybench.runner.time_budget import TimeBudget, expected_s
 from pybench.store.journal import RunFolder
+from pybench.store.manifest_rules import require_planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +73,7 @@ class Run:
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
             records = list(self.folder.records())
-            _check_digests(path, self.manifest.plan.points, records)
+            require_planned(path, self.manifest, records)
             yield records
             if records:
                 self.folder.require_complete()
@@ -101,15 +99,6 @@ class Run:
                 progress.note(
                     f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
                 )
-
-
-def _check_digests(path: Path, points: Sequence[Point], records: Sequence[Record]) -> None:
-    """Refuse to mix measurements of different things under one id."""
-    known = {point.id: point.digest for point in points}
-    for record in records:
-        if record.point_id in known and known[record.point_id] != record.point_digest:
-            message = f"{path}: the journal's {record.point_id} was measured with other settings; start a new run"
-            raise RunFolderError(message)
 
 
 @contextmanager

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
 
+from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
+from pybench.model.record import Record
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Point, Scaling, Skip, table_of
 from pybench.model.workloads.registry import METRICS_OF
 from pybench.store.model_config import config_digest
 
 Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""
+
+
+def require_planned(path: Path, manifest: Manifest, records: Iterable[Record]) -> None:
+    """Refuse records that measured something else under an id of the plan. Raises ``RunFolderError``."""
+    known = {point.id: point.digest for point in manifest.plan.points}
+    for record in records:
+        if known.get(record.point_id, record.point_digest) != record.point_digest:
+            raise RunFolderError(
+                f"{path}: the journal's {record.point_id} was measured with other settings than the manifest has, or "
+                f"by another pybench (the run's is {manifest.pybench_version}, this is {version('pybench')}): "
+                "report it with that one, or start a new run"
+            )
 
 
 def breaches(manifest: Manifest) -> Iterator[Breach]:

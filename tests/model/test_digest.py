@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import json
+import os
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,12 @@ from pybench.model.workloads.registry import SETTINGS_OF
 # How often a point is measured, and when it is ended, shapes no record that there is.
 _OUTSIDE = {"attempts", "max_attempts", "time_limit_s", "collective_timeout_s"}
 
+_DEFAULTS = Path(__file__).with_name("defaults.json")
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
 
 def _point(settings: Any, effort: Effort) -> Point:
     return Point(id="p", benchmark="p", axes={}, settings=settings, effort=effort, architecture=None)
@@ -25,10 +34,38 @@ def test_every_setting_shapes_the_digest(kind: type[Any]) -> None:
     """Whatever its type: a value that is none of its own stands for another one."""
     settings = object.__new__(kind)
     for field in fields(kind):
-        object.__setattr__(settings, field.name, 1)
+        object.__setattr__(settings, field.name, "own")
     before = _point(settings, Effort()).digest
     for field in fields(kind):
         assert _point(replace(settings, **{field.name: "another"}), Effort()).digest != before, field.name
+
+
+def test_a_setting_at_its_default_is_no_part_of_the_digest() -> None:
+    """A later pybench adds settings: runs of before are read, and compared with those of after."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Later(Matmul):
+        added: str = "as before"
+
+    before = _point(Matmul(backend="torch", n=4096), Effort()).digest
+    assert _point(Later(backend="torch", n=4096), Effort()).digest == before
+    assert _point(Later(backend="torch", n=4096, added="new"), Effort()).digest != before
+
+
+@pytest.mark.parametrize("kind", SETTINGS_OF.values(), ids=SETTINGS_OF)
+def test_defaults_stay_as_they_were(kind: type[Any]) -> None:
+    """Records do not hold them apart: another default of an old setting would give other work the same digest."""
+    written = json.loads(_DEFAULTS.read_text())
+    now = {field.name: _default(field) for field in fields(kind)}
+    now = {name: value for name, value in now.items() if value is not MISSING}
+    name = now["workload"]
+    if os.environ.get("PYBENCH_UPDATE_GOLDEN"):
+        written[name] = {**now, **written.get(name, {})}
+        _DEFAULTS.write_text(json.dumps(written, indent=1) + "\n")
+    recorded = written.get(name, {})
+    changed = {key for key, value in recorded.items() if key in now and json.loads(json.dumps(now[key])) != value}
+    assert not changed, "a new default needs a new name"
+    assert now.keys() <= recorded.keys(), "record it: PYBENCH_UPDATE_GOLDEN=1 pytest tests/model/test_digest.py"
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Effort)])

@@ -6,7 +6,7 @@ description (a string): the suite file's checks, the JSON Schema and the tables 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
@@ -45,9 +45,12 @@ NODES = "nodes"
 """The setting of workloads that can spread over hosts."""
 ENVIRONMENT = "environment"
 """The setting of variables that tune workers (``pybench.model.tuning``)."""
-_UNKNOWING = ((NODES, 1), (ENVIRONMENT, None))
 MODEL_CONFIG = "model_config"
 """In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +80,14 @@ class Settings:
         return -(-self.num_gpus // self.num_nodes)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by field. ``nodes`` is left out where it is 1, ``environment`` where it is not given.
+        """Plain values by field."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-        Such a point is one that knows no hosts, or no variables.
-        """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if (name, value) not in _UNKNOWING}
+    def chosen(self) -> dict[str, Any]:
+        """Plain values of the fields that differ from their defaults, and of those without one."""
+        defaults = {field.name: _default(field) for field in fields(self)}
+        values = self.to_json()
+        return {name: values[name] for name in values if name == "workload" or values[name] != defaults[name]}
 
 
 @dataclass(frozen=True, kw_only=True)
