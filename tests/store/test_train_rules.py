@@ -142,10 +142,6 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
         ),
         (STRONG + 'strategy = "torchtune"\nlora_rank = 8\n', "strategy torchtune has no lora_rank, only ddp"),
         (
-            STRONG + 'activation_checkpointing = "selective"\n[benchmark.axes]\ncompile = [false, true]\n',
-            "activation_checkpointing: selective can't distinguish matrix products from the rest in compiled layers",
-        ),
-        (
             'batch_size_per_gpu = "auto"\nstrategy = "layer_split"\n',
             "batch_size_per_gpu: 'auto' can't be tried with strategy layer_split, whose stages wait for each other",
         ),

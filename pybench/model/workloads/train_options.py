@@ -101,16 +101,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         )
     ),
     "activation_checkpointing": OptionTraits(
-        needs=(
-            # Inductor turns them into mm.out and kernels of its own: read off with torch 2.13.
-            Need(
-                other="compile",
-                wanted=(None, False),
-                why="selective can't distinguish matrix products from the rest in compiled layers, "
-                "and would recompute them as full does",
-                applies=_equals("selective"),
-            ),
-        ),
         work="selective activation_checkpointing",
         is_unpredicted=_equals("selective"),
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 _ATEN = torch.ops.aten
 # The costly ones: selective checkpointing keeps their results and computes only the cheap rest again.
@@ -21,14 +22,28 @@ _KEPT = {
 }
 
 
-def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"]) -> None:
-    """Checkpoint every decoder layer of ``model``."""
+def checkpoint_layers(model: Any, kind: Literal["none", "selective", "full"], *, compiled: bool = False) -> None:
+    """Checkpoint every decoder layer of ``model``; ``compiled`` where layers are compiled afterwards."""
     if kind == "none":
         return
     options: dict[str, Any] = {"use_reentrant": False}
     if kind == "selective":
         options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    if kind == "selective" and compiled:
+        # From outside a compiled layer its matrix products can't be seen: inductor turns them into kernels of its own.
+        for layer in model.model.layers:
+            layer.forward = _checkpointed(layer.forward, options)
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+
+
+def _checkpointed(forward: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """``forward`` with its checkpoint inside, which compiling sees; a partial object would not be traced."""
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        return checkpoint(forward, *args, **options, **kwargs)
+
+    return checkpointed
 
 
 def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:

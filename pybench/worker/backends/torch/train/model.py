@@ -30,7 +30,7 @@ def trainable_model(task: Task) -> tuple[Any, Weights]:
         add_adapters(model, settings, task.dtype)
     if settings.loss_chunk_tokens:
         lose_by_chunks(model, settings.loss_chunk_tokens, loss_of(settings))
-    checkpoint_layers(model, settings.activation_checkpointing or "none")
+    checkpoint_layers(model, settings.activation_checkpointing or "none", compiled=bool(settings.compile))
     return model, Weights(model, task.ranks.device, settings.seed, make)
 
 
