@@ -98,10 +98,11 @@ def test_utilisation_by_hand(build: Build) -> None:
     assert found["mbu_fraction"] == pytest.approx(read / (0.2 * 4.8e12))
     small = _values(build, rank, engine_args={"kv_cache_dtype": "fp8"})
     assert small["mbu_fraction"] == pytest.approx((read - 4 * 35 * 32 * 2 * 8 * 128) / (0.2 * 4.8e12))
-    assert {"mfu_fraction", "mbu_fraction"}.isdisjoint(_values(build, rank, prefix_caching=True))
+    assert {"model_flops", "mfu_fraction", "mbu_fraction"}.isdisjoint(_values(build, rank, prefix_caching=True))
     attention = 4 * 32 * 32 * 128
     prefill = 30 * (2 * layers + attention * 15.5) + 2 * head
     flops = 4 * (prefill + 9 * (2 * (layers + head) + attention * 35))
+    assert found["model_flops"] == pytest.approx(flops)
     assert found["mfu_fraction"] == pytest.approx(flops / (2.0 * 989.5e12))
 
 
@@ -155,6 +156,7 @@ def test_energy_of_phases_and_gpus(build: Build) -> None:
     assert found["decode_energy_j_per_output_token"][0] == (36.0 / 80,)
     assert found["output_tokens_per_s_per_w"][0] == (80 / 60.0,)
     assert found["energy_imbalance_fraction"][0] == pytest.approx([20 / 30])
+    assert found["model_flops_per_j"][0] == pytest.approx([2 * found["model_flops"][0][0] / 60.0])
     (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     prefill, decode = result.energy_phases
     assert (prefill.name, prefill.energy_j) == ("prefill", 12.0)

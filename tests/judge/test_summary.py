@@ -27,6 +27,7 @@ def test_generation_metrics_by_hand(build: Build) -> None:
         "output_tokens_per_s": ((20.0, 20.0),),
         "total_tokens_per_s": ((80.0, 80.0),),
         "requests_per_s": ((2.0, 2.0),),
+        "model_flops": ((2_221_211_123_712.0,) * 2,),  # worked out in test_utilisation_by_hand
         "step_s": ((2.0, 2.0),),
         **{name: ((0.2, 0.2),) for name in METRICS if name.startswith(("ttft_", "tpot_", "itl_"))},
         **{name: ((2.0, 2.0),) for name in METRICS if name.startswith("e2e_")},

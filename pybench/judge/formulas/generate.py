@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pybench.judge.formulas.joint_step import JointStep, total_work
 from pybench.judge.formulas.latency import latencies
-from pybench.judge.formulas.utilisation import utilisation
+from pybench.judge.formulas.utilisation import model_flops, utilisation
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -16,13 +16,13 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     """Rates over the joint length, from the first replica's start to the last one's end; latencies; utilisation."""
     work, length_s = step.work, step.length_s
     assert isinstance(point.settings, Generate)
-    peaks = utilisation(point.settings, point.shape, step) if point.shape else {}
+    computed = utilisation(point.settings, point.shape, step) if point.shape else {}
     return {
         "output_tokens_per_s": work.output_tokens / length_s,
         "total_tokens_per_s": (work.prompt_tokens + work.output_tokens) / length_s,
         "requests_per_s": work.samples / length_s,
         **latencies(step),
-        **peaks,
+        **computed,
     }
 
 
@@ -31,7 +31,7 @@ def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
     return {"energy_j_per_output_token": total_work([step.work for step in steps]).output_tokens}
 
 
-def of_energy(_point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
+def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
     """What joules gave. Prefill and decode are separate where all sequences of a step began together."""
     work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}
@@ -40,7 +40,17 @@ def of_energy(_point: Point, steps: Sequence[JointStep], energy: Energy) -> dict
         "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
         "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
         "energy_imbalance_fraction": _imbalance(energy),
+        "model_flops_per_j": _over(_model_flops(point, steps), energy.energy_j),
     }
+
+
+def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
+    """Of all steps; ``None`` where that of one is not known."""
+    assert isinstance(point.settings, Generate)
+    if point.shape is None:
+        return None
+    known = [flops for step in steps if (flops := model_flops(point.settings, point.shape, step)) is not None]
+    return sum(known) if len(known) == len(steps) else None
 
 
 def _over(amount: float | None, share: float | None) -> float | None:

@@ -1,7 +1,8 @@
-"""How much of the GPUs' peaks generation used."""
+"""What generation computed, and how much of the GPUs' peaks it used."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -16,28 +17,33 @@ from pybench.model.workloads.settings import DTYPE_BYTES
 
 
 def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dict[str, float | None]:
-    """MFU and MBU; nothing for GPUs whose peaks are not known, or where a cache spares a part of the work."""
-    peak = None if settings.prefix_caching else gpu_peak(step.device_name)
-    if peak is None or not (requests := requests_of(step)):
-        return {}
+    """Model FLOPs, MFU and MBU; none where a cache spares a part of the work, no share of peaks that are not known."""
+    flops = model_flops(settings, shape, step)
+    peak = gpu_peak(step.device_name)
+    if flops is None or peak is None:
+        return {"model_flops": flops}
     return {
-        "mfu_fraction": _mfu(settings, shape, requests, step.length_s, peak),
-        "mbu_fraction": _mbu(settings, shape, requests, peak),
+        "model_flops": flops,
+        "mfu_fraction": _mfu(settings, flops, step.length_s, peak),
+        "mbu_fraction": _mbu(settings, shape, requests_of(step), peak),
     }
 
 
-def _mfu(
-    settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], length_s: float, peak: GpuPeak
-) -> float | None:
-    """Model FLOPs of the whole step, over its length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B).
+def model_flops(settings: Generate, shape: DecoderShape, step: JointStep) -> float | None:
+    """Operations that the model needs for the step's sequences; ``None`` where a part of them came from a cache.
 
     What is recomputed after a preemption is not counted: it is no progress.
     """
-    flops_per_s = peak.flops_per_s(settings.computing_type)
-    if flops_per_s is None:
+    lengths = Counter((request.prompt_tokens, request.output_tokens) for request in requests_of(step))
+    if settings.prefix_caching or not lengths:
         return None
-    flops = sum(generate_flops(shape, r.prompt_tokens, r.output_tokens) for r in requests)
-    return flops / (length_s * settings.num_gpus * flops_per_s)
+    return sum(count * generate_flops(shape, *tokens) for tokens, count in lengths.items())
+
+
+def _mfu(settings: Generate, flops: float, length_s: float, peak: GpuPeak) -> float | None:
+    """FLOPs over the step's length times the peaks of all GPUs (PaLM, arXiv:2204.02311, appendix B)."""
+    flops_per_s = peak.flops_per_s(settings.computing_type)
+    return None if flops_per_s is None else flops / (length_s * settings.num_gpus * flops_per_s)
 
 
 def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], peak: GpuPeak) -> float | None:

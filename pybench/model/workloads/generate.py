@@ -110,6 +110,8 @@ _METRICS = {
     "prefill_energy_j_per_prompt_token": less("J/token", "energy until every sequence has its first token"),
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
+    "model_flops": more("FLOP", "operations the model needs for one step's sequences, all GPUs together"),
+    "model_flops_per_j": more("FLOP/J", "those operations over energy, all GPUs together"),
     "mfu_fraction": more("", "model FLOPs over what the GPUs' tensor cores can do at the type in use"),
     "mbu_fraction": more("", "bytes that a decode round must read over what the GPUs' memory can deliver in that time"),
     "kv_cache_tokens": more("tokens", "tokens that fit in the key-value cache, all replicas together", "sum"),
