@@ -12,6 +12,7 @@ from pybench.compute.student_t import quantile
 from pybench.judge.evidence import gain_sd
 from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements
+from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
@@ -25,7 +26,7 @@ from pybench.model.workloads.settings import NODES
 MIN_TOLERANCE = 0.02
 _MIN_ATTEMPTS = 2
 # Settings that a row names in keys other than `where`, and those that change no figure.
-_APART = {"workload", "backend", "seed", "gpus"}
+_APART = {"workload", "backend", "seed", "gpus", NODES}
 
 
 def table_of_run(
@@ -142,15 +143,15 @@ def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:
         "model_class": model_class(point.shape) if point.shape else "any",
         "workload": point.settings.workload,
         "kind": "measured",
-        "source": _source(manifest, samples),
+        "source": _source(manifest, point, samples),
     }
 
 
-def _source(manifest: Manifest, samples: Samples) -> str:
+def _source(manifest: Manifest, point: Point, samples: Samples) -> str:
     machine = manifest.machine
     what = f"{machine.gpu_count} x {machine.gpu_names[0]}" if machine.gpu_names else machine.cpu_model or "CPU"
     driver = f", driver {machine.driver}" if machine.driver else ""
-    torch = f", torch {machine.packages['torch']}" if "torch" in machine.packages else ""
-    num_steps = len(samples[0])
-    taken = f"{len(samples)} attempts of {num_steps} steps"
-    return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{torch}, {taken}"
+    names = dict.fromkeys(("torch", *BACKENDS[point.settings.backend].distributions))
+    packages = "".join(f", {name} {machine.packages[name]}" for name in names if name in machine.packages)
+    taken = f"{len(samples)} attempts of {point.effort.steps} steps"
+    return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{packages}, {taken}"

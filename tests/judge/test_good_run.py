@@ -85,7 +85,7 @@ def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> N
     assert absolute.where == {"precision": "bfloat16", "m": 64, "n": 64, "k": 64, "products": 50}
     assert (ratio.value, ratio.tolerance, ratio.count, ratio.baseline_count) == (2.0, MIN_TOLERANCE, 2, 1)
     assert (ratio.model_class, ratio.kind) == ("8b", "measured")
-    assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 1 steps")
+    assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 5 steps")
 
 
 def test_one_table_of_several(build: Build) -> None:
