@@ -14,6 +14,7 @@ from tests.containers.root_image import SITE
 from tests.runner.two_hosts import TwoHosts, ended
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
+LIMIT_S = 600
 SUITE = """
 schema = 1
 name = "hosts"
@@ -33,7 +34,7 @@ attempts = 1
 max_attempts = 1
 steps = 3
 max_warmup_steps = 2
-time_limit_s = 240
+time_limit_s = 400
 data_parallel = 2
 nodes = {nodes}
 """
@@ -62,8 +63,8 @@ def test_a_training_in_containers_of_two_hosts(boxed: Boxed, tmp_path: Path, no_
     for name in "ab":
         _write_suite(tmp_path / name, 2)
     with two.host("a") as a, two.host("b") as b:
-        code, out = ended(a)
-        assert (code, ended(b)[0]) == (4, 0), out
+        code, out = ended(a, LIMIT_S)
+        assert (code, ended(b, LIMIT_S)[0]) == (4, 0), out
     (record,) = two.records()
     assert record.failure is None
     assert [(part.name, part.ranks) for part in record.hosts] == [("a", (0, 1)), ("b", (1, 1))]

@@ -120,7 +120,7 @@ class TwoHosts:
         wait_for(lambda: any(self.folder.glob(f"a/runs/*/attempts/*/exchange/{name}")), LIMIT_S)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+def ended(process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> tuple[int, str]:
     """Exit code and output."""
-    out, _ = process.communicate(timeout=LIMIT_S)
+    out, _ = process.communicate(timeout=limit_s)
     return process.returncode, out
