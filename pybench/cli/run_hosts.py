@@ -68,7 +68,19 @@ def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str]
     ``None`` where this host is one of the others, for which the run is over then, or where there are none. Raises
     ``UsageError`` or ``MachineError``.
     """
-    gathering = _gather_or_serve(options, engine, notify) if options.given else None
+    if not options.given:
+        yield None
+        return
+    from pybench.runner.run import signals_interrupt
+
+    # Also while images are fetched, which takes long: the other hosts are let go with the reason.
+    with signals_interrupt(), _let_go(_gather_or_serve(options, engine, notify)) as gathering:
+        yield gathering
+
+
+@contextmanager
+def _let_go(gathering: Gathering | None) -> Iterator[Gathering | None]:
+    """Dismiss the other hosts at the end."""
     problem = "the host that leads failed"
     try:
         yield gathering
@@ -91,7 +103,6 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     from pybench.engines.hosts.this_host import this_host
     from pybench.engines.registry import LOCAL
     from pybench.runner.node.serve import serve_run
-    from pybench.runner.run import signals_interrupt
 
     limit_s = options.join_limit_s or JOIN_LIMIT_S
     meet = Rendezvous.parse(options.rendezvous or "", options.nodes or 0, options.node_rank, limit_s)
@@ -101,8 +112,7 @@ def _gather_or_serve(options: HostOptions, engine: EngineOptions, notify: Callab
     listener = meet.listener()
     if listener is not None:
         notify(f"host {name} leads; waiting at {meet} for {meet.num_nodes - 1} more")
-        with signals_interrupt():
-            return gather(meet, listener, host, secret, notify)
+        return gather(meet, listener, host, secret, notify)
     serve_run(host, lambda: meet.joined(secret), partial(choose_launcher, engine, notify=notify), notify)
     return None
 

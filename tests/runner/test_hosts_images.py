@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import pytest
 
 from pybench.engines.apptainer.sif_cache import file_digest
 from pybench.images.selection import this_platform
-from tests.runner.two_hosts import TwoHosts, ended
+from tests.processes import wait_for
+from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
 
 STAND_IN = Path(__file__).with_name("fake_apptainer.py")
 
@@ -92,4 +94,22 @@ def test_what_differs_between_hosts_is_a_line_and_no_run(two: TwoHosts, tmp_path
             assert code == 3, out
             assert "host b: image tested is sha256:" in out
             assert "give both the same --lock, and fetch it: pybench images pull tested" in out
+    assert not (two.folder / "a" / "runs").exists()
+
+
+def test_an_interrupt_while_an_image_is_made(two: TwoHosts) -> None:
+    """SIGTERM to the host that leads: the program that makes it ends, the other host is let go, nothing is begun."""
+    path = _install(two, "a")
+    made = two.folder / "making"
+    (two.folder / "a" / "bin" / "apptainer").write_text(
+        '#!/bin/sh\n[ "$1" = build ] || exec echo apptainer version 1.3.6\n'
+        f"echo $$ > {made}.part; mv {made}.part {made}\nexec sleep 600\n"
+    )
+    with two.host("a", PATH=path) as a, two.host("b", PATH=_install(two, "b")) as b:
+        wait_for(made.exists, LIMIT_S)
+        a.send_signal(signal.SIGTERM)
+        found = ended(a), ended(b)
+    assert [code for code, _ in found] == [130, 3], found
+    assert "the run was interrupted on the host that leads" in found[1][1]
+    wait_for(lambda: not Path(f"/proc/{made.read_text().strip()}").exists())
     assert not (two.folder / "a" / "runs").exists()
