@@ -12,7 +12,7 @@ from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.low_pass import LowPass, undo
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
-from tests.physics.board import H200, Board, ns, truth_j
+from tests.physics.board import BOARDS, H200, Board, ns, truth_j
 from tests.physics.load import bursty, constant, square
 from tests.physics.windows import measure, phases
 
@@ -82,6 +82,13 @@ def test_a_wrong_reading_costs_nothing_or_is_flagged(fault: str) -> None:
         known = found.energy_low_j is not None and found.energy_high_j is not None
         assert found.flags or (known and found.energy_low_j <= true_j <= found.energy_high_j)  # type: ignore[operator]
         assert ("glitch" in found.flags) == ("series" in fault)
+
+
+def test_a_long_window_of_a_load_that_repeats_with_the_samples_is_flagged() -> None:
+    """Steps of 0.653 s: three of them are 98 samples, and what those miss is the same in each three."""
+    outcome = measure("generation", 10.0, 8, BOARDS["H200, copies"])
+    assert sum("alias_risk" in flags for flags in outcome.flags) >= 6
+    assert outcome.told_percent == 100
 
 
 def test_undoing_the_low_pass_gives_back_the_load() -> None:

@@ -42,7 +42,8 @@ RANDOM_SPREAD = 0.25
 MIN_PEAKS = 6
 PEAK_FRACTION = 0.15
 UNRESOLVED = 0.9
-# Loads in step with the samples repeat after this many of them; autocorrelation that chance or noise leaves.
+# Loads in step with the samples repeat after this many of them, in long windows also after more; autocorrelation that
+# chance or noise leaves.
 LEAST_REPEAT, MOST_REPEAT = 2, 60
 MIN_REPEATED = 20
 CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
@@ -102,8 +103,11 @@ def _cells(time_s: Column, power_w: Column, tau_s: float) -> _Cells:
     return _Cells(length_s, decay, load_w, noise_w, sum_noise_w, counted_noise_w)
 
 
-def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
-    """The load's energy from samples of the series, by one step in each cell that lies between two others' powers."""
+def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = MOST_REPEAT) -> Curve:
+    """The load's energy from samples of the series, by one step in each cell that lies between two others' powers.
+
+    Loads that repeat after up to ``most_repeat`` samples are looked for.
+    """
     cells = _cells(time_s, power_w, low_pass.tau_s)
     load_w, length_s = cells.load_w, cells.length_s
     before_w, after_w = np.concatenate((load_w[:1], load_w[:-1])), np.concatenate((load_w[1:], load_w[-1:]))
@@ -143,7 +147,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass) -> Curve:
     period_s = float(np.median(length_s))
     missed_j = SAMPLED_FRACTION * period_s * own_edge_w
     unresolved_j = UNRESOLVED * _likeness(rise_w, next_w, near_w, margin_w, load_w) * unsteady_w * length_s
-    in_step = _in_step(time_s, power_w, period_s)
+    in_step = _in_step(time_s, power_w, period_s, most_repeat)
     coherent_j = in_step * missed_j
     sums = {
         "sampled_j2": missed_j**2,
@@ -173,18 +177,18 @@ def _likeness(rise_w: Column, next_w: Column, near_w: Column, margin_w: Column, 
     return max(0.0, 1 - float(np.std(heights_w) / np.mean(heights_w)) / RANDOM_SPREAD)
 
 
-def _in_step(time_s: Column, power_w: Column, period_s: float) -> float:
+def _in_step(time_s: Column, power_w: Column, period_s: float, most_repeat: int) -> float:
     """How well the samples repeat after some number of them: 1 for a load that keeps step with them.
 
     From their autocorrelation, at twice that number too, since one repetition may be chance.
     """
     number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
-    length = 1 << (int(number[-1]) + 2 * MOST_REPEAT).bit_length()
+    length = 1 << (int(number[-1]) + 2 * most_repeat).bit_length()
     both = np.zeros((2, length))
     both[0, number], both[1, number] = power_w - power_w.mean(), 1.0
     alike, pairs = np.fft.irfft(np.abs(np.fft.rfft(both)) ** 2)
-    repeats = alike[: 2 * MOST_REPEAT + 1] / np.maximum(pairs[: 2 * MOST_REPEAT + 1], 1.0)
-    after = np.arange(LEAST_REPEAT, MOST_REPEAT + 1)
+    repeats = alike[: 2 * most_repeat + 1] / np.maximum(pairs[: 2 * most_repeat + 1], 1.0)
+    after = np.arange(LEAST_REPEAT, most_repeat + 1)
     enough = pairs[2 * after] >= MIN_REPEATED
     if not np.any(enough) or repeats[0] <= 0:
         return 0.0

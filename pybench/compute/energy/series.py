@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
-from pybench.compute.energy.low_pass import LowPass, most_noise_w, undo
+from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, most_noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, Nanoseconds, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
@@ -24,6 +24,10 @@ RIPPLE_SPAN_S = 2.0
 GLITCH_W = 1.0
 GLITCH_TIMES = 3.0
 USUAL_PERCENTILE = 95
+# What samples in step miss adds up where a load repeats so often in a window; a longer repeat than the second is not
+# looked for.
+REPEATS = 4
+LONGEST_REPEAT = 400
 # So many readings show what is usual.
 MOST_USUAL = 10_000
 
@@ -115,7 +119,9 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     ripples = _ripples(samples, *windows_s[0]) if alone else []
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     low_pass = LowPass(sensor.tau_s, sensor.tau_sigma_s)
-    curve = undo(samples.time_s, smooth_w, low_pass)
+    num_inside = (windows_s[-1][1] - windows_s[0][0]) / sensor.period_s
+    most_repeat = int(np.clip(num_inside / REPEATS, MOST_REPEAT, LONGEST_REPEAT))
+    curve = undo(samples.time_s, smooth_w, low_pass, most_repeat)
     resolved = tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples)
     in_step_w = max((ripple.in_step_w(sensor.period_s) for ripple in resolved), default=0.0)
     return replace(curve, ripples=resolved, in_step_w=in_step_w)
