@@ -50,12 +50,14 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by."""
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id for point in results.points if point.status == "ok"}
-    rows = [row for row in expectations(results) if row.verdict == "no_expectation"]
-    return _merged(
-        Finding("no_expectation", row.reason, (names.get(row.point_id, row.point_id),))
-        for row in rows
-        if row.point_id in measured
+    judged = {row.point_id for row in expectations(results) if row.verdict != "no_expectation"}
+    found = (
+        Finding("no_expectation", row.reason, (f"{names.get(row.point_id, row.point_id)}{metric}",))
+        for row in expectations(results)
+        if row.verdict == "no_expectation" and row.point_id in measured
+        for metric in [f" {row.metric}" if row.point_id in judged else ""]
     )
+    return _merged(found)
 
 
 def not_run(results: Results) -> tuple[Finding, ...]:

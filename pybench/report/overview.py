@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
@@ -30,12 +30,13 @@ class Density(IntEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """Benchmarks that one table shows. ``shared`` are the axes with one value, in words."""
+    """Benchmarks that one table shows: axes with one value in words as ``shared``, ``letters`` for flags."""
 
     benchmarks: tuple[str, ...]
     points: tuple[PointResult, ...]
     labels: dict[str, str]
     shared: tuple[str, ...]
+    letters: dict[str, str]
 
 
 def groups(results: Results) -> tuple[Group, ...]:
@@ -51,7 +52,18 @@ def groups(results: Results) -> tuple[Group, ...]:
 def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
     points = tuple(point for point in shown if point.benchmark in benchmarks)
     found = short_labels(points, with_benchmark=len(benchmarks) > 1)
-    return Group(benchmarks, points, found, _shared(benchmarks, points))
+    return Group(benchmarks, points, found, _shared(benchmarks, points), flag_letters(points))
+
+
+def parts(group: Group) -> tuple[Group, ...]:
+    """The group's points apart by the first axis of words that varies, such as the backend; all where there is none."""
+    axes = {name: value for name, value in group.points[0].axes.items() if isinstance(value, str)}
+    names = [name for name, value in axes.items() if any(point.axes.get(name) != value for point in group.points)]
+    if len(group.benchmarks) > 1 or not names:
+        return (group,)
+    values = dict.fromkeys(point.axes[names[0]] for point in group.points)
+    apart = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
+    return tuple(replace(_group(group.benchmarks, points), letters=group.letters) for points in apart)
 
 
 def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[str, ...]:
@@ -92,7 +104,6 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         "verdict",
         "flags",
     )
-    letters = flag_letters(group.points)
     wanted = Expectations.of(results)
     rows = [
         (
@@ -104,11 +115,12 @@ def overview(results: Results, group: Group, density: Density) -> Table:
             *(_latency(point, metric) for metric in waits),
             with_spread(energy(point), energy_scale),
             wanted.verdict(point),
-            " ".join(letters[flag] for flag in relevant(point)),
+            " ".join(group.letters[flag] for flag in relevant(point)),
         )
         for point in group.points
     ]
-    return _without_empty_columns(Table(_title(group), heads, tuple(rows)))
+    table = _without_empty_columns(Table(_title(group), heads, tuple(rows)))
+    return _with_one_limit(table) if density >= Density.GATES else table
 
 
 def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
@@ -185,6 +197,22 @@ def _also(wanted: Expectations, point: PointResult, metric: str) -> str:
         return found
     scale = shared_scale([check.value]) if check.value else None
     return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
+
+
+def _with_one_limit(table: Table) -> Table:
+    """One column for the limits of ratios and of figures, where no row has both."""
+    if not {"expected", "allowed"} <= set(table.heads):
+        return table
+    of_ratio, of_figure = table.heads.index("expected"), table.heads.index("allowed")
+    if any(NONE not in {row[of_ratio], row[of_figure]} for row in table.rows):
+        return table
+
+    def merged(row: tuple[str, ...], limit: str) -> tuple[str, ...]:
+        cells = [cell for place, cell in enumerate(row) if place != of_figure]
+        return (*cells[:of_ratio], limit, *cells[of_ratio + 1 :])
+
+    rows = (merged(row, row[of_figure] if row[of_ratio] == NONE else row[of_ratio]) for row in table.rows)
+    return Table(table.title, merged(table.heads, "limit"), tuple(rows))
 
 
 def _without_empty_columns(table: Table) -> Table:

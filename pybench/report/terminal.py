@@ -13,7 +13,7 @@ from pybench.model.results import Results
 from pybench.report.findings import Finding, findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
-from pybench.report.overview import Density, Group, flag_letters, groups, overview
+from pybench.report.overview import Density, Group, groups, overview, parts
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, claims, comparisons, jobs, tables
@@ -59,22 +59,32 @@ def _head(out: Console, results: Results, *, detail: bool) -> None:
 
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
+    whole = _overview(results, group, width)
+    for part in (group,) if fits(whole, width) else parts(group):
+        _part(out, part, whole if part is group else _overview(results, part, width), width)
+    for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
+        hanging(out, f"  {group.letters[flag]} {flag}: {meaning}")
+
+
+def _overview(results: Results, group: Group, width: int) -> Table:
+    """The fullest table that fits, else the narrowest."""
     for density in Density:
         table = overview(results, group, density)
         if fits(table, width):
             break
+    return table
+
+
+def _part(out: Console, group: Group, table: Table, width: int) -> None:
     title = f"{table.title}: {'; '.join(group.shared)}" if group.shared else table.title
     if cell_len(title) <= width:
         _table(out, Table(title, table.heads, table.rows), width)
-    else:
-        out.print()
-        out.print(Text(printable(table.title), style="bold"))
-        for line in group.shared:
-            hanging(out, f"  {line}")
-        out.print(draw(Table("", table.heads, table.rows), width))
-    letters = flag_letters(group.points)
-    for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
-        hanging(out, f"  {letters[flag]} {flag}: {meaning}")
+        return
+    out.print()
+    out.print(Text(printable(table.title), style="bold"))
+    for line in group.shared:
+        hanging(out, f"  {line}")
+    out.print(draw(Table("", table.heads, table.rows), width))
 
 
 def _table(out: Console, table: Table, width: int) -> None:

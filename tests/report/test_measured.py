@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,11 @@ def test_kept_results_can_be_shown(path: Path, name: str) -> None:
     view = RunView.of_file(path)
     text = render(view, name).replace("\\", "")
     assert all(point.benchmark in text for point in view.results.points if point.metrics)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_kept_results_have_one_line_a_point_on_80_columns(path: Path) -> None:
+    """No line but the verdict's goes beyond the screen, and no point is a paragraph of heads and cells."""
+    *lines, verdict = render(RunView.of_file(path), "terminal").splitlines()
+    assert verdict.startswith("verdict: ")
+    assert [line for line in lines if len(line) > 80 or re.match(r"    \S*(/s|/J) [\d.,]+[ ,]", line)] == []
