@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,16 +17,24 @@ Breach = tuple[str, str]
 """Path of a key, and what is wrong with its value."""
 
 
-def require_planned(path: Path, manifest: Manifest, records: Iterable[Record]) -> None:
-    """Refuse records that measured something else under an id of the plan. Raises ``RunFolderError``."""
+def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -> None:
+    """Refuse records that measured something else under an id of the plan. Raises ``RunFolderError``.
+
+    The journal is at fault where other records of the point fit the plan, else the manifest or the version is.
+    """
     known = {point.id: point.digest for point in manifest.plan.points}
-    for record in records:
-        if known.get(record.point_id, record.point_digest) != record.point_digest:
-            raise RunFolderError(
-                f"{path}: the journal's {record.point_id} was measured with other settings than the manifest has, or "
-                f"by another pybench (the run's is {manifest.pybench_version}, this is {version('pybench')}): "
-                "report it with that one, or start a new run"
-            )
+    fitting = {record.point_id for record in records if known.get(record.point_id) == record.point_digest}
+    for number, record in enumerate(records, start=1):
+        if known.get(record.point_id, record.point_digest) == record.point_digest:
+            continue
+        if record.point_id in fitting:
+            place = f"{path / 'journal.jsonl'}:{number}"
+            raise RunFolderError(f"{place}: {record.point_id} was measured with other settings than the manifest has")
+        versions = f"the run's is {manifest.pybench_version}, this is {version('pybench')}"
+        raise RunFolderError(
+            f"{path / 'manifest.json'}: {record.point_id} was measured with other settings, or by another pybench "
+            f"({versions}): report it with that one, or start a new run"
+        )
 
 
 def breaches(manifest: Manifest) -> Iterator[Breach]:
