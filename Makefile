@@ -35,7 +35,7 @@ test: check
 
 # In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
 slow: $(STAMP)
-	$(PYTEST) -m "runs or torch or native or whole" -n $(shell expr 2 \* $(CORES)) --dist loadfile --no-loadscope-reorder --ignore tests/containers
+	$(PYTEST) -m "runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
 # Engines belong to the machine: their tests exclude each other. They wait more than they compute.
 contained: $(STAMP)
