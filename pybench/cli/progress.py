@@ -78,7 +78,7 @@ class PlainProgress:
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
-        self._say(f"{self._place} {shortened(point_id, room) if ok else point_id} {result}")
+        self._say(f"{self._place} {in_words(point_id, room) if ok else point_id} {result}")
         if ok and self._left and not self._is_timed:
             self._is_timed = self._is_timed_by_one = True
             self._say_left(self._left * took_s, self._left, "this one")
@@ -223,11 +223,11 @@ class EarlierAttempts:
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
 
 
-def shortened(point_id: str, room: int) -> str:
-    """The id; without room for it the words of the final table, ``decode torch, TP 2``, and these cut at their end."""
+def in_words(point_id: str, room: int) -> str:
+    """The words of the final table, ``decode torch, TP 2``, cut at their end where there is no room for them."""
     benchmark, _, axes = point_id.removesuffix("]").partition("[")
     words = (axis_text(name, _value(text)) for name, _, text in (axis.partition("=") for axis in axes.split(",")))
-    shown = point_id if len(point_id) <= room or not axes else f"{benchmark} {', '.join(words)}"
+    shown = f"{benchmark} {', '.join(words)}" if axes else benchmark
     return shown if len(shown) <= room else f"{shown[: max(room - 3, 0)]}..."
 
 

@@ -80,23 +80,22 @@ def test_a_finished_attempt_fits_80_columns(clock: SimpleNamespace) -> None:
 @pytest.mark.parametrize(
     ("room", "text"),
     [
-        (len(_POINT), _POINT),
-        (len(_POINT) - 1, "decode torch, TP 2"),
+        (len(_POINT), "decode torch, TP 2"),
         (18, "decode torch, TP 2"),
         (17, "decode torch, ..."),
         (1, "..."),
     ],
 )
-def test_a_points_id_is_shortened_to_its_room(room: int, text: str) -> None:
+def test_a_points_words_are_cut_to_their_room(room: int, text: str) -> None:
     """Every value stays as long as there is room for the words."""
-    assert progress.shortened(_POINT, room) == text
+    assert progress.in_words(_POINT, room) == text
 
 
 def test_every_kind_of_value_has_its_words() -> None:
     """Names, sizes, switches, fractions; a benchmark without axes is cut."""
     point = "b[model=llama-3.1-8b,message_bytes=16777216,sequence_parallel=False,load=0.5]"
-    assert progress.shortened(point, 60) == "b llama-3.1-8b, 16 MiB, no sequence_parallel, load 0.5"
-    assert progress.shortened("benchmark", 8) == "bench..."
+    assert progress.in_words(point, 60) == "b llama-3.1-8b, 16 MiB, no sequence_parallel, load 0.5"
+    assert progress.in_words("benchmark", 8) == "bench..."
 
 
 def test_the_first_attempt_shows_how_long_a_run_takes_that_was_never_made(clock: SimpleNamespace) -> None:
