@@ -48,7 +48,7 @@ def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
     assert f"B: {b}: " in done.output
     assert [len(records) for records in _journals(here)] == [4, 4]
     assert _part_of(here) == ["ab", "ab"]
-    headings = re.findall(r"\[\d/4\] ([AB]) decode\[tensor_parallel=(\d)\] attempt (\d)", done.output)
+    headings = re.findall(r"\[\d/4\] ([AB]) decode TP (\d) attempt (\d)", done.output)
     assert ["".join(one) for one in headings] == ["A11", "B11", "A21", "B21", "B22", "A22", "B12", "A12"]
     again = re.search(r"again: pybench (.*)", done.output)
     assert again
