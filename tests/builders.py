@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pybench.model.decoder_shape import Architecture, DecoderShape
+from pybench.model.host import Host
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
@@ -19,6 +20,7 @@ from pybench.model.results import (
     Results,
     ScalingResult,
 )
+from pybench.model.software import Software
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Header
 
@@ -73,6 +75,15 @@ MACHINE = Machine(
     packages={"torch": "2.9", "numpy": "2.0"},
     git_commit="abc",
     git_dirty=False,
+)
+HOST = Host(
+    name="a",
+    machine=MACHINE,
+    boot_id="boot-a",
+    time_offset_ns=0,
+    pybench_version="1.0",
+    worker_sha256="f00d" * 16,
+    software=Software(python="3.12.1", packages={"torch": "2.11"}),
 )
 MANIFEST = Manifest(
     run_id="r",

@@ -29,7 +29,7 @@ class Measurements:
     @classmethod
     def of(cls, plan: Plan, records: Iterable[Record]) -> Measurements:
         """Keep the records of points that ``plan`` has, measured with the settings that it has."""
-        known = {point.id: point.digest for point in plan.points}
+        known = plan.digests
         return cls(plan, tuple(record for record in records if known.get(record.point_id) == record.point_digest))
 
     @property

@@ -204,3 +204,8 @@ class Plan:
     points: tuple[Point, ...]
     skips: tuple[Skip, ...]
     left_out: tuple[Skip, ...] = ()
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Each point's digest by its id: a record with another one measured something else."""
+        return {point.id: point.digest for point in self.points}

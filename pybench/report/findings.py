@@ -50,13 +50,14 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by."""
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id for point in results.points if point.status == "ok"}
-    judged = {row.point_id for row in expectations(results) if row.verdict != "no_expectation"}
-    found = (
-        Finding("no_expectation", row.reason, (f"{names.get(row.point_id, row.point_id)}{metric}",))
-        for row in expectations(results)
-        if row.verdict == "no_expectation" and row.point_id in measured
-        for metric in [f" {row.metric}" if row.point_id in judged else ""]
-    )
+    rows = tuple(expectations(results))
+    judged = {row.point_id for row in rows if row.verdict != "no_expectation"}
+    found = []
+    for row in rows:
+        if row.verdict == "no_expectation" and row.point_id in measured:
+            name = names.get(row.point_id, row.point_id)
+            subject = f"{name} {row.metric}" if row.point_id in judged else name
+            found.append(Finding("no_expectation", row.reason, (subject,)))
     return _merged(found)
 
 

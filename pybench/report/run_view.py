@@ -48,7 +48,7 @@ class RunView:
     @property
     def good_records(self) -> tuple[Record, ...]:
         """Records of attempts that measured a point of the plan to its end."""
-        known = {point.id: point.digest for point in self.manifest.plan.points} if self.manifest else {}
+        known = self.manifest.plan.digests if self.manifest else {}
         return tuple(r for r in self.records if r.ok and known.get(r.point_id) == r.point_digest)
 
     def trace(self, record: Record) -> PowerTrace | None:

@@ -22,7 +22,7 @@ def require_planned(path: Path, manifest: Manifest, records: Sequence[Record]) -
 
     The journal is at fault where other records of the point fit the plan, else the manifest or the version is.
     """
-    known = {point.id: point.digest for point in manifest.plan.points}
+    known = manifest.plan.digests
     fitting = {record.point_id for record in records if known.get(record.point_id) == record.point_digest}
     for number, record in enumerate(records, start=1):
         if known.get(record.point_id, record.point_digest) == record.point_digest:

@@ -9,17 +9,9 @@ import pytest
 from pybench.compute.likeness import unlike
 from pybench.model.host import Host
 from pybench.model.software import Software
-from tests.builders import H200, MACHINE
+from tests.builders import H200, HOST, MACHINE
 
-A = Host(
-    name="a",
-    machine=MACHINE,
-    boot_id="boot-a",
-    time_offset_ns=0,
-    pybench_version="1.0",
-    worker_sha256="f00d" * 16,
-    software=Software(python="3.12.1", packages={"torch": "2.11"}),
-)
+A = HOST
 B = replace(A, name="b", boot_id="boot-b")
 H100 = replace(H200, name="NVIDIA H100", uuid="GPU-b")
 

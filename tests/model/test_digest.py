@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,12 @@ from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.registry import SETTINGS_OF
+from pybench.model.workloads.settings import defaults
 
 # How often a point is measured, and when it is ended, shapes no record that there is.
 _OUTSIDE = {"attempts", "max_attempts", "time_limit_s", "collective_timeout_s"}
 
 _DEFAULTS = Path(__file__).with_name("defaults.json")
-
-
-def _default(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _point(settings: Any, effort: Effort) -> Point:
@@ -56,9 +53,8 @@ def test_a_setting_at_its_default_is_no_part_of_the_digest() -> None:
 def test_defaults_stay_as_they_were(kind: type[Any]) -> None:
     """Records do not hold them apart: another default of an old setting would give other work the same digest."""
     written = json.loads(_DEFAULTS.read_text())
-    now = {field.name: _default(field) for field in fields(kind)}
-    now = {name: value for name, value in now.items() if value is not MISSING}
-    name = now["workload"]
+    now = defaults(kind)
+    name = str(now["workload"])
     if os.environ.get("PYBENCH_UPDATE_GOLDEN"):
         written[name] = {**now, **written.get(name, {})}
         _DEFAULTS.write_text(json.dumps(written, indent=1) + "\n")

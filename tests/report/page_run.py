@@ -11,10 +11,12 @@ import numpy as np
 from pybench.model.host import HostClock, HostPart
 from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
+from pybench.model.suite import Plan
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
 from pybench.model.wire import Work
 from pybench.report.run_view import RunView
 from pybench.store.trace_file import write_trace
+from tests.builders import MANIFEST
 from tests.judge.conftest import Build
 
 SECOND = 1_000_000_000
@@ -92,7 +94,7 @@ def traced_run(
         record = build.record(point, (build.rank(steps),), attempt, energy=energy)
         records.append(dataclasses.replace(record, trace=f"trace.{attempt}.npz", point_digest=point.digest))
     failed = dataclasses.replace(build.failed(point, attempts + 1), point_digest=point.digest)
-    manifest: Any = _Manifest((point,))
+    manifest = dataclasses.replace(MANIFEST, plan=Plan(points=(point,), skips=()))
     return RunView(results=results, manifest=manifest, records=(*records, failed), path=path)
 
 
@@ -132,13 +134,3 @@ def _later(gpu: GpuTrace) -> GpuTrace:
 
 def _later_ns(times_ns: Any) -> Any:
     return np.asarray(times_ns) + AHEAD_NS
-
-
-class _Manifest:
-    """A manifest as far as a report reads it."""
-
-    power_reason = None
-
-    def __init__(self, points: tuple[Any, ...]) -> None:
-        self.plan = self
-        self.points = points

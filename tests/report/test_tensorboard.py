@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,11 +12,13 @@ pytest.importorskip("tensorboard")
 
 from pybench.model.errors import UsageError
 from pybench.model.results import Results
+from pybench.model.suite import Plan
 from pybench.model.trace import GpuTrace, OffsetColumns, PolledColumns, PowerTrace, SeriesColumns
 from pybench.model.wire import Work
 from pybench.report.run_view import RunView
 from pybench.report.tensorboard import export
 from pybench.store.trace_file import write_trace
+from tests.builders import MANIFEST
 from tests.judge.conftest import Build
 
 SECOND = 1_000_000_000
@@ -57,7 +57,7 @@ def run(tmp_path: Path, empty: Results) -> RunView:
     )
     write_trace(trace, tmp_path / "run" / "trace.npz")
     good = dataclasses.replace(build.record(point, (rank,)), trace="trace.npz", point_digest=point.digest)
-    manifest: Any = SimpleNamespace(plan=SimpleNamespace(points=(point,)))
+    manifest = dataclasses.replace(MANIFEST, plan=Plan(points=(point,), skips=()))
     records = (good, build.failed(point, 2))
     return RunView(results=empty, manifest=manifest, records=records, path=tmp_path / "run")
 

@@ -30,7 +30,7 @@ def check_completeness(manifest: Manifest, records: Sequence[Record], results: R
     owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
         yield Discrepancy(place=f"{point}, attempt {number}", text="no record: a missing attempt, or an unfinished run")
-    planned = {point.id: point.digest for point in manifest.plan.points}
+    planned = manifest.plan.digests
     for line, record in enumerate(records, start=1):
         if planned.get(record.point_id) != record.point_digest:
             what = "other settings" if record.point_id in planned else "no point of the plan"

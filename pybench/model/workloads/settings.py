@@ -6,7 +6,7 @@ description (a string): the suite file's checks, the JSON Schema and the tables 
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
@@ -49,10 +49,6 @@ MODEL_CONFIG = "model_config"
 """In a suite, the file of a config in the place of ``model``'s name; settings have the name alone."""
 
 
-def _default(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Fields that every workload has."""
@@ -85,9 +81,21 @@ class Settings:
 
     def chosen(self) -> dict[str, Any]:
         """Plain values of the fields that differ from their defaults, and of those without one."""
-        defaults = {field.name: _default(field) for field in fields(self)}
-        values = self.to_json()
-        return {name: values[name] for name in values if name == "workload" or values[name] != defaults[name]}
+        usual = defaults(type(self))
+        return {
+            name: value
+            for name, value in self.to_json().items()
+            if name == "workload" or name not in usual or value != usual[name]
+        }
+
+
+def defaults(kind: type[Settings]) -> dict[str, object]:
+    """The fields that have a default, each with it."""
+    found = {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(kind)
+    }
+    return {name: value for name, value in found.items() if value is not MISSING}
 
 
 @dataclass(frozen=True, kw_only=True)

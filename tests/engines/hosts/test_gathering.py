@@ -19,21 +19,12 @@ from pybench.engines.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, se
 from pybench.engines.hosts.rendezvous import Rendezvous
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
-from pybench.model.software import Software
-from tests.builders import H200, MACHINE
+from tests.builders import HOST
 
 SECRET = b"a secret of this test alone"
 LIMIT_S = 30.0
 _HOUR_S = 3600
-A = Host(
-    name="a",
-    machine=replace(MACHINE, gpus=(H200,)),
-    boot_id="boot-a",
-    time_offset_ns=0,
-    pybench_version="1.0",
-    worker_sha256="f00d" * 16,
-    software=Software(python="3.12.1", packages={"torch": "2.11"}),
-)
+A = HOST
 B = replace(A, name="b", boot_id="boot-b")
 
 
