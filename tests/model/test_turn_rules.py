@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
         {**FULL, "handover": "file", "processes": 1},
         {**FULL, "train_tensor_parallel": 2},
         {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4},
+        {**FULL, "strategy": "torchtune", "train_tensor_parallel": 2},
         {**FULL, "train_context_parallel": 2},
         {**FULL, "strategy": "context_parallel", "train_context_parallel": 4},
         {**SHARED, "loss": "grpo", "group_size": 4, "max_grad_norm": 0.1},
@@ -53,7 +54,12 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         ({**DECOUPLED, "lora_rank": None}, "topology", "set lora_rank"),
         ({**DECOUPLED, "handover": "direct"}, "handover", "by 'file' only"),
         ({**SHARED, "strategy": "deepspeed"}, "strategy", "with strategy ddp, not deepspeed"),
-        ({**FULL, "strategy": "torchtune"}, "strategy", "not torchtune: its decoder keeps weights under names"),
+        ({**SHARED, "strategy": "torchtune"}, "strategy", "with strategy ddp, not torchtune"),
+        (
+            {**FULL, "strategy": "torchtune", "train_context_parallel": 2},
+            "train_context_parallel",
+            "strategy torchtune does not split sequences; take strategy fsdp",
+        ),
         ({**LORA, "strategy": "unsloth"}, "strategy", "not unsloth: it never makes logits"),
         ({**FULL, "strategy": "context_parallel"}, "train_context_parallel", "splits sequences over all 4 GPUs"),
         ({**FULL, "train_context_parallel": 3}, "train_context_parallel", "4 GPUs can't be split over"),
@@ -61,7 +67,7 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         (
             {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4, "train_context_parallel": 2},
             "train_context_parallel",
-            "splits layers only",
+            "does not split sequences",
         ),
         (
             {**FULL, "train_context_parallel": 2, "prompt_tokens": 8, "output_tokens": 5},

@@ -7,17 +7,16 @@ from itertools import product
 from typing import Any
 
 from pybench.model.workloads.rules import Breach, GivenSettings
-from pybench.model.workloads.train_strategies import StrategyName
+from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 
 LARGEST_RATE = 1.0
 _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
     "shared": ("ddp",),
     "decoupled": ("ddp",),
-    "full": ("fsdp", "tensor_parallel", "context_parallel"),
+    "full": ("fsdp", "tensor_parallel", "context_parallel", "torchtune"),
 }
 _UNABLE: dict[str, str] = {
     "unsloth": "it never makes logits, and a turn compares the trainer's log-probabilities with the engine's",
-    "torchtune": "its decoder keeps weights under names and in an order of its own, which the engine does not know",
     "pipeline_parallel": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "layer_split": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "deepspeed": "its own buffers hold weights and moments, which can't leave the GPU as they are",
@@ -91,25 +90,26 @@ def _degrees(point: Mapping[str, Any]) -> Iterator[Breach]:
         return  # a word for a number that the machine decides
     if topology == "shared" and degree > 1:
         yield Breach(f"topology 'shared' is one GPU, found {degree}; take 'decoupled' or 'full'", "tensor_parallel")
-    for name, other in zip(_TRAINERS, reversed(_TRAINERS), strict=True):
-        yield from _trainers_degree(point, name, other)
+    for name in _TRAINERS:
+        yield from _trainers_degree(point, name)
     if point["strategy"] == "fsdp" and all(point[name] > 1 for name in _TRAINERS):
         why = "layers that are split over train_tensor_parallel don't attend over a split sequence: give one of them"
         yield Breach(why, "train_context_parallel")
 
 
-def _trainers_degree(point: Mapping[str, Any], name: str, other: str) -> Iterator[Breach]:
+def _trainers_degree(point: Mapping[str, Any], name: str) -> Iterator[Breach]:
     """Of the trainer's ranks that share layers or sequences: a strategy of that name splits over all GPUs."""
     topology, degree, trained = point["topology"], point["tensor_parallel"], point[name]
-    alone = f"train_{point['strategy']}"
+    strategy = point["strategy"]
+    alone = f"train_{strategy}"
     if trained > 1 and topology != "full":
         yield Breach(f"topology {topology!r} trains on one GPU; take 'full'", name)
     elif degree % trained:
         yield Breach(f"{degree} GPUs can't be split over {name} {trained}", name)
     elif alone == name and trained != degree:
-        yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[name]} over all {degree} GPUs: set it so", name)
-    elif alone == other and trained > 1:
-        yield Breach(f"strategy {point['strategy']} splits {_TRAINERS[other]} only; take strategy fsdp", name)
+        yield Breach(f"strategy {strategy} splits {_TRAINERS[name]} over all {degree} GPUs: set it so", name)
+    elif trained > 1 and name.removeprefix("train_") not in STRATEGIES[strategy].parallel_axes:
+        yield Breach(f"strategy {strategy} does not split {_TRAINERS[name]}; take strategy fsdp", name)
 
 
 def _chunks(point: Mapping[str, Any]) -> Iterator[Breach]:

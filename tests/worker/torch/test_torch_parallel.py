@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,33 @@ TURNS: dict[str, dict[str, Any]] = {
         "lora_targets": "all_linear",
     },
 }
+TORCHTUNE: dict[str, dict[str, Any]] = {
+    "full": {"topology": "full", "strategy": "torchtune", "sleep_level": 2, "activation_checkpointing": "full"},
+    "full_overlapped": {
+        "topology": "full",
+        "strategy": "torchtune",
+        "train_tensor_parallel": 2,
+        "handover": "file",
+        "processes": 1,
+        "async_weight_syncing": True,
+        "loss": "grpo",
+        "group_size": 2,
+    },
+}
 
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two real gloo ranks computed."""
-    out = tmp_path_factory.mktemp("ranks") / "saved.pt"
+    return _computed(TURNS, tmp_path_factory.mktemp("ranks") / "saved.pt")
+
+
+def _computed(turns: dict[str, dict[str, Any]], out: Path) -> dict[str, Any]:
     shapes = {family: {**TINY, "model_type": family, **more} for family, more in FAMILIES.items()}
     script = Path(__file__).with_name("two_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    arguments = [json.dumps(shapes), json.dumps(TOKENS.tolist()), json.dumps(TURNS), str(out)]
+    arguments = [json.dumps(shapes), json.dumps(TOKENS.tolist()), json.dumps(turns), str(out)]
     done = subprocess.run(
         [*command, *arguments], env=environment, capture_output=True, text=True, timeout=250, check=False
     )
@@ -83,12 +100,27 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("name", TURNS)
 def test_two_ranks_take_turns(two_ranks: dict[str, Any], name: str) -> None:
     """Every check of both turns passes on both ranks; the engine computes with the new weights, not with the old."""
-    order: Any = TURNS[name]
+    _check_turns(TURNS[name], two_ranks["turns"][name])
+
+
+def _check_turns(order: Any, turns: list[tuple[list[str], dict[str, float]]]) -> None:
     settings = Turn(backend="torch", model="tiny", tensor_parallel=2, **SIZES, **order)
-    for phases, values in two_ranks["turns"][name]:
+    assert len(turns) == 2
+    for phases, values in turns:
         assert tuple(phases) == ordered_phases(settings)
         assert values["logprob_gap_to_old"] > 10 * values["logprob_gap"]
-        assert values["staleness_turns"] == ("overlapped" in name)
+        assert values["staleness_turns"] == settings.async_weight_syncing
+
+
+@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
+def test_torchtunes_recipe_takes_turns(tmp_path: Path) -> None:
+    """Its first turn moves the weights as FSDP does, and the engine has them by the names that it knows."""
+    found = _computed({**TORCHTUNE, "fsdp": TURNS["full"]}, tmp_path / "saved.pt")
+    for name, order in TORCHTUNE.items():
+        _check_turns(order, found["turns"][name])
+    gaps = [found["turns"][name][0][1]["logprob_gap_to_old"] for name in ("fsdp", "full")]
+    assert gaps[1] == pytest.approx(gaps[0], rel=1e-3)
+    assert found["fault"] == "model.norm.weight: shard 1 of the engine holds other bits than the trainer sent"
 
 
 def test_ranks_that_share_sequences_train_alike(two_ranks: dict[str, Any]) -> None:

@@ -40,8 +40,10 @@ class Trainer:
         self._learner = learner
         self._parts = Parts(self._task, learner.portion)
         self._states: Parked | None = None
-        self._weights = Parked(self.model.parameters())
+        self._weights: Parked | None = None
         self._device = ranks.device
+        named = self.model.named_parameters()
+        self._own_names = {learner.exported(name, _shape_of(one))[0]: name for name, one in named}
 
     @property
     def model(self) -> nn.Module:
@@ -68,12 +70,15 @@ class Trainer:
 
     def offload_weights(self) -> None:
         """Take the weights to the host."""
+        if self._weights is None:  # not before the first step, at which FSDP may give a part other memory
+            self._weights = Parked(self.model.parameters())
         self._weights.leave(keep=True)
         _let_go(self._device)
 
     def load(self) -> None:
         """Bring weights and states back to the device."""
-        self._weights.come_back()
+        if self._weights is not None:
+            self._weights.come_back()
         if self._states is not None:
             self._states.come_back()
 
@@ -84,15 +89,15 @@ class Trainer:
         """
         for name, parameter in self.model.named_parameters():
             if trainable is None or parameter.requires_grad == trainable:
-                yield name, _whole(parameter)
+                yield self._learner.exported(name, _whole(parameter))
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of what is trained, and so handed over."""
-        return tuple(name for name, parameter in self.model.named_parameters() if parameter.requires_grad)
+        return tuple(name for name, own in self._own_names.items() if self.model.get_parameter(own).requires_grad)
 
     def was_rounded_away(self, name: str) -> bool:
         """Whether the last update of a weight was one, and too small for its type in every element of this rank's."""
-        parameter = self.model.get_parameter(name)
+        parameter = self.model.get_parameter(self._own_names[name])
         state = self._learner.optimizer.state.get(parameter)
         if not state:
             return False  # it never had a gradient
@@ -107,7 +112,7 @@ class Trainer:
     @property
     def offloaded_bytes(self) -> int:
         """Size of what this rank takes to the host."""
-        return self._weights.num_bytes + (self._states.num_bytes if self._states is not None else 0)
+        return sum(parked.num_bytes for parked in (self._weights, self._states) if parked is not None)
 
     @property
     def whole_bytes(self) -> int:
@@ -159,6 +164,11 @@ def _whole(parameter: torch.Tensor) -> torch.Tensor:
         whole: torch.Tensor = plain.full_tensor()
         return whole
     return plain
+
+
+def _shape_of(parameter: torch.Tensor) -> torch.Tensor:
+    """Without memory."""
+    return torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
 
 
 def _is_large(value: object) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torchtune.models.convert_weights import hf_to_tune
+from torchtune.models.convert_weights import hf_to_tune, tune_to_hf
 from torchtune.models.llama3 import llama3
 from torchtune.models.llama3_1 import llama3_1
-from torchtune.models.qwen2 import qwen2, qwen2_hf_to_tune
+from torchtune.models.qwen2 import qwen2, qwen2_hf_to_tune, qwen2_tune_to_hf
 
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.train.model import refuse_tied
@@ -17,7 +17,8 @@ from pybench.worker.backends.torch.train.model import refuse_tied
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
 # What its scaled positions are (Llama 3.1), but for the factor.
 _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-_CONVERTERS = {"llama": hf_to_tune, "qwen2": qwen2_hf_to_tune}
+# Into it and back.
+_CONVERTERS = {"llama": (hf_to_tune, tune_to_hf), "qwen2": (qwen2_hf_to_tune, qwen2_tune_to_hf)}
 
 
 def decoder_of(config: Any, sequence_tokens: int) -> Any:
@@ -42,7 +43,15 @@ def decoder_of(config: Any, sequence_tokens: int) -> Any:
 
 def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     """One weight under its name there; llama's queries and keys also have their rows in another order there."""
-    convert = _CONVERTERS[config.model_type]
+    return _converted(_CONVERTERS[config.model_type][0], config, name, weight)
+
+
+def untuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    """One weight of it under its name in transformers, with its rows in the order there."""
+    return _converted(_CONVERTERS[config.model_type][1], config, name, weight)
+
+
+def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = convert(
         {name: weight},
         num_heads=config.num_attention_heads,

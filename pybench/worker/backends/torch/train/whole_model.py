@@ -81,6 +81,10 @@ class WholeModel:
         found: torch.Tensor = self.model(**self._inputs(batch)).logits
         return found
 
+    def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
+        """A whole weight by its name, and in its order, in transformers, of the name that it has in this model."""
+        return name, weight
+
     def _inputs(self, batch: Batch) -> dict[str, Any]:
         masks = {"attention_mask": self._masks, "position_ids": batch.positions}
         return {"input_ids": batch.tokens, **masks, "use_cache": False}

@@ -24,7 +24,10 @@ with needs_package("strategy 'torchtune'", "torchtune"):
     from torchtune import modules, training
     from torchtune.models.llama3 import base_llama_tp_plan
 
-    from pybench.worker.backends.torch.train.tuned_decoder import decoder_of, tuned
+    from pybench.worker.backends.torch.train.tuned_decoder import decoder_of, tuned, untuned
+
+# Within the name of a layer that backward computes again.
+_RECOMPUTED = "_checkpoint_wrapped_module."
 
 
 def learner(task: Task) -> Learner:
@@ -45,6 +48,7 @@ def learner(task: Task) -> Learner:
         _shard(task, model, mesh["data_parallel"])
     _fill(task, model, source)
     return Tuned(
+        source.config,
         model.train(),
         optimizer_of(model.parameters(), settings),
         None,
@@ -59,9 +63,19 @@ def learner(task: Task) -> Learner:
 class Tuned(WholeModel):
     """Its decoder takes tokens, knows no mask but the causal one, and returns logits."""
 
-    def loss(self, batch: Batch) -> torch.Tensor:
-        """Summed loss of a forward pass."""
-        return self.objective(self.model(batch.tokens), batch)
+    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._config = config
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Of a forward pass over whole sequences."""
+        found: torch.Tensor = self.model(batch.tokens)
+        return found
+
+    def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
+        """By torchtune's own converters."""
+        [found] = untuned(self._config, name.replace(_RECOMPUTED, ""), weight).items()
+        return found
 
 
 def _split(model: Any, mesh: DeviceMesh) -> None:
