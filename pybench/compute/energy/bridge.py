@@ -58,14 +58,15 @@ def bridge(
     """
     ends_s = np.ravel(windows_s)
     parts = [_Part.of(hypotheses, number, curve, ends_s, lags_s) for number, curve in enumerate(curves)]
-    belief = np.repeat([weight for _, weight in hypotheses], len(lags_s))
+    belief = np.repeat([weight for _, weight in hypotheses], len(lags_s))[None]
     found = _filtered(parts, belief)
     if sample_period_s is not None and all(part.shows_sampling() for part in parts):
-        likely = found.weight > LIKELY * float(found.weight.max())
+        (weight,) = found.weight
+        likely = weight > LIKELY * float(weight.max())
         phases = phases_s(sample_period_s)
         phased = [part.keep(likely).by_phase(phases, sample_period_s) for part in parts]
         by_phase = np.array([UNPHASED_WEIGHT, *np.full(len(phases), (1 - UNPHASED_WEIGHT) / len(phases))])
-        parts, belief = phased, np.outer(by_phase, belief[likely]).ravel()
+        parts, belief = phased, by_phase[:, None] * belief[:, likely]
         found = _filtered(parts, belief)
     before, after = parts[0].beyond(ends_s, before=True), parts[-1].beyond(ends_s, before=False)
     return found.bridged(before[0] + after[0], before[1] + after[1], least_scale)
@@ -76,9 +77,9 @@ def lags_between(low_s: float, high_s: float) -> Column:
     return np.arange(low_s, high_s + LAG_STEP_S / 2, LAG_STEP_S)
 
 
-def _filtered(parts: Sequence[_Part], belief: Column) -> Filter:
+def _filtered(parts: Sequence[_Part], belief: Matrix) -> Filter:
     spread = max(
-        part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=1).max(), 1e-9)
+        part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
         for part in parts
     )
     state = Filter.of(belief, spread)
@@ -89,7 +90,7 @@ def _filtered(parts: Sequence[_Part], belief: Column) -> Filter:
 
 @dataclass(frozen=True)
 class _Part:
-    """The counter's values next to one curve, one row a hypothesis, one column a value."""
+    """The counter's values next to one curve: by value, phase and hypothesis, as the filter has them."""
 
     curve: Curve
     at_s: Matrix
@@ -102,48 +103,47 @@ class _Part:
         """Every lag with every grid; values are from the first one of all curves."""
         own = [anchors[number] for anchors, _ in hypotheses]
         chosen = _nearest(own[0], ends_s)
-        at_s = np.concatenate([anchors.time_s[chosen] - lags_s[:, None] for anchors in own])
-        blur_s = np.repeat([anchors.blur_s[chosen] for anchors in own], len(lags_s), axis=0)
+        time_s, blur_s = (np.stack(columns, axis=1) for columns in zip(*_of_values(own, chosen), strict=True))
+        at_s = (time_s[:, :, None] - lags_s).reshape(len(chosen), 1, -1)
         values_j = own[0].energy_j[chosen] - hypotheses[0][0][0].energy_j[0]
-        value_j2 = (_power_w(curve, at_s) * blur_s) ** 2 + DIGIT_J2
-        return cls(curve, at_s, np.tile(values_j, (len(at_s), 1)), value_j2, _steps(curve, at_s, ends_s))
+        blurs_s = np.repeat(blur_s, len(lags_s), axis=1)[:, None]
+        value_j2 = (_power_w(curve, at_s) * blurs_s) ** 2 + DIGIT_J2
+        return cls(curve, at_s, values_j[:, None, None], value_j2, _steps(curve, at_s, ends_s))
 
     def shows_sampling(self) -> bool:
         """Whether the load jumps by so much that a counter which samples would be off by more than its blur.
 
         Not where ripples were found: their jumps are too many to separate the counter's error from the series' own.
         """
-        missed_j2 = self.steps.sampled_j2.sum(axis=1)
+        missed_j2 = self.steps.sampled_j2.sum(axis=0)
         return not self.curve.ripples and bool(np.mean(missed_j2) > np.mean(self.value_j2))
 
     def keep(self, which: npt.NDArray[np.bool_]) -> _Part:
         """Only the hypotheses that are marked."""
-        rows = (self.at_s[which], self.values_j[which], self.value_j2[which])
-        return _Part(self.curve, *rows, self.steps.keep(which))
-
-    def by_phase(self, phases: Column, sample_period_s: float) -> _Part:
-        """Each hypothesis again for every phase of a sampling counter, after all of them without."""
-        missed = [missed_j(self.curve, self.at_s, float(phase_s), sample_period_s) for phase_s in phases]
-        since_j = [np.zeros_like(self.at_s), *(found_j - found_j[:, :1] for found_j in missed)]
-        times = (len(since_j), 1)
-        values_j = np.tile(self.values_j, times) + np.concatenate(since_j)
         return replace(
-            self,
-            at_s=np.tile(self.at_s, times),
-            values_j=values_j,
-            value_j2=np.tile(self.value_j2, times),
-            steps=self.steps.by_phase(len(phases)),
+            self, at_s=self.at_s[..., which], value_j2=self.value_j2[..., which], steps=self.steps.keep(which)
         )
 
-    def beyond(self, ends_s: Column, *, before: bool) -> tuple[Column, Column]:
+    def by_phase(self, phases: Column, sample_period_s: float) -> _Part:
+        """Without a phase, as before, and for every phase of a sampling counter."""
+        missed = missed_j(self.curve, self.at_s, phases, sample_period_s)
+        since_j = np.concatenate((np.zeros_like(self.at_s), missed - missed[:1]), axis=1)
+        return replace(self, values_j=self.values_j + since_j, steps=self.steps.by_phase(len(phases)))
+
+    def beyond(self, ends_s: Column, *, before: bool) -> tuple[Matrix, Matrix]:
         """Joules and variance within the windows before the first value, or after the last."""
-        at_s, found = self.at_s[:, 0] if before else self.at_s[:, -1], []
+        at_s, found = self.at_s[0 if before else -1], []
         within = _Within.of(at_s, ends_s)
         for at_times in (self.curve.at, self.curve.variance_at):
             ends = at_times(ends_s)
             taken = within.sum(at_times(at_s), ends)
             found.append(taken if before else float(np.sum(ends[1::2] - ends[::2])) - taken)
         return found[0], found[1]
+
+
+def _of_values(own: Sequence[Anchors], chosen: npt.NDArray[np.intp]) -> list[tuple[Column, Column]]:
+    """Time and blur of the chosen values by each grid."""
+    return [(anchors.time_s[chosen], anchors.blur_s[chosen]) for anchors in own]
 
 
 def _nearest(anchors: Anchors, ends_s: Column) -> npt.NDArray[np.intp]:
@@ -194,4 +194,4 @@ def _steps(curve: Curve, at_s: Matrix, ends_s: Column) -> Steps:
 
 def _grown(column: Matrix) -> Matrix:
     """From each time to the next."""
-    return np.asarray(column[:, 1:] - column[:, :-1])
+    return np.asarray(column[1:] - column[:-1])

@@ -1,5 +1,8 @@
 """A Kalman filter over the counter's values, many hypotheses at once.
 
+Axes are values, phases of a sampling counter, and hypotheses of lag and grid, last so that each step is one pass over
+all of them; a column that is the same for every phase has one.
+
 It follows four quantities (Kalman, J. Basic Eng. 82, 1960): what the counter should hold, the same less what the
 windows hold, the series' gain, and how far the counter's own sampling goes wrong at jumps of a load in step with it.
 Between two values the series' variance is added, and the variance of what a counter that adds up samples misses at
@@ -12,12 +15,10 @@ far beside the grid: it is given that much doubt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-
-from pybench.compute.energy.times import Column
 
 # Counter and series agreed to 0.15 % over 3 s, to 0.11 % over 20 s.
 GAIN_SPREAD = 1e-3
@@ -47,7 +48,7 @@ class Bridged:
 
 @dataclass(frozen=True)
 class Steps:
-    """From each value to the next, one row a hypothesis: the series' joules, and those within the windows."""
+    """From each value to the next, by phase and hypothesis: the series' joules, and those within the windows."""
 
     spent_j: Matrix
     taken_j: Matrix
@@ -59,38 +60,33 @@ class Steps:
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Steps:
         """Only the hypotheses that are marked."""
-        return Steps(**{name: column[which] for name, column in vars(self).items()})
+        return Steps(**{name: column[..., which] for name, column in vars(self).items()})
 
     def by_phase(self, num_phases: int) -> Steps:
-        """The hypotheses repeated for every phase of a sampling counter: what it misses is known but for a part."""
-        rest = np.repeat([1.0, *[PHASED_REST] * num_phases], len(self.spent_j))[:, None]
-        tiled = {name: np.tile(column, (1 + num_phases, 1)) for name, column in vars(self).items()}
-        tiled["sampled_j2"] = tiled["sampled_j2"] * rest**2
-        tiled["in_step_j"] = tiled["in_step_j"] * rest
-        return Steps(**tiled)
+        """Without a phase and for every phase of a sampling counter: what it misses is known but for a part."""
+        rest = np.repeat([1.0, PHASED_REST], [1, num_phases])[:, None]
+        return replace(self, sampled_j2=self.sampled_j2 * rest**2, in_step_j=self.in_step_j * rest)
 
 
 @dataclass
 class Filter:
-    """Mean and covariance of the four quantities, one row a hypothesis."""
+    """Mean and covariance of the four quantities, which are their first axes, by phase and hypothesis."""
 
     mean: Matrix
     covariance: npt.NDArray[np.float64]
-    log_weight: Column
-    misfit: Column
+    log_weight: Matrix
+    misfit: Matrix
     num_values: int = 0
 
     @classmethod
-    def of(cls, belief: Column, further_spread: float) -> Filter:
+    def of(cls, belief: Matrix, further_spread: float) -> Filter:
         """Before any value; the series' gain has a further spread beside the usual."""
-        covariance = np.zeros((len(belief), 4, 4))
-        gain_spread2 = GAIN_SPREAD**2 + further_spread**2
-        covariance[:, GAIN, GAIN], covariance[:, IN_STEP, IN_STEP] = gain_spread2, STEP_SPREAD**2
-        misfit = np.full(len(belief), SCALE_FREEDOM)
-        return cls(np.zeros((len(belief), 4)), covariance, np.log(belief), misfit)
+        covariance = np.zeros((4, 4, *belief.shape))
+        covariance[GAIN, GAIN], covariance[IN_STEP, IN_STEP] = GAIN_SPREAD**2 + further_spread**2, STEP_SPREAD**2
+        return cls(np.zeros((4, *belief.shape)), covariance, np.log(belief), np.full(belief.shape, SCALE_FREEDOM))
 
     @property
-    def weight(self) -> Column:
+    def weight(self) -> Matrix:
         """Of each hypothesis; they add up to 1."""
         log_weight = self.log_weight - self._freedom / 2 * np.log(self.misfit)
         weight = np.exp(log_weight - log_weight.max())
@@ -103,79 +99,78 @@ class Filter:
     def follow(self, values_j: Matrix, value_j2: Matrix, steps: Steps, *, first: bool) -> None:
         """Take in the values along one curve; what lies before its first one is unknown, and within the windows."""
         if first:
-            self._begin_gain(values_j[:, -1] - values_j[:, 0], steps, value_j2)
-        self._begin(values_j[:, 0], value_j2[:, 0], first=first)
-        for number in range(values_j.shape[1] - 1):
+            self._begin_gain(values_j[-1] - values_j[0], steps, value_j2)
+        self._begin(values_j[0], value_j2[0], first=first)
+        for number in range(len(values_j) - 1):
             self._predict(steps, number)
-            self._correct(values_j[:, number + 1], value_j2[:, number + 1])
-        self.num_values += values_j.shape[1]
+            self._correct(values_j[number + 1], value_j2[number + 1])
+        self.num_values += len(values_j)
 
-    def bridged(self, beyond_j: Column, beyond_j2: Column, least_scale: float) -> Bridged:
+    def bridged(self, beyond_j: Matrix, beyond_j2: Matrix, least_scale: float) -> Bridged:
         """The joules within the windows, with those before the first value and after the last."""
         mean, covariance, weight = self.mean, self.covariance, self.weight
-        energy_j = mean[:, COUNTED] - mean[:, OUTSIDE] + beyond_j * (1 + mean[:, GAIN])
-        pick = np.zeros((len(mean), 4))
-        pick[:, COUNTED], pick[:, OUTSIDE], pick[:, GAIN] = 1.0, -1.0, beyond_j
-        variance_j2 = np.einsum("ki,kij,kj->k", pick, covariance, pick) + beyond_j2
+        energy_j = mean[COUNTED] - mean[OUTSIDE] + beyond_j * (1 + mean[GAIN])
+        within_j2 = covariance[COUNTED, COUNTED] + covariance[OUTSIDE, OUTSIDE] - 2 * covariance[COUNTED, OUTSIDE]
+        with_gain_j = covariance[COUNTED, GAIN] - covariance[OUTSIDE, GAIN]
+        variance_j2 = within_j2 + beyond_j * (2 * with_gain_j + beyond_j * covariance[GAIN, GAIN]) + beyond_j2
         scale = np.maximum(self.misfit / self._freedom, least_scale)
-        mean_j = float(weight @ energy_j)
-        sigma_j = float(np.sqrt(weight @ (scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2)))
-        return Bridged(mean_j, sigma_j, float(weight @ scale))
+        mean_j = float(np.sum(weight * energy_j))
+        doubt_j2 = scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2
+        return Bridged(mean_j, float(np.sqrt(np.sum(weight * doubt_j2))), float(np.sum(weight * scale)))
 
-    def _begin_gain(self, counted_j: Column, steps: Steps, value_j2: Matrix) -> None:
+    def _begin_gain(self, counted_j: Matrix, steps: Steps, value_j2: Matrix) -> None:
         """Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that."""
-        spent_j = np.maximum(steps.spent_j.sum(axis=1), 1e-9)
-        doubt_j2 = (steps.spent_j2 + steps.sampled_j2 + steps.counted_j2).sum(axis=1) + value_j2[:, 0] + value_j2[:, -1]
-        doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=1)) ** 2
-        gain_spread2 = self.covariance[:, GAIN, GAIN]
+        spent_j = np.maximum(steps.spent_j.sum(axis=0), 1e-9)
+        doubt_j2 = (steps.spent_j2 + steps.sampled_j2 + steps.counted_j2).sum(axis=0) + value_j2[0] + value_j2[-1]
+        doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=0)) ** 2
+        gain_spread2 = self.covariance[GAIN, GAIN]
         off, doubt2 = counted_j / spent_j - 1, gain_spread2 + doubt_j2 / spent_j**2
         far = off**2 > OUTLIER_SIGMAS**2 * doubt2
         self.log_weight -= np.where(far, np.minimum(off**2 / doubt2 / 2, MOST_GAIN_COST), 0.0)
-        self.mean[:, GAIN] = np.where(far, off, 0.0)
-        self.covariance[:, GAIN, GAIN] = np.where(far, doubt2, gain_spread2)
+        self.mean[GAIN] = np.where(far, off, 0.0)
+        self.covariance[GAIN, GAIN] = np.where(far, doubt2, gain_spread2)
 
-    def _begin(self, value_j: Column, value_j2: Column, *, first: bool) -> None:
+    def _begin(self, value_j: Matrix, value_j2: Matrix, *, first: bool) -> None:
         mean, covariance = self.mean, self.covariance
-        mean[:, COUNTED] = value_j
-        covariance[:, COUNTED, :] = covariance[:, :, COUNTED] = 0.0
-        covariance[:, COUNTED, COUNTED] = value_j2
+        mean[COUNTED] = value_j
+        covariance[COUNTED] = covariance[:, COUNTED] = 0.0
+        covariance[COUNTED, COUNTED] = value_j2
         if first:
-            mean[:, OUTSIDE] = value_j
+            mean[OUTSIDE] = value_j
             for other in (COUNTED, OUTSIDE):
-                covariance[:, OUTSIDE, other] = covariance[:, other, OUTSIDE] = value_j2
+                covariance[OUTSIDE, other] = covariance[other, OUTSIDE] = value_j2
 
     def _predict(self, steps: Steps, number: int) -> None:
         """From one value to the next: the first two quantities grow by the others' parts, with the steps' variances."""
-        spent_j, in_step_j = steps.spent_j[:, number], steps.in_step_j[:, number]
-        outside_j = spent_j - steps.taken_j[:, number]
+        spent_j, in_step_j = steps.spent_j[number], steps.in_step_j[number]
+        outside_j = spent_j - steps.taken_j[number]
         mean, covariance = self.mean, self.covariance
-        mean[:, COUNTED] += spent_j
-        mean[:, OUTSIDE] += outside_j
+        mean[COUNTED] += spent_j
+        mean[OUTSIDE] += outside_j
         self._add(COUNTED, GAIN, spent_j)
         self._add(OUTSIDE, GAIN, outside_j)
         if in_step_j.any():
             self._add(COUNTED, IN_STEP, in_step_j)
             self._add(OUTSIDE, IN_STEP, in_step_j)
-        counted_j2 = steps.sampled_j2[:, number] + steps.counted_j2[:, number]
-        outside_j2 = steps.spent_j2[:, number] - steps.taken_j2[:, number] + counted_j2
-        covariance[:, COUNTED, COUNTED] += steps.spent_j2[:, number] + counted_j2
-        covariance[:, OUTSIDE, OUTSIDE] += outside_j2
-        covariance[:, COUNTED, OUTSIDE] += outside_j2
-        covariance[:, OUTSIDE, COUNTED] += outside_j2
+        counted_j2 = steps.sampled_j2[number] + steps.counted_j2[number]
+        outside_j2 = steps.spent_j2[number] - steps.taken_j2[number] + counted_j2
+        covariance[COUNTED, COUNTED] += steps.spent_j2[number] + counted_j2
+        covariance[OUTSIDE, OUTSIDE] += outside_j2
+        covariance[COUNTED, OUTSIDE] += outside_j2
+        covariance[OUTSIDE, COUNTED] += outside_j2
 
-    def _add(self, quantity: int, other: int, times: Column) -> None:
+    def _add(self, quantity: int, other: int, times: Matrix) -> None:
         """Add to one quantity another, which it does not change, so many times."""
-        self.mean[:, quantity] += times * self.mean[:, other]
-        self.covariance[:, quantity] += times[:, None] * self.covariance[:, other]
-        self.covariance[:, :, quantity] += times[:, None] * self.covariance[:, :, other]
+        self.mean[quantity] += times * self.mean[other]
+        self.covariance[quantity] += times * self.covariance[other]
+        self.covariance[:, quantity] += times * self.covariance[:, other]
 
-    def _correct(self, value_j: Column, value_j2: Column) -> None:
-        off_j = value_j - self.mean[:, COUNTED]
-        expected_j2 = self.covariance[:, COUNTED, COUNTED] + value_j2
-        far = off_j**2 > OUTLIER_SIGMAS**2 * expected_j2
-        self.log_weight = self.log_weight - np.log(expected_j2) / 2
-        self.misfit = self.misfit + np.minimum(off_j**2 / expected_j2, OUTLIER_SIGMAS**2)
-        expected_j2 = np.where(far, expected_j2 + off_j**2, expected_j2)
-        pull = self.covariance[:, :, COUNTED] / expected_j2[:, None]
-        self.mean = self.mean + pull * off_j[:, None]
-        self.covariance = self.covariance - pull[:, :, None] * self.covariance[:, None, COUNTED, :]
+    def _correct(self, value_j: Matrix, value_j2: Matrix) -> None:
+        off_j = value_j - self.mean[COUNTED]
+        expected_j2, off_j2 = self.covariance[COUNTED, COUNTED] + value_j2, off_j**2
+        far = off_j2 > OUTLIER_SIGMAS**2 * expected_j2
+        self.log_weight -= np.log(expected_j2) / 2
+        self.misfit += np.minimum(off_j2 / expected_j2, OUTLIER_SIGMAS**2)
+        pull = self.covariance[:, COUNTED] / np.where(far, expected_j2 + off_j2, expected_j2)
+        self.mean += pull * off_j
+        self.covariance -= pull[:, None] * self.covariance[COUNTED]

@@ -54,6 +54,8 @@ class _Family:
 
     def split(self, step_s: float) -> list[_Family]:
         cuts = np.flatnonzero(np.diff(self.period_s) > 2 * step_s) + 1
+        if not len(cuts):
+            return [self]
         parts = (np.split(column, cuts) for column in (self.period_s, self.low_s, self.high_s))
         return [_Family(*columns) for columns in zip(*parts, strict=True)]
 
@@ -61,8 +63,9 @@ class _Family:
         period_s = self.period_s
         round_s = self._round_period_s()
         num_others = NUM_OTHERS if round_s is None else NUM_BESIDE_ROUND
-        spread = np.unique(np.linspace(0, len(period_s) - 1, num_others).astype(int))
-        chosen = [(float(period_s[at]), int(at), OTHER_WEIGHT / len(spread)) for at in spread]
+        last = len(period_s) - 1
+        spread = sorted({last, *(int(part * last / (num_others - 1)) for part in range(num_others))})
+        chosen = [(float(period_s[at]), at, OTHER_WEIGHT / len(spread)) for at in spread]
         if round_s is not None:
             chosen.append((round_s, int(np.argmin(np.abs(period_s - round_s))), ROUND_WEIGHT))
         return [

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve
-from pybench.compute.energy.times import Column
+from pybench.compute.energy.times import Column, middle
 
 # The steps in which the driver reports power.
 POWER_STEP_W = 0.323
@@ -80,7 +80,7 @@ def sample_noise_w(power_w: Column) -> Column:
     if len(power_w) < MIN_PEAKS:
         return step_w
     off = np.abs(power_w[1:-1] - (power_w[:-2] + power_w[2:]) / 2) / np.maximum(power_w[1:-1], 1.0)
-    fraction = min(MAD_SIGMAS * float(np.median(off)) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
+    fraction = min(MAD_SIGMAS * middle(off) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
     return np.asarray(np.hypot(step_w, fraction * power_w))
 
 
@@ -144,10 +144,11 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
     mean_blind_s = np.abs(alone_w) @ blind_s / max(float(np.sum(np.abs(rise_w))), 1e-9)
     shift_s = float(np.hypot(low_pass.sigma_s, mean_blind_s / np.sqrt(12)))
     own_edge_w = np.where(np.abs(rise_w) > margin_w, np.abs(rise_w), 0.0)
-    period_s = float(np.median(length_s))
+    period_s = middle(length_s)
     missed_j = SAMPLED_FRACTION * period_s * own_edge_w
     unresolved_j = UNRESOLVED * _likeness(rise_w, next_w, near_w, margin_w, load_w) * unsteady_w * length_s
-    in_step = _in_step(time_s, power_w, period_s, most_repeat)
+    may_repeat = bool(np.any(missed_j) or np.any(unsteady_w))
+    in_step = _in_step(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
     coherent_j = in_step * missed_j
     sums = {
         "sampled_j2": missed_j**2,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.times import Column
+from pybench.compute.energy.times import Column, middle
 
 MIN_SAMPLES = 60
 # It is taken to have begun before the first of them and to go on after the last.
@@ -76,14 +76,14 @@ class Ripple:
     def power_seen_w(self, time_s: Column) -> Column:
         """What it adds to samples at these times."""
         inside = (time_s >= self.start_s) & (time_s <= self.end_s)
-        return np.where(inside, _waves(time_s, self.frequency_hz, len(self.seen_w)) @ _parts(self.seen_w), 0.0)
+        return np.where(inside, _wave(time_s, self.frequency_hz, self.seen_w), 0.0)
 
     def energy_j(self, time_s: Column) -> Column:
         """Joules since its start; as much as at its end after that."""
-        inside_s = np.clip(time_s, self.start_s, self.end_s).ravel()
-        waves = _waves(np.append(inside_s, self.start_s), self.frequency_hz, len(self.seen_w))
-        energy_j = waves @ _parts(self.seen_w * self._gain(self.tau_s) / (1j * self._omega))
-        return np.asarray(energy_j[:-1] - energy_j[-1]).reshape(np.shape(time_s))
+        inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
+        amplitude_j = self.seen_w * self._gain(self.tau_s) / (1j * self._omega)
+        begun_j = _wave(np.array([self.start_s]), self.frequency_hz, amplitude_j)
+        return np.asarray(_wave(inside_s, self.frequency_hz, amplitude_j) - begun_j[0])
 
     @property
     def sigma_j(self) -> float:
@@ -147,7 +147,7 @@ def _rival_w(left_w: float, noise_w: float) -> float:
 
 def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
     """Whether the slow load that evenly spaced samples would take it for explains them about as well."""
-    sampled_hz = 1 / float(np.median(np.diff(time_s)))
+    sampled_hz = 1 / middle(np.diff(time_s))
     alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
     slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
     if slow_hz >= RIPPLE_HZ:
@@ -156,15 +156,13 @@ def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
     return slow.left_w <= RIVAL_TIMES * fit.left_w
 
 
-def _waves(time_s: Column, frequency_hz: float, num_harmonics: int) -> Matrix:
-    """Columns: the cosine of each harmonic, then the sine of each."""
-    phase = 2 * np.pi * frequency_hz * np.outer(time_s, np.arange(1, num_harmonics + 1))
-    return np.hstack((np.cos(phase), np.sin(phase)))
-
-
-def _parts(amplitude: npt.NDArray[np.complex128]) -> Column:
-    """Weights of the waves for the real part of ``amplitude * exp(i·phase)``."""
-    return np.concatenate((amplitude.real, -amplitude.imag))
+def _wave(time_s: Column, frequency_hz: float, amplitude: npt.NDArray[np.complex128]) -> Column:
+    """The sum of all harmonics, each the real part of ``amplitude * exp(i·phase)``, by Horner's rule."""
+    turn = np.exp(2j * np.pi * frequency_hz * time_s)
+    total = amplitude[-1] * turn
+    for each in amplitude[-2::-1]:
+        total = (total + each) * turn
+    return np.asarray(total.real)
 
 
 def _peaks(time_s: Column, power_w: Column) -> Column:
@@ -186,9 +184,8 @@ def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
     """The part of the samples' variance that one wave explains, in steps from 0 Hz on; times to the nearest 2 ms."""
     num = int(STEPS_PER_RESOLUTION * float(np.ptp(time_s)) / BIN_S) + 1
     length = 1 << (num - 1).bit_length()
-    bins = np.zeros(length)
     swing_w = power_w - power_w.mean()
-    np.add.at(bins, np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w)
+    bins = np.bincount(np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w, length)
     most = max(len(time_s) * float(np.sum(swing_w**2)) / 2, 1e-12)
     return 1 / (length * BIN_S), np.asarray(np.abs(np.fft.rfft(bins)) ** 2 / most)
 
@@ -220,14 +217,14 @@ def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
         return []
     num = np.clip(HIGHEST_HARMONIC_HZ // near_hz, 1, MOST_HARMONICS).astype(int)
     frequency_hz = _tuned(time_s, power_w, near_hz, num)
-    columns = _columns(time_s, frequency_hz, num)
+    rows = _rows(time_s, frequency_hz, num)
     even = np.arange(len(time_s)) // 2 % 2 == 0
     off_w = []
     for one, other in ((even, ~even), (~even, even)):
-        weight = _solve(columns[:, one], power_w[one])
-        off_w.append(power_w[other] - (columns[:, other] @ weight[:, :, None])[:, :, 0])
+        weight = _solve(rows[:, :, one], power_w[one])
+        off_w.append(power_w[other] - (weight[:, None] @ rows[:, :, other])[:, 0])
     left_w = np.sqrt(np.mean(np.concatenate(off_w, axis=1) ** 2, axis=1))
-    seen_w = _amplitude(_solve(columns, power_w))
+    seen_w = _amplitude(_solve(rows, power_w))
     return [
         _Fit(float(hz), seen[:harmonics], float(left))
         for hz, seen, harmonics, left in zip(frequency_hz, seen_w, num, left_w, strict=True)
@@ -239,37 +236,39 @@ def _tuned(time_s: Column, power_w: Column, frequency_hz: Column, num: Counts) -
     farthest_hz = 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
     order = np.arange(1, MOST_HARMONICS + 1)
     for _ in range(NUM_STEPS):
-        columns = _columns(time_s, frequency_hz, num)
-        turned_w = _amplitude(_solve(columns, power_w)) * 2j * np.pi * order
+        rows = _rows(time_s, frequency_hz, num)
+        turned_w = _amplitude(_solve(rows, power_w)) * 2j * np.pi * order
         waves = np.concatenate((turned_w.real, -turned_w.imag), axis=1)
-        slope = time_s * (columns[:, :, : 2 * MOST_HARMONICS] @ waves[:, :, None])[:, :, 0]
-        step_hz = _solve(np.concatenate((columns, slope[:, :, None]), axis=2), power_w)[:, -1]
+        slope = time_s * (waves[:, None] @ rows[:, : 2 * MOST_HARMONICS])
+        step_hz = _solve(np.concatenate((rows, slope), axis=1), power_w)[:, -1]
         frequency_hz = frequency_hz + np.clip(step_hz, -farthest_hz, farthest_hz)
     return frequency_hz
 
 
-def _columns(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
-    """By frequency and time: the cosine of each harmonic, the sine of each, a constant, and a drift.
+def _rows(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
+    """By frequency: the cosine of each harmonic, the sine of each, a constant, and a drift, at all times.
 
     Harmonics beyond ``num`` are 0.
     """
     turn = np.exp(2j * np.pi * np.outer(frequency_hz, time_s))
-    turns = np.cumprod(np.repeat(turn[:, :, None], MOST_HARMONICS, axis=2), axis=2)
-    turns *= (np.arange(MOST_HARMONICS) < num[:, None])[:, None, :]
+    turns = np.empty((len(turn), MOST_HARMONICS, len(time_s)), dtype=np.complex128)
+    turns[:, 0] = turn
+    for order in range(1, MOST_HARMONICS):
+        turns[:, order] = turns[:, order - 1] * turn
+    turns *= (np.arange(MOST_HARMONICS) < num[:, None])[:, :, None]
     drift = time_s / max(float(np.max(np.abs(time_s))), 1e-9)
-    rest = np.broadcast_to(np.column_stack((np.ones_like(drift), drift)), (len(turn), len(time_s), 2))
-    return np.concatenate((turns.real, turns.imag, rest), axis=2)
+    rest = np.broadcast_to(np.stack((np.ones_like(drift), drift)), (len(turn), 2, len(time_s)))
+    return np.concatenate((turns.real, turns.imag, rest), axis=1)
 
 
 def _amplitude(weight: Matrix) -> npt.NDArray[np.complex128]:
     return np.asarray(weight[:, :MOST_HARMONICS] - 1j * weight[:, MOST_HARMONICS : 2 * MOST_HARMONICS])
 
 
-def _solve(columns: Matrix, power_w: Column) -> Matrix:
-    """Least squares; columns that the samples can't separate share what they explain."""
-    turned = columns.transpose(0, 2, 1)
-    products = turned @ columns
+def _solve(rows: Matrix, power_w: Column) -> Matrix:
+    """Least squares; rows that the samples can't separate share what they explain."""
+    products = rows @ rows.transpose(0, 2, 1)
     size = np.einsum("kii->ki", products)
     # A view: the diagonal itself is raised.
-    size += RIDGE_FRACTION * size / columns.shape[1] + np.where(size > 0, 0.0, 1.0)
-    return np.asarray(np.linalg.solve(products, turned @ power_w[:, None])[:, :, 0])
+    size += RIDGE_FRACTION * size / rows.shape[2] + np.where(size > 0, 0.0, 1.0)
+    return np.asarray(np.linalg.solve(products, (rows @ power_w)[:, :, None])[:, :, 0])

@@ -24,11 +24,17 @@ def phases_s(period_s: float) -> Column:
     return np.asarray(np.arange(max(round(period_s / PHASE_STEP_S), 1)) * PHASE_STEP_S)
 
 
-def missed_j(curve: Curve, at_s: Matrix, phase_s: float, period_s: float) -> Matrix:
-    """By how many joules the curve at each time is more than such a counter then holds, late as it is."""
-    late_s = curve.tau_s + period_s / 2
-    first_s = float(np.min(at_s)) + late_s - period_s
-    last_s = float(np.max(at_s)) + late_s + period_s
-    times_s = np.arange(np.floor((first_s - phase_s) / period_s) * period_s + phase_s, last_s, period_s)
-    counted_j = np.concatenate(([0.0], np.cumsum(curve.seen_at_w(times_s[:-1]) * period_s)))
-    return np.asarray(curve.at(at_s) - np.interp(at_s + late_s, times_s, counted_j))
+def missed_j(curve: Curve, at_s: Matrix, phases_s: Column, period_s: float) -> Matrix:
+    """By how many joules the curve at each time is more than such a counter then holds, late as it is.
+
+    The second axis of ``at_s``, of one, becomes that of the phases.
+    """
+    late_at_s, own_j = at_s + (curve.tau_s + period_s / 2), curve.at(at_s)
+    first_s, last_s = float(np.min(late_at_s)) - period_s, float(np.max(late_at_s)) + period_s
+    starts_s = np.floor((first_s - phases_s) / period_s) * period_s + phases_s
+    samples_s = starts_s[:, None] + np.arange(int((last_s - starts_s.min()) / period_s) + 1) * period_s
+    added_j = np.cumsum(curve.seen_at_w(samples_s) * period_s, axis=1)
+    counted_j = [
+        np.interp(late_at_s, times_s + period_s, sum_j) for times_s, sum_j in zip(samples_s, added_j, strict=True)
+    ]
+    return np.asarray(own_j - np.concatenate(counted_j, axis=1))

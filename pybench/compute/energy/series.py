@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
 from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, most_noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
-from pybench.compute.energy.times import Column, Nanoseconds, series_near, series_times_ns
+from pybench.compute.energy.times import Column, Nanoseconds, middle, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
 from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, SeriesColumns
 
@@ -46,7 +46,7 @@ class Samples:
         if np.any(time_s[1:] <= time_s[:-1]):
             time_s, first = np.unique(time_s, return_index=True)
             power_w = power_w[first]
-        middle_w = float(np.median(power_w)) if len(power_w) else 0.0
+        middle_w = middle(power_w) if len(power_w) else 0.0
         if middle_w <= GLITCH_W or (np.min(power_w) >= GLITCH_W and np.max(power_w) <= GLITCH_TIMES * middle_w):
             return cls(time_s, power_w, 0)
         glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
@@ -69,7 +69,7 @@ class Samples:
     @property
     def period_s(self) -> float | None:
         """Median spacing, ``None`` for a lone sample."""
-        return float(np.median(np.diff(self.time_s))) if len(self.time_s) > 1 else None
+        return middle(np.diff(self.time_s)) if len(self.time_s) > 1 else None
 
 
 def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
@@ -101,7 +101,7 @@ def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
         return None
     some_mw, highest_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)], np.max(power_mw)
     # What is usual is no less than the middle.
-    if highest_mw > GLITCH_TIMES * float(np.median(some_mw)):
+    if highest_mw > GLITCH_TIMES * middle(some_mw):
         usual_mw = float(np.percentile(some_mw, USUAL_PERCENTILE))
         highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
     return None if highest_mw == MISSING else float(highest_mw) / 1e3
