@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pybench.model.decoder_shape import Architecture, DecoderShape
+from pybench.model.errors import FileError
 from pybench.model.host import Host
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import Manifest
@@ -23,6 +25,7 @@ from pybench.model.results import (
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Header
+from pybench.store.suite.file import read_suite
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
 """Environment variable and value that hide this machine's GPUs."""
@@ -241,6 +244,17 @@ TINY: Architecture = {
 def estimate(value: float, unit: str = "", low: float | None = None, high: float | None = None) -> Estimate:
     """A metric with its interval, where it has one."""
     return Estimate(value=value, low=low, high=high, unit=unit)
+
+
+def suite_problems(tmp_path: Path, text: str) -> str:
+    """What is wrong with a suite of this text; empty when nothing is."""
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    try:
+        read_suite(path, profile=None, machine_kind="cpu")
+    except FileError as error:
+        return str(error)
+    return ""
 
 
 def with_settings(point: Point, **settings: Any) -> Point:

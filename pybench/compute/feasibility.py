@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybench.compute.generate_feasibility import generate_reasons
+from pybench.compute.generate_feasibility import generate_reasons, option_reasons
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
@@ -12,6 +12,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind, Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings, Settings
@@ -28,6 +29,8 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: in
         reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
+    if isinstance(point.settings, Evaluate):
+        reasons += option_reasons(point.settings)
     if isinstance(point.settings, Train) and point.shape is not None:
         reasons += train_reasons(point.settings, point.shape, device)
     if isinstance(point.settings, Checkpoint) and point.shape is not None:

@@ -1,29 +1,30 @@
-"""What a backend can't do for generation."""
+"""What a backend can't do for generation, and for evaluation by it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
 
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import PARALLEL_AXES
+from pybench.model.workloads.settings import PARALLEL_AXES, Settings, defaults
 
-# Settings of generation that some backends have no way to honour.
-_OPTIONS = {
-    field.name: field.default if field.default_factory is MISSING else field.default_factory()
-    for field in fields(Generate)
-    if field.name in {option for traits in BACKENDS.values() for option in traits.options}
-}
+# What some backends have no way to honour.
+_OPTIONS = {option for traits in BACKENDS.values() for option in traits.options}
+
+
+def option_reasons(settings: Settings) -> Iterator[str]:
+    """Every optional setting that the backend has no way to honour."""
+    for name, default in defaults(type(settings)).items():
+        if name in _OPTIONS - {*BACKENDS[settings.backend].options} and getattr(settings, name) != default:
+            able = " and ".join(other for other, traits in BACKENDS.items() if name in traits.options)
+            yield f"backend {settings.backend} has no {name}, only {able}"
 
 
 def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
     """Every setting that the backend can't honour here."""
     traits = BACKENDS[settings.backend]
-    for name, default in _OPTIONS.items():
-        if getattr(settings, name) != default and name not in traits.options:
-            yield f"backend {settings.backend} has no {name}"
+    yield from option_reasons(settings)
     if settings.quantization and traits.quantizations and settings.quantization not in traits.quantizations:
         able = ", ".join(traits.quantizations)
         yield f"backend {settings.backend} has no quantization {settings.quantization!r}, only {able}"

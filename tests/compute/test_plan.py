@@ -187,12 +187,16 @@ def test_skipped_left_out_and_filtered() -> None:
             {"backend": "transformers", "tensor_parallel": 2, "pipeline_parallel": 2},
             "backend transformers has tensor_parallel alone, not with pipeline_parallel",
         ),
+        ("evaluate", {"beams": 2}, "backend torch has no beams, only transformers"),
+        ("evaluate", {"backend": "transformers", "beams": 2}, None),
+        ("evaluate", {"backend": "transformers", "tensor_parallel": 2}, "only with data_parallel above 1"),
         ("train", {"global_batch_size": None, "batch_size_per_gpu": 5, "data_parallel": 2}, None),
     ],
 )
 def test_impossible(workload: WorkloadName, change: dict[str, Any], reason: str | None) -> None:
     """Each impossible shape is named with both numbers."""
-    found = _reason(workload, {**(GENERATE if workload == "generate" else TRAIN), **change})
+    usual = {"generate": GENERATE, "train": TRAIN, "evaluate": {**GENERATE, "method": "generation"}}
+    found = _reason(workload, {**usual[workload], **change})
     assert found is None if reason is None else found is not None and reason in found
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model.errors import FileError
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import OPTIONS, STRATEGIES
-from pybench.store.suite.file import read_suite
+from tests.builders import suite_problems
 
 HEAD = (
     'schema = 1\nname = "s"\n[[benchmark]]\nname = "t"\nworkload = "train"\nbackend = "torch"\nmodel = "llama-tiny"\n'
@@ -78,14 +77,8 @@ along = "tensor_parallel"
 
 def problems(tmp_path: Path, text: str) -> str:
     """What is wrong with a suite; empty when nothing is."""
-    path = tmp_path / "s.toml"
-    path.write_text(HEAD + text)
     (tmp_path / "ds.json").write_text("{}")
-    try:
-        read_suite(path, profile=None, machine_kind="cpu")
-    except FileError as error:
-        return str(error)
-    return ""
+    return suite_problems(tmp_path, HEAD + text)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

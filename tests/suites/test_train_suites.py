@@ -94,7 +94,9 @@ def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
     """One order is judged, and the guide's factor of 300 is a claim."""
     suite = read_suite(SUITES / "evaluation_step.toml", profile=profile, machine_kind="cpu")
     points = expand(with_words(suite, num_devices=1), load_models(), device="cuda", num_devices=1).points
-    loss, generation = (point for point in points if isinstance(point.settings, Evaluate))
+    evaluated = [point for point in points if isinstance(point.settings, Evaluate)]
+    assert [point.axes for point in evaluated if point.benchmark == "library"] == [{"beams": 1}, {"beams": 4}]
+    loss, generation = (point for point in evaluated if point.settings.backend == "torch")
     assert isinstance(loss.settings, Evaluate)
     assert dataclasses.replace(loss.settings, method="generation") == generation.settings
     judged, claimed = (e for benchmark in suite.benchmarks if benchmark.name == "loss" for e in benchmark.expectations)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
+from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
@@ -15,7 +18,8 @@ from pybench.model.workloads.traits import WorkloadTraits
 class Evaluate(ModelSettings):
     """Evaluation on held-out samples of a prompt and its answer.
 
-    By ``loss`` one forward pass over prompt and answer; by ``generation`` the answer is decoded token by token.
+    By ``loss`` one forward pass over prompt and answer; by ``generation`` the answer is decoded token by token, with
+    ``beams`` above 1 as the likeliest of so many.
     """
 
     workload: Literal["evaluate"] = "evaluate"
@@ -23,6 +27,7 @@ class Evaluate(ModelSettings):
     batch_size: Annotated[int, BatchSize, "samples in a step, over all GPUs"]
     prompt_tokens: Annotated[int, Tokens, "prompt length of every sample, in tokens"]
     output_tokens: Annotated[int, Range(2, 2**20), "answer length of every sample, in tokens"]
+    beams: Annotated[int, Range(1, 64), "generation: beams of the search; 1 is greedy"] = 1
 
     @property
     def longest_sequence_tokens(self) -> int:
@@ -34,14 +39,37 @@ class Evaluate(ModelSettings):
         """Every sample of the step."""
         return self.batch_size
 
+    @property
+    def decoding(self) -> Generate:
+        """Generation of the same answers, greedily."""
+        return Generate(
+            backend=self.backend,
+            seed=self.seed,
+            model=self.model,
+            dtype=self.dtype,
+            batch_size=self.batch_size,
+            data_parallel=self.data_parallel,
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens,
+        )
+
+
+def _beams(given: GivenSettings) -> Iterator[Breach]:
+    if "loss" in given.values("method") and any(value != 1 for value in given.values("beams")):
+        yield Breach("belongs to method 'generation'; a loss decodes nothing", "beams")
+
 
 _METRICS = {
     "samples_per_s": more("samples/s", "evaluated samples over the step's length, all GPUs together"),
     "energy_j_per_sample": less("J/sample", "energy over evaluated samples, all GPUs together"),
+    "answer_loss": less(
+        "nats/token", "generation: how unlikely the model finds the last answers that it decoded", "mean"
+    ),
 }
 WORKLOAD = WorkloadTraits(
     settings=Evaluate,
     metrics=_METRICS,
     headline="samples_per_s",
     rank_values={"cuda_graph": ""},
+    rules=_beams,
 )

@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 
 import torch
 
+from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.train.evaluation import Evaluation, beam_search
@@ -48,7 +49,7 @@ def _log_probabilities(model: Any, prompt: torch.Tensor, answers: torch.Tensor) 
 @torch.no_grad()
 def test_one_beam_takes_the_likeliest_token_each_time(model: Any) -> None:
     """As passes without a cache do."""
-    answers = beam_search(model, PROMPTS, 4, 1)
+    answers, _ = beam_search(model, PROMPTS, 4, 1)
     whole = PROMPTS
     for _ in range(4):
         likeliest = model(input_ids=whole, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
@@ -59,18 +60,21 @@ def test_one_beam_takes_the_likeliest_token_each_time(model: Any) -> None:
 @torch.no_grad()
 def test_as_many_beams_as_tokens_find_the_likeliest_answer(model: Any) -> None:
     """Of all 144 answers of two tokens, for each prompt."""
-    answers = beam_search(model, PROMPTS, 2, 12)
+    answers, scores = beam_search(model, PROMPTS, 2, 12)
     everything = torch.cartesian_prod(torch.arange(12), torch.arange(12))
-    for prompt, answer in zip(PROMPTS, answers, strict=True):
-        assert torch.equal(answer, everything[_log_probabilities(model, prompt, everything).argmax()])
+    for prompt, answer, score in zip(PROMPTS, answers, scores, strict=True):
+        likely = _log_probabilities(model, prompt, everything)
+        assert torch.equal(answer, everything[likely.argmax()])
+        assert float(score) == pytest.approx(float(likely.max()), rel=1e-5)
 
 
 @torch.no_grad()
 def test_beams_reorder_what_is_cached(model: Any) -> None:
     """A narrow search's own scores are those of passes over its answer: it is at least as likely as a greedy one."""
-    greedy, wide = beam_search(model, PROMPTS, 6, 1), beam_search(model, PROMPTS, 6, 4)
-    for prompt, one, other in zip(PROMPTS, greedy, wide, strict=True):
+    (greedy, _), (wide, scores) = beam_search(model, PROMPTS, 6, 1), beam_search(model, PROMPTS, 6, 4)
+    for prompt, one, other, score in zip(PROMPTS, greedy, wide, scores, strict=True):
         narrow, found = _log_probabilities(model, prompt, torch.stack([one, other]))
+        assert float(found) == pytest.approx(float(score), rel=1e-5)
         assert found >= narrow - 1e-5
 
 
@@ -97,10 +101,21 @@ def test_results_of_every_batch_reach_the_host(accumulated: int | None) -> None:
         learner = work.learner
         assert isinstance(learner, WholeModel)
         evaluation = Evaluation(Task(settings, TINY, RANK), learner)
-        losses = [float(loss) for loss in evaluation.evaluate()]
+        losses = [float(loss) for (loss,) in evaluation.evaluate()]
         trained = work.step(0).loss
     assert len(set(losses)) == 3
     assert trained is not None
     # Summed over 8 samples of 15 predicted tokens, near what random weights give.
     assert all(abs(loss / (8 * 15) - trained) < 0.1 for loss in losses)
     assert all(loss / (8 * 15) != pytest.approx(trained, abs=1e-7) for loss in losses)
+
+
+@pytest.mark.parametrize("options", [EVERY, DECODED], ids=["loss", "greedy"])
+def test_a_model_without_finite_numbers_is_no_length(options: dict[str, Any]) -> None:
+    """Its answers are tokens like others: their scores show it."""
+    with training(settings_of(options), TINY, RANK) as work:
+        assert isinstance(work.learner, WholeModel)
+        with torch.no_grad():
+            work.learner.model.model.norm.weight.fill_(float("nan"))
+        with pytest.raises(WrongResultError, match="no finite number"):
+            work.metrics()

@@ -65,6 +65,12 @@ ALONE: dict[str, Spec] = {
     "offload": {"activation_offload": True},
     **{name: {"strategy": name} for name in STRATEGIES if name not in {"ddp", *BROUGHT}},
 }
+BEAMS: Spec = {
+    "evaluation_every_steps": 200,
+    "evaluation_method": "generation",
+    "evaluation_output_tokens": 2,
+    "evaluation_beams": 2,
+}
 EXPERTS: dict[str, Spec] = {
     "ddp": DDP,
     "fsdp": {**FSDP, "activation_checkpointing": "full"},
@@ -82,7 +88,7 @@ TWO: dict[str, Spec] = {
     "ddp_buckets": {**DDP, "bucket_cap_mb": 1, "static_graph": True, "gradient_as_bucket_view": True},
     "ddp_chunks": {**DDP, "loss_chunk_tokens": 64, "broadcast_buffers": False},
     "fsdp": {**FSDP, "control_steps": 2},
-    "fsdp_passes": {**FSDP, "grad_accum": 2, "reshard_after_forward": False},
+    "fsdp_passes": {**FSDP, **BEAMS, "grad_accum": 2, "reshard_after_forward": False},
     "fsdp_chunks": {**FSDP, "loss_chunk_tokens": 64, "reshard_after_forward": True, "activation_checkpointing": "full"},
     "fsdp_offload": {**FSDP, "cpu_offload": True, "activation_checkpointing": "selective"},
     "fsdp_gemma": {**FSDP, "architecture": GEMMA3},
@@ -220,6 +226,12 @@ def test_control_steps_tell_the_exposed_communication(two: Any, name: str) -> No
     assert first["exposed_communication_fraction"] < 1
     assert first["straggler_gap_fraction"] == second["straggler_gap_fraction"]
     assert "exposed_communication_fraction" not in two["tensor"][0]["metrics"]
+
+
+def test_ranks_whose_weights_are_split_decode_with_beams(two: Any) -> None:
+    """Each gathers the weights in every pass: both come to an end, and have trained as before."""
+    assert all(found["metrics"]["evaluation_s"] > 0 for found in two["fsdp_passes"])
+    assert "evaluation_s" not in two["fsdp"][0]["metrics"]
 
 
 def test_mixed_precision_stays_near(two: Any, alone: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The transformers backend: join the ranks, load a model, generate."""
+"""The transformers backend: join the ranks, load a model, generate or evaluate."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from dataclasses import replace
 import torch
 
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.common_torch.device import describe, replica_of
 from pybench.worker.backends.common_torch.memory import with_own_memory
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
+from pybench.worker.backends.transformers.evaluate import evaluations
 from pybench.worker.backends.transformers.generate import generations, visible_devices
 from pybench.worker.header import Device
 from pybench.worker.ranks import rank_numbers
@@ -37,7 +39,12 @@ def join(order: WorkOrder) -> Iterator[tuple[TorchRanks, Device]]:
 @contextmanager
 def prepare(order: WorkOrder, ranks: TorchRanks) -> Iterator[Session]:
     """Load the model."""
-    yield with_own_memory(generations(*generation_of(order), ranks), visible_devices(ranks.device))
+    settings, architecture = order.settings, order.architecture
+    if isinstance(settings, Evaluate) and architecture is not None:
+        session = evaluations(settings, architecture, ranks)
+    else:
+        session = generations(*generation_of(order), ranks)
+    yield with_own_memory(session, visible_devices(ranks.device))
 
 
 def _keep_own_gpus(stages: int) -> None:

@@ -1,4 +1,4 @@
-"""Offline batches by the library's own ``generate``, greedily."""
+"""Offline batches by the library's own ``generate``, greedily or by the likeliest of several beams."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ class _Rounds(StoppingCriteria):  # type: ignore[misc] # its type is not read
         self._clock = clock
         self._none_done = torch.zeros(batch_size, dtype=torch.bool, device=device)
 
-    def __call__(self, _input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
         self._clock.mark()
+        if len(self._none_done) != len(input_ids):  # a search by beams looks at more sequences than it keeps
+            self._none_done = self._none_done.new_zeros(len(input_ids))
         return self._none_done
 
 
 class TransformersGeneration:
     """One replica and its share of every step's sequences."""
 
-    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int) -> None:
+    def __init__(self, settings: Generate, model: Any, device: torch.device, replica: int, beams: int = 1) -> None:
         self._settings = settings
         self._model = model
         self._device = device
@@ -46,6 +48,7 @@ class TransformersGeneration:
         self._config = configure(
             max_new_tokens=settings.output_tokens,
             do_sample=False,
+            num_beams=beams,
             use_cache=True,
             pad_token_id=0,
             eos_token_id=None,

@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicCache
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.train_options import DEFAULT_OUTPUT_TOKENS
+from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
@@ -32,32 +33,38 @@ class Evaluation:
         self._batches = [self._batch(first + number * size) for number in range(count)]
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Length of an evaluation on this rank: the median of three, after one that warms up."""
-        self._timed_s()
+        """Length of an evaluation on this rank: the median of three, after one that warms up.
+
+        Raises :class:`WrongResultError` where that one's losses, or the scores of its answers, are not finite.
+        """
+        _require_finite(self.evaluate())
         length_s = statistics.median(self._timed_s() for _ in range(_TIMES))
         return (Metric(name="evaluation_s", value=length_s, unit="s"),)
 
     @torch.no_grad()
-    def evaluate(self) -> list[torch.Tensor]:
-        """Each batch's loss, or its answers, in host memory; the model trains again afterwards.
+    def evaluate(self) -> list[tuple[torch.Tensor, ...]]:
+        """Each batch's loss, or its answers and their scores, in host memory; the model trains again afterwards.
 
         They stay on the device for ``evaluation_accumulation_steps`` batches, all of them where that is not given.
         """
         settings, model = self._task.settings, self._learner.model
-        judge = self._answers if settings.evaluation_method == "generation" else self._learner.loss
+        judge = self._answers if settings.evaluation_method == "generation" else self._loss
         every = settings.evaluation_accumulation_steps or len(self._batches)
         model.eval()
-        found: list[torch.Tensor] = []
-        kept: list[torch.Tensor] = []
+        found: list[tuple[torch.Tensor, ...]] = []
+        kept: list[tuple[torch.Tensor, ...]] = []
         for number, batch in enumerate(self._batches, 1):
             kept.append(judge(batch))
             if number % every == 0 or number == len(self._batches):
-                found += [tensor.cpu() for tensor in kept]
+                found += [tuple(tensor.cpu() for tensor in batch_found) for batch_found in kept]
                 kept.clear()
         model.train()
         return found
 
-    def _answers(self, batch: Batch) -> torch.Tensor:
+    def _loss(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        return (self._learner.loss(batch),)
+
+    def _answers(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         settings = self._task.settings
         outputs = settings.evaluation_output_tokens or DEFAULT_OUTPUT_TOKENS
         prompts = batch.tokens[:, : settings.sequence_tokens - outputs]
@@ -78,10 +85,16 @@ class Evaluation:
         return (time.monotonic_ns() - start_ns) / 1e9
 
 
-def beam_search(model: Any, prompts: torch.Tensor, outputs: int, beams: int) -> torch.Tensor:
-    """The likeliest answers of ``outputs`` tokens among ``beams`` for each prompt, of shape (samples, outputs).
+def _require_finite(found: list[tuple[torch.Tensor, ...]]) -> None:
+    if not all(bool(torch.isfinite(each).all()) for batch in found for each in batch):
+        raise WrongResultError("evaluation found a loss, or the score of an answer, that is no finite number")
 
-    With one beam it is greedy. No answer ends early: every rank has as many passes, which FSDP gathers weights for.
+
+def beam_search(model: Any, prompts: torch.Tensor, outputs: int, beams: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The likeliest answers of ``outputs`` tokens among ``beams`` for each prompt, and the logarithm of how likely.
+
+    Of shapes (samples, outputs) and (samples,). With one beam it is greedy. No answer ends early: every rank has as
+    many passes, which FSDP gathers weights for.
     """
     (samples, length), device = prompts.shape, prompts.device
     cache = DynamicCache()
@@ -101,7 +114,7 @@ def beam_search(model: Any, prompts: torch.Tensor, outputs: int, beams: int) -> 
         answers = torch.cat([kept, tokens[..., None]], dim=-1)
         if beams > 1:
             cache.reorder_cache((parents + rows).flatten())
-    return answers[:, 0]
+    return answers[:, 0], scores[:, 0]
 
 
 def _log_probabilities(
