@@ -16,9 +16,6 @@ constexpr int64_t kSlowPeriod = kSecond;
 constexpr int64_t kSparse = kSecond;
 // A GPU whose steps can be predicted for so long is searched so seldom that it delays no other.
 constexpr int64_t kSettledSpan = kSecond;
-// Searches that no caller requested come no more often than this in the long run.
-constexpr int64_t kUnrequestedPeriod = 30 * kSecond;
-constexpr int64_t kSpareSearches = 16;
 // How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
 constexpr int64_t kNextSample = 45 * kMillisecond;
 constexpr int64_t kStall = kSecond;
@@ -274,8 +271,7 @@ void Gpu::keep_counter() {
     } else if (!search_.on() && now_ns() >= counter_due_ns() &&
                (predictable_ || search_slots_.take(number_, now_ns()))) {
         begin_search();
-        next_unrequested_ns_ =
-            std::max(next_unrequested_ns_, now_ns() - kSpareSearches * kUnrequestedPeriod) + kUnrequestedPeriod;
+        unrequested_.spend(now_ns());
     }
     if (search_.on() && now_ns() >= search_.next_ns()) read_counter();
     predictable_ = search_.known() && (predictable_ || search_.predictable_until_ns() > now_ns() + kSettledSpan);
@@ -284,7 +280,7 @@ void Gpu::keep_counter() {
 
 int64_t Gpu::counter_due_ns() const {
     if (counter_.period_ns < kSparse) return counter_.next_ns;
-    return std::min(counter_.next_ns, std::max(search_.predictable_until_ns(), next_unrequested_ns_));
+    return std::min(counter_.next_ns, std::max(search_.predictable_until_ns(), unrequested_.next_ns()));
 }
 
 void Gpu::begin_search() {

@@ -13,6 +13,7 @@
 #include "capability.h"
 #include "clock.h"
 #include "nvml_api.h"
+#include "search_budget.h"
 #include "search_slots.h"
 #include "step_search.h"
 
@@ -98,7 +99,7 @@ class Gpu {
     uint64_t last_seen_us_ = 0;
     unsigned num_samples_ = 0;  // that the driver keeps, 0 while unknown
     StepSearch search_;
-    int64_t next_unrequested_ns_ = 0;  // before this, some unrequested searches are to spare
+    SearchBudget unrequested_;
     uint64_t wanted_ = 0;
     std::optional<int64_t> settled_ns_;  // when what is wanted may be read to its end, once its step was seen
     std::atomic<uint64_t> served_{0};
