@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybench.compute.generate_feasibility import generate_reasons, option_reasons
+from pybench.compute.generate_feasibility import generate_reasons, option_reasons, spread_reasons
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
@@ -29,6 +29,7 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: in
         reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
         reasons += generate_reasons(point.settings, device)
+        reasons += spread_reasons(point.settings, point.shape) if point.shape is not None else ()
     if isinstance(point.settings, Evaluate):
         reasons += option_reasons(point.settings)
     if isinstance(point.settings, Train) and point.shape is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pybench.compute.flops import num_parameters
 from pybench.model.backend import BACKENDS
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import DeviceKind
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import PARALLEL_AXES, Settings, defaults
+from pybench.model.workloads.placement import limit_reasons, placement_reasons
+from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults
 
 # What some backends have no way to honour.
 _OPTIONS = {option for traits in BACKENDS.values() for option in traits.options}
@@ -43,6 +46,21 @@ def generate_reasons(settings: Generate, device: DeviceKind) -> Iterator[str]:
             yield f"backend {settings.backend} has {axis} alone, not with {others[0]}"
         if axis in traits.gpu_axes and device == "cpu":
             yield f"backend {settings.backend} has {axis} above 1 on GPUs only"
+
+
+def spread_reasons(settings: Generate, shape: DecoderShape) -> Iterator[str]:
+    """Why the layers can't lie where ``device_map`` has them, or within ``max_memory``."""
+    table, limits, stages = settings.device_map, settings.max_memory, settings.pipeline_parallel
+    for name in [name for name, given in (("device_map", isinstance(table, dict)), ("max_memory", limits)) if given]:
+        if stages == 1:
+            yield f"{name} spreads layers over GPUs: give pipeline_parallel above 1"
+    if isinstance(table, dict) and stages > 1:
+        yield from placement_reasons(table, stages, shape.layers, tied=shape.tied_embeddings)
+    if limits is not None and settings.quantization:
+        yield "max_memory counts weights as they are: remove quantization, or place layers by a table as device_map"
+    elif limits is not None and stages > 1:
+        weight_bytes = DTYPE_BYTES[settings.dtype] * num_parameters(shape)
+        yield from limit_reasons(limits, stages, weight_bytes)
 
 
 def _of_requests(settings: Generate) -> Iterator[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.builders import suite_problems
 
 HEAD = (
@@ -20,3 +22,31 @@ def test_beams_belong_to_decoding(tmp_path: Path) -> None:
     axes = '[benchmark.axes]\nmethod = ["loss", "generation"]\nbeams = [1, 2]\n'
     assert message in suite_problems(tmp_path, f"{evaluate}{axes}")
     assert suite_problems(tmp_path, f'{evaluate}method = "generation"\n[benchmark.axes]\nbeams = [1, 2]\n') == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("device_map = { model = 0, lm_head = 1 }", ""),
+        ('device_map = { model = 0, "model.layers.1-2" = 1 }', ""),
+        ("device_map = {}", "device_map: found a table: nothing in it"),
+        ("device_map = { decoder = 0 }", "device_map: found a table: 'decoder' is none of model, model.embed_tokens, "),
+        ('device_map = { "model.layers.0.mlp" = 0 }', "(a layer stays whole)"),
+        ('device_map = { "model.layers.3-1" = 0 }', "'model.layers.3-1' is none of"),
+        ("device_map = { model = -1 }", "'model' must be a whole number from 0, found -1"),
+        ("device_map = { model = true }", "'model' must be a whole number from 0, found True"),
+        ('device_map = "spread"', "valid: 'auto', 'balanced' or 'sequential'"),
+        ("device_map = 3", "device_map: found 3, expected a table"),
+        ("max_memory = { 0 = 1_000, 1 = 2_000 }", ""),
+        ("max_memory = { cpu = 1_000 }", "max_memory: found a table: 'cpu' is no number of a GPU"),
+        ('max_memory = { 0 = "40GiB" }', "max_memory: found a table: '0' must be a whole number from 1, found '40GiB'"),
+        ("max_memory = { 0 = 0 }", "'0' must be a whole number from 1, found 0"),
+        ("device_map = { model = 0 }\nmax_memory = { 0 = 9 }", "max_memory: has no effect beside a device_map"),
+        ("[benchmark.axes]\ndevice_map = [{ model = 0 }]", "axes.device_map[0]: found a table, valid: 'auto'"),
+        ('[benchmark.axes]\ndevice_map = ["auto", "sequential"]', ""),
+    ],
+)
+def test_where_layers_may_lie(tmp_path: Path, text: str, message: str) -> None:
+    """Words in an axis; a table of whole modules, or limits for the words, where a benchmark has one."""
+    found = suite_problems(tmp_path, f'{HEAD}workload = "generate"\npipeline_parallel = 2\n{text}\n')
+    assert message in found if message else found == ""

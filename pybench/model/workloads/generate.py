@@ -47,8 +47,12 @@ class Generate(ModelSettings):
         bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
     ] = None
     device_map: Annotated[
-        Literal["auto", "balanced", "sequential"], "how transformers spreads layers over pipeline_parallel GPUs"
+        Literal["auto", "balanced", "sequential"] | dict[str, int],
+        "how transformers spreads layers over pipeline_parallel GPUs; a table: each module's GPU",
     ] = "auto"
+    max_memory: Annotated[
+        dict[str, int] | None, "transformers: bytes of each of those GPUs that weights may take, by its number"
+    ] = None
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time, in each replica"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation"] = False
     quantization: Annotated[
@@ -95,9 +99,11 @@ class Generate(ModelSettings):
         return self.batch_size
 
 
-def _arrivals(given: GivenSettings) -> Iterator[Breach]:
+def _rules(given: GivenSettings) -> Iterator[Breach]:
     if all(given.values(key) for key in ("concurrency", "request_rate_per_s")):
         yield Breach("needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)")
+    if given.values("max_memory") and any(isinstance(value, dict) for value in given.values("device_map")):
+        yield Breach("has no effect beside a device_map that is a table: remove one of them", "max_memory")
 
 
 _METRICS = {
@@ -125,5 +131,5 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="output_tokens_per_s",
     rank_values={"cuda_graph": "", "gpu_{rank}_layers": ""},
-    rules=_arrivals,
+    rules=_rules,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -16,6 +17,7 @@ from pybench.model.job import Job
 from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
+from pybench.model.workloads.placement import limits_problem, table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 from pybench.store.model_shapes import load_models
@@ -52,6 +54,13 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
         members = (Literal[tuple(load_models())],)
     if name == "deepspeed_config":
         return Annotated[_FilePath, Field(description=notes[-1])]
+    if name == "device_map":
+        table = Annotated[dict[str, Any], AfterValidator(partial(_without_problem, table_problem))]
+        word = next(kind for kind in members if get_origin(kind) is Literal)
+        return Annotated[_either(table, word), Field(description=notes[-1])]
+    if name == "max_memory":
+        checked = AfterValidator(partial(_without_problem, limits_problem))
+        return Annotated[dict[str, Any], checked, Field(description=notes[-1])]
     if name == ENVIRONMENT:
         return Annotated[str, AfterValidator(_variables), Field(max_length=MAX_ENVIRONMENT, description=notes[-1])]
     if get_origin(base) is dict:
@@ -88,6 +97,12 @@ def _with_word(kind: Any, word: str) -> Any:  # noqa: ANN401 - types are values 
     return Annotated[Literal[(*get_args(names), word)], *notes]
 
 
+def _words_alone(kind: Any) -> Any:  # noqa: ANN401 - types are values here
+    """Of a table or a word, the word: an axis has values that a point is named by."""
+    (_, word), description = get_args(get_args(kind)[0]), get_args(kind)[-1]
+    return Annotated[get_args(word)[0], description]
+
+
 def _or_rest(kind: Any) -> Any:  # noqa: ANN401 - types are values here
     return Annotated[_either(kind, Literal[REST]), get_args(kind)[-1]]  # its description
 
@@ -96,6 +111,12 @@ def _variables(text: str) -> str:
     if problem := environment_problem(text):
         raise PydanticCustomError("variables", "{problem}", {"problem": problem})
     return text
+
+
+def _without_problem(problem_of: Callable[[dict[str, Any]], str | None], table: dict[str, Any]) -> dict[str, Any]:
+    if problem := problem_of(table):
+        raise PydanticCustomError("table", "{problem}", {"problem": problem})
+    return table
 
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +166,7 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
     single = {
         key: kind for key, kind in types.items() if key not in whole and get_origin(get_args(kind)[0]) is not dict
     }
+    single |= {key: _words_alone(kind) for key, kind in types.items() if key == "device_map"}
     # A word that stands beside the numbers of an axis, but is no value of the setting itself.
     single |= {key: _either(kind, Literal[ALL_GPUS]) for key, kind in single.items() if key in _COUNTS}
     single |= {key: _with_word(kind, INSTALLED) for key, kind in single.items() if key == "backend"}

@@ -11,15 +11,19 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 import torch
+from accelerate.utils import check_device_map
 from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
+from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.transformers.generate import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu
 from pybench.worker.backends.transformers.weights import state_dict
 from pybench.worker.backends.vllm.weight_files import write_weights
+from tests.builders import TINY
 from tests.worker.conftest import steps_of
 
 CPU = torch.device("cpu")
@@ -99,20 +103,67 @@ def test_weights_belong_to_their_names(architecture: dict[str, Any]) -> None:
     assert float(first["lm_head.weight"].std()) == pytest.approx(0.02, rel=0.1)
 
 
+CONFIG = LlamaConfig(**{**{key: value for key, value in TINY.items() if key != "model_type"}, "num_hidden_layers": 4})
+
+
 @pytest.mark.parametrize("device_map", ["auto", "balanced", "sequential"])
 def test_layers_are_spread_the_way_that_was_asked_for(device_map: Any) -> None:
     """By the library's own names; one device takes all."""
     spread = settings(pipeline_parallel=2, device_map=device_map)
-    assert _placement(spread, torch.device("cuda", 0)) == {"device_map": device_map}
-    assert _placement(settings(), CPU) == {"device_map": {"": CPU}}
+    assert _placement(spread, torch.device("cuda", 0), LlamaForCausalLM, CONFIG) == {"device_map": device_map}
+    assert _placement(settings(), CPU, LlamaForCausalLM, CONFIG) == {"device_map": {"": CPU}}
 
 
-def test_layers_are_counted_by_gpu() -> None:
-    """Of the library's map, whose other names are no layers; one in host memory is on no GPU."""
-    places: dict[str, Any] = {"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 0, "model.layers.10": 2}
-    model = SimpleNamespace(hf_device_map={**places, "model.layers.11": "cpu", "model.norm": 3, "lm_head": 3})
-    assert layers_by_gpu(model) == {0: 2, 1: 0, 2: 1, 3: 0}
-    assert layers_by_gpu(SimpleNamespace(hf_device_map={"": torch.device("cuda", 0)})) == {}
+def test_a_table_places_every_module() -> None:
+    """In full, as the library wants it: every weight of the model has its GPU."""
+    table = {"model": 0, "model.layers.1-3": 1, "model.layers.3": 0, "lm_head": 1}
+    (found,) = _placement(settings(pipeline_parallel=2, device_map=table), CPU, LlamaForCausalLM, CONFIG).values()
+    layers = {f"model.layers.{number}": gpu for number, gpu in enumerate((0, 1, 1, 0))}
+    assert found == {**layers, "model.embed_tokens": 0, "model.rotary_emb": 0, "model.norm": 0, "lm_head": 1}
+    with torch.device("meta"):
+        check_device_map(LlamaForCausalLM(CONFIG), found)
+
+
+@pytest.mark.parametrize(
+    ("device_map", "limits", "layers"),
+    [
+        ("sequential", (10.5, 99), [4, 0]),
+        ("sequential", (3.5, 99), [2, 2]),
+        ("auto", (99, 99), [2, 2]),
+        ("auto", (2.5, 99), [1, 3]),
+    ],
+)
+def test_layers_stay_within_the_memory(device_map: Any, limits: tuple[float, float], layers: list[int]) -> None:
+    """In sizes of a layer: the embedding is less than half of one, and the head as large as it."""
+    with torch.device("meta"):
+        layer_bytes = sum(weight.nbytes for weight in LlamaForCausalLM(CONFIG).model.layers[0].parameters())
+    max_memory = {str(gpu): int(limit * layer_bytes) for gpu, limit in enumerate(limits)}
+    spread = settings(pipeline_parallel=2, device_map=device_map, max_memory=max_memory)
+    (found,) = _placement(spread, CPU, LlamaForCausalLM, CONFIG).values()
+    assert list(layers_by_gpu(SimpleNamespace(hf_device_map=found, config=CONFIG), 2).values()) == layers
+
+
+def test_memory_that_no_layer_fits_is_refused() -> None:
+    """The library would take the host's memory or a disk, which measures something else."""
+    spread = settings(pipeline_parallel=2, max_memory={"0": 500_000, "1": 1000})
+    with pytest.raises(UnsupportedError, match=r"max_memory leaves no GPU for .*model\.layers\.3.*give more bytes"):
+        _placement(spread, CPU, LlamaForCausalLM, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("places", "layers"),
+    [
+        ({"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 0, "model.layers.2": 2, "lm_head": 3}, 201),
+        ({"model": 0, "lm_head": 1}, 400),
+        ({"": 1}, 40),
+    ],
+    ids=["one in host memory", "a part on one GPU", "all on one GPU"],
+)
+def test_layers_are_counted_by_gpu(places: dict[str, Any], layers: int) -> None:
+    """Of the library's map, which names what lies together by its whole; digits are GPUs 0 to 2."""
+    away = {"model.layers.3": "cpu"} if len(places) > 2 else {}
+    found = layers_by_gpu(SimpleNamespace(hf_device_map={**places, **away}, config=CONFIG), 3)
+    assert found == {0: layers // 100, 1: layers // 10 % 10, 2: layers % 10}
 
 
 def test_files_for_an_engine_that_packs_what_it_reads(architecture: dict[str, Any], tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ class TransformersGeneration:
         """Peak memory, of the fullest of this process's devices, and the layers on each that they are spread over."""
         every = [memory_metrics(device) for device in visible_devices(self._device)]
         fullest = max(every, key=lambda metrics: metrics[0].value if metrics else 0.0)
-        layers = layers_by_gpu(self._model) if self._settings.pipeline_parallel > 1 else {}
+        stages = self._settings.pipeline_parallel
+        layers = layers_by_gpu(self._model, stages) if stages > 1 else {}
         placed = (Metric(name=f"gpu_{gpu}_layers", value=float(count), unit="") for gpu, count in layers.items())
         return (*fullest, *placed)
 

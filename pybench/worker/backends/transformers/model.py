@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import torch
+from accelerate import infer_auto_device_map
+from accelerate.utils import get_balanced_memory
 from transformers import AutoConfig, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from pybench.model.backend import BACKENDS
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.placement import placed
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.transformers.weights import state_dict
 
@@ -21,7 +23,8 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     """Model with random weights, loaded by the library.
 
     ``tensor_parallel`` above 1 splits every layer by ``tp_plan="auto"``, ``pipeline_parallel`` spreads the layers by
-    ``device_map``; else all of it is on ``device``. Raises :class:`UnsupportedError` for a family that is not known.
+    ``device_map``; else all of it is on ``device``. Raises :class:`UnsupportedError` for a family that is not known,
+    and where ``max_memory`` leaves no GPU for a layer.
     """
     family = architecture.get("model_type")
     if family not in FAMILIES:
@@ -32,19 +35,20 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     dtype = getattr(torch, settings.dtype)
     weights = state_dict(kind, config, dtype, settings.seed)
-    options = {**_placement(settings, device), **_quantization(settings, dtype)}
+    options = {**_placement(settings, device, kind, config), **_quantization(settings, dtype)}
     model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
     return model.eval()
 
 
-def layers_by_gpu(model: Any) -> dict[int, int]:
-    """How many layers lie on each GPU that the model is spread over, by the GPU's number in this process.
+def layers_by_gpu(model: Any, num_gpus: int) -> dict[int, int]:
+    """How many layers lie on each of the GPUs that the model may use, by the GPU's number in this process.
 
-    Every GPU from the first to the last that holds some; a layer that the library left in host memory is on none.
+    The library names a whole part of the model where all of it is on one GPU. A layer that it left in host memory is on
+    none.
     """
-    placed = {name: place for name, place in getattr(model, "hf_device_map", {}).items() if isinstance(place, int)}
-    layers = [place for name, place in placed.items() if re.fullmatch(r"model\.layers\.\d+", name)]
-    return {gpu: layers.count(gpu) for gpu in range(max(placed.values(), default=-1) + 1)}
+    where = placed(model.hf_device_map, model.config.num_hidden_layers)
+    layers = [place for name, place in where.items() if name.startswith("model.layers.")]
+    return {gpu: layers.count(gpu) for gpu in range(num_gpus)}
 
 
 def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
@@ -57,10 +61,30 @@ def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def _placement(settings: Generate, device: torch.device) -> dict[str, Any]:
+def _placement(settings: Generate, device: torch.device, kind: Any, config: Any) -> dict[str, Any]:
     if settings.tensor_parallel > 1:
         return _tensor_parallel()
-    return {"device_map": settings.device_map if settings.pipeline_parallel > 1 else {"": device}}
+    if settings.pipeline_parallel == 1:
+        return {"device_map": {"": device}}
+    if isinstance(settings.device_map, dict):
+        where = placed(settings.device_map, config.num_hidden_layers)
+        return {"device_map": {**where, "model.rotary_emb": where["model.embed_tokens"]}}
+    return {"device_map": settings.device_map if settings.max_memory is None else _within(settings, kind, config)}
+
+
+def _within(settings: Generate, kind: Any, config: Any) -> dict[str, Any]:
+    """The library's own placement within ``max_memory``, which is refused where it takes host memory or a disk."""
+    limits: Any = {int(gpu): count for gpu, count in (settings.max_memory or {}).items()}
+    with torch.device("meta"):
+        model = kind(config).to(getattr(torch, settings.dtype))
+    model.tie_weights()
+    whole = {"no_split_module_classes": model._no_split_modules}  # noqa: SLF001 - as the library's loader does
+    if settings.device_map != "sequential":
+        limits = get_balanced_memory(model, limits, **whole)
+    found: dict[str, Any] = infer_auto_device_map(model, limits, **whole)
+    if away := [name for name, place in found.items() if not isinstance(place, int)]:
+        raise UnsupportedError(f"max_memory leaves no GPU for {', '.join(away)}: give more bytes, or more GPUs")
+    return found
 
 
 def _tensor_parallel() -> dict[str, Any]:
