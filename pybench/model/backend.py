@@ -135,13 +135,16 @@ _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
 _ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank")
 _FOUR_BITS = Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes")
+_OWN_MODELS = (
+    Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),
+    Extra(name="unsloth", packages=("unsloth",), setting="strategy", value="unsloth"),
+)
 _TRAINING_EXTRAS = (
     _ADAPTERS,
     Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
     Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4"),
     Extra(name="deepspeed", packages=("deepspeed",), setting="strategy", value="deepspeed"),
-    Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),
-    Extra(name="unsloth", packages=("unsloth",), setting="strategy", value="unsloth"),
+    *_OWN_MODELS,
 )
 
 BACKENDS: dict[BackendName, BackendTraits] = {
@@ -194,7 +197,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "turn": ("tensor_parallel",),
         },
         packages=("torch", "transformers", "vllm"),
-        extras=(_ADAPTERS, _FOUR_BITS),
+        extras=(_ADAPTERS, _FOUR_BITS, *_OWN_MODELS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),

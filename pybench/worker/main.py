@@ -17,6 +17,7 @@ from pybench.model.software import RECORDED_PACKAGES
 from pybench.model.wire import Header, Phase, WorkOrder
 from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
+from pybench.worker.backends.turn.library import import_before_engine
 from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
@@ -50,6 +51,7 @@ def import_backend(order: WorkOrder, events: EventStream) -> Backend | None:
     name = order.settings.backend
     try:
         with spared_by_collector():
+            import_before_engine(order.settings)
             return cast("Backend", importlib.import_module(backend_module(name)))
     except ImportError as error:
         events.write(blind_header(order))

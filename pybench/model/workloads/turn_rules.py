@@ -11,12 +11,11 @@ from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 
 LARGEST_RATE = 1.0
 _STRATEGIES: dict[str, tuple[StrategyName, ...]] = {
-    "shared": ("ddp",),
-    "decoupled": ("ddp",),
+    "shared": ("ddp", "unsloth"),
+    "decoupled": ("ddp", "unsloth"),
     "full": ("fsdp", "tensor_parallel", "context_parallel", "torchtune"),
 }
 _UNABLE: dict[str, str] = {
-    "unsloth": "it never makes logits, and a turn compares the trainer's log-probabilities with the engine's",
     "pipeline_parallel": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "layer_split": "each GPU has some layers only, and a handover takes all layers from every GPU",
     "deepspeed": "its own buffers hold weights and moments, which can't leave the GPU as they are",
@@ -142,6 +141,11 @@ def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:
         yield Breach("topology 'decoupled' reaches engines on other GPUs by 'file' only", "handover")
     if point["backend"] == "torch" and way != "direct" and processes > 1 and several and point["topology"] == "full":
         yield Breach("backend torch keeps an engine of several GPUs in the trainer's processes: take 1", "processes")
+    if point["backend"] == "torch" and point["strategy"] == "unsloth" and (processes == 1 or several):
+        why = (
+            "backend torch's engine computes by transformers, parts of which Unsloth replaces: keep them in 2 processes"
+        )
+        yield Breach(f"{why}, on one GPU with handover 'ipc' or 'file'", "strategy")
     if point["async_weight_syncing"] and point["sleep_level"] == 2:  # noqa: PLR2004 - the level
         yield Breach("level 2 leaves no weights to generate with meanwhile: take level 0 or 1", "async_weight_syncing")
     if point["async_weight_syncing"] and way != "file":

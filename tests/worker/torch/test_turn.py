@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,16 +15,20 @@ import pytest
 pytest.importorskip("transformers")
 
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM
 
 from pybench.compute.ordered_work import ordered_phases
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError, WrongResultError
 from pybench.worker.backends.torch import entry
+from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.turn.apart import EngineApart
 from pybench.worker.backends.torch.turn.engine import TorchEngine
 from pybench.worker.backends.turn import delivery
+from pybench.worker.backends.turn.library import import_before_engine
 from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.failure import cause_of
 from pybench.worker.main import run_session
@@ -118,6 +124,57 @@ def test_adapters_alone_are_handed_over(take: Take) -> None:
     """Two matrices of rank 4 at two projections in each of two layers; all weights are many times as large."""
     [adapters, whole] = (_steps(take(**given))[0].values["handover_bytes"] for given in ({"lora_rank": 4}, {}))
     assert adapters < whole / 10
+
+
+class _FastLanguageModel:
+    """Unsloth's own, as far as a turn calls it: the library's layers and peft's adapters, as on a CPU."""
+
+    @staticmethod
+    def from_pretrained(*, model_name: str, dtype: torch.dtype, **_options: Any) -> tuple[Any, None]:
+        return AutoModelForCausalLM.from_pretrained(model_name, dtype=dtype), None
+
+    @staticmethod
+    def get_peft_model(model: Any, *, use_gradient_checkpointing: object, **shape: Any) -> Any:
+        del use_gradient_checkpointing
+        return get_peft_model(model, LoraConfig(**shape))
+
+    @staticmethod
+    def for_training(model: Any, **_options: Any) -> Any:
+        return model.train()
+
+
+@pytest.fixture
+def unsloth(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of its strategy's module, which is imported anew."""
+    name = f"{registry.__package__}.unsloth"
+    library: Any = ModuleType("unsloth")
+    library.FastLanguageModel = _FastLanguageModel
+    monkeypatch.setitem(sys.modules, "unsloth", library)
+    monkeypatch.setenv("UNSLOTH_WARN_UNINITIALIZED", "0")
+    monkeypatch.setenv("UNSLOTH_VLLM_STANDBY", "0")
+    sys.modules.pop(name, None)
+    yield name
+    sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("unsloth")
+@pytest.mark.parametrize("given", [LORA, {**LORA, "loss": "grpo", "group_size": 2}, {"sleep_level": 2}], ids=str)
+def test_unsloth_hands_over_what_other_trainers_do(take: Take, given: dict[str, Any]) -> None:
+    """Its names have peft's prefix, its loss takes labels where others take logits: weights move alike."""
+    found, plain = (_steps(take(**given, **more)) for more in ({"strategy": "unsloth"}, {}))
+    for one, other in zip(found, plain, strict=True):
+        assert one.values["handover_bytes"] == other.values["handover_bytes"]
+        assert one.values["logprob_gap_to_old"] == pytest.approx(other.values["logprob_gap_to_old"], rel=1e-3)
+        assert one.values["logprob_gap"] < 1e-5
+
+
+def test_unsloth_is_imported_before_the_engine(unsloth: str) -> None:
+    """It replaces parts of what an engine imports, and must leave torch's allocator as a sleeping engine needs it."""
+    import_before_engine(Turn(**BASE))
+    assert unsloth not in sys.modules
+    import_before_engine(Turn(**BASE, strategy="unsloth"))
+    assert unsloth in sys.modules
+    assert os.environ["UNSLOTH_VLLM_STANDBY"] == "1"
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.package import needs_package
 
 # Read when it is imported. No downloads that count its users; and all weights are filled after it has loaded a
@@ -34,6 +36,9 @@ with needs_package("strategy 'unsloth'", "unsloth"):
         loading,
     )
     from pybench.worker.backends.torch.train.whole_model import WholeModel
+
+# Before the names of a model with adapters.
+_ADAPTED = "base_model.model."
 
 
 def learner(task: Task) -> Learner:
@@ -57,14 +62,34 @@ def learner(task: Task) -> Learner:
 
 
 class Fast(WholeModel):
-    """Never makes logits: its loss goes from hidden states to a mean over the predicted tokens."""
+    """With labels it makes no logits: its loss goes from hidden states to a mean over the labels."""
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        """Summed loss of a forward pass, in 16-bit types under autocast as its trainer runs it."""
+        """Summed loss of a forward pass; a policy's needs logits."""
+        if batch.advantages is not None:
+            return super().loss(batch)
+        mean: torch.Tensor = self._forward(batch, labels=_unshifted(batch.labels)).loss
+        return mean * (batch.labels != IGNORED).sum()
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Of a forward pass without labels."""
+        found: torch.Tensor = self._forward(batch).logits
+        return found
+
+    def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
+        """Without peft's prefix."""
+        return name.removeprefix(_ADAPTED), weight
+
+    def _forward(self, batch: Batch, **labels: torch.Tensor) -> Any:
+        """In 16-bit types under autocast, as its trainer runs it."""
         kind, dtype = batch.tokens.device.type, next(self.model.parameters()).dtype
         with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
-            mean: torch.Tensor = self.model(input_ids=batch.tokens, labels=batch.tokens, use_cache=False).loss
-        return mean * batch.tokens[:, 1:].numel()
+            return self.model(input_ids=batch.tokens, use_cache=False, **labels)
+
+
+def _unshifted(labels: torch.Tensor) -> torch.Tensor:
+    """Each at the token that it is, as transformers' models take them."""
+    return functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
 
 
 def _model(task: Task) -> Any:
@@ -79,8 +104,8 @@ def _model(task: Task) -> Any:
 
 @torch.no_grad()
 def _fill(task: Task, model: Any) -> None:
-    """Give every weight the value that it has in every strategy."""
-    within = "" if task.settings.lora_rank is None else "base_model.model."
+    """Give every weight the value that it has in every strategy, in memory of its own instead of a file's."""
+    within = "" if task.settings.lora_rank is None else _ADAPTED
     _, weights = trainable_model(task)
     for name, weight in weights.named():
-        model.get_parameter(f"{within}{name}").copy_(weight)
+        model.get_parameter(f"{within}{name}").data = weight
