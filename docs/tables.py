@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.model.effort import Effort
+from pybench.model.results import PointResult
+from pybench.model.suite import Point
 from pybench.model.workloads.metric import MetricTraits
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
@@ -33,7 +35,7 @@ from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-KIND, GPUS = "h200", 4
+KIND, HOSTS = "h200", (1, 2, 4)
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
@@ -42,6 +44,13 @@ _MANY = 2**20
 
 Properties = Mapping[str, Mapping[str, Any]]
 """A JSON Schema's ``properties``: each key with its type, limits and description."""
+
+
+class Kept(NamedTuple):
+    """A point of a kept file, and the options of its command that changed the suite."""
+
+    figures: PointResult
+    options: tuple[str, ...]
 
 
 @cache
@@ -150,31 +159,54 @@ def _report() -> str:
 
 
 def _coverage() -> str:
-    """What the shipped suites plan on a host of four H200s, and what is kept of it. Points are matched by their ids."""
-    kept = _kept_attempts()
+    """What the shipped suites plan on hosts of one, two and four H200s, and what is kept of it."""
+    kept = _kept_points()
     counts = []
     for path in sorted((ROOT / "suites").glob("*.toml")):
-        suite = with_words(read_suite(path, profile=None, machine_kind=KIND), num_devices=GPUS)
-        points = expand(suite, load_models(), device="cuda", num_devices=GPUS).points
-        found = kept.get(suite.name, {})
-        enough = sum(found.get(point.id, 0) >= point.effort.attempts for point in points)
-        planned = {point.id for point in points}
-        counts.append((suite.name, len(planned), len(planned & set(found)), enough, len(set(found) - planned)))
-    rows = [(f"`{name}`", *map(str, numbers)) for name, *numbers in counts]
-    total = ("all", *(str(sum(column)) for column in list(zip(*counts, strict=True))[1:]))
-    heads = ("suite", "points on 4 H200s", "with a figure", "with all attempts", "figures of other points")
-    return _table(heads, [*rows, total])
+        found = kept.get(path.stem, {})
+        own = [count for host in HOSTS for count in covered(planned(path, host), found)]
+        if any(own):
+            counts.append((f"`{path.stem}`", own))
+    total = ("all", [sum(column) for column in zip(*(own for _, own in counts), strict=True)])
+    heads = ("suite", *(head for host in HOSTS for head in (f"{host} GPU{'s' * (host > 1)}", "kept", "full")))
+    return _table(heads, [(name, *map(str, own)) for name, own in (*counts, total)])
 
 
-def _kept_attempts() -> dict[str, dict[str, int]]:
-    """By suite and point: the most attempts that one kept file has."""
-    kept: dict[str, dict[str, int]] = {}
+def planned(path: Path, num_gpus: int) -> tuple[Point, ...]:
+    """A suite's points on a host of this kind with so many GPUs."""
+    suite = with_words(read_suite(path, profile=None, machine_kind=KIND), num_devices=num_gpus)
+    return expand(suite, load_models(), device="cuda", num_devices=num_gpus).points
+
+
+def covered(points: Iterable[Point], kept: Mapping[str, Sequence[Kept]]) -> tuple[int, int, int]:
+    """How many points are planned, how many have a figure in a kept file, how many have it in full.
+
+    In full: with as many attempts as the suite has, each of as many steps. ``kept`` are files' points by their ids.
+    """
+    found = [(point, [one for one in kept.get(point.id, ()) if _same_settings(point, one.figures)]) for point in points]
+    full = sum(any(_is_full(point, one) for one in own) for point, own in found)
+    return len(found), sum(bool(own) for _, own in found), full
+
+
+def _same_settings(point: Point, kept: PointResult) -> bool:
+    """By the digest; where steps differ, or digests of before today's, by the settings. The oldest files have none."""
+    now = point.settings.to_json()
+    return kept.digest == point.digest or all(now.get(name) == value for name, value in kept.settings.items())
+
+
+def _is_full(point: Point, kept: Kept) -> bool:
+    as_long = kept.figures.digest == point.digest or not any(word.startswith("--steps") for word in kept.options)
+    return as_long and kept.figures.attempts - kept.figures.failed_attempts >= point.effort.attempts
+
+
+def _kept_points() -> dict[str, dict[str, list[Kept]]]:
+    """Points with figures of the kept files of this kind of machine, by suite and id."""
+    kept: dict[str, dict[str, list[Kept]]] = {}
     for path in sorted((ROOT / "suites" / "measured").glob("*.json")):
         results = RunView.of_file(path).results
-        found = kept.setdefault(results.suite, {})
         for point in results.points:
             if point.metrics and results.machine == KIND:
-                found[point.id] = max(found.get(point.id, 0), point.attempts - point.failed_attempts)
+                kept.setdefault(results.suite, {}).setdefault(point.id, []).append(Kept(point, results.options))
     return kept
 
 

@@ -9,9 +9,11 @@ import re
 import shlex
 import tokenize
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -20,7 +22,7 @@ from pydantic import TypeAdapter
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.compute.energy import flags
-from pybench.model.results import Results
+from pybench.model.results import PointResult, Results
 from tests.documents import (
     DOCS,
     DOCUMENTS,
@@ -266,6 +268,48 @@ def test_a_table_that_is_out_of_date_is_rewritten() -> None:
     assert new.startswith("before\n<!-- table: effort -->\n")
     assert new.endswith("<!-- end of table -->\nafter\n")
     assert module.rewritten(new) == new
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "counts"),
+    [
+        ({}, (), (2, 1, 1)),
+        ({}, ("--steps 3",), (2, 1, 1)),  # as many as the suite has, by the digest
+        ({"attempts": 2}, (), (2, 1, 0)),
+        ({"failed_attempts": 1}, (), (2, 1, 0)),
+        ({"digest": "of fewer steps"}, ("--steps 3",), (2, 1, 0)),
+        ({"digest": "of another rule"}, ("--max-gpus 1",), (2, 1, 1)),
+        ({"digest": None, "settings": {}}, (), (2, 1, 1)),
+        ({"digest": "of other work", "settings": {"batch_size_per_gpu": 8}}, (), (2, 0, 0)),
+    ],
+)
+def test_a_point_is_covered_by_a_kept_figure(
+    changes: dict[str, Any], options: tuple[str, ...], counts: tuple[int, int, int]
+) -> None:
+    """Of the same settings; in full with the suite's attempts and steps. The other of two points has none."""
+    module = generator()
+    points = module.planned(ROOT / "suites" / "qlora.toml", 1)
+    kept = PointResult(
+        id=points[0].id,
+        benchmark=points[0].benchmark,
+        axes=points[0].axes,
+        status="ok",
+        reason=None,
+        num_gpus=1,
+        attempts=3,
+        failed_attempts=0,
+        metrics={},
+        energy_by_gpu_j={},
+        digest=points[0].digest,
+        settings=points[0].settings.to_json(),
+    )
+    assert module.covered(points, {kept.id: [module.Kept(replace(kept, **changes), options)]}) == counts
+
+
+def test_a_point_of_two_gpus_is_one_of_hosts_that_have_them() -> None:
+    """A host of two takes its two for what the suite wants on all; a host of four has that point on four."""
+    ids = {host: {p.id for p in generator().planned(ROOT / "suites" / "qlora.toml", host)} for host in (1, 2, 4)}
+    assert "qlora[data_parallel=2]" in ids[2] - ids[1] - ids[4]
 
 
 def test_the_readme_has_the_exit_codes() -> None:
