@@ -52,6 +52,7 @@ class CollectiveFit:
 
     operation: str
     num_gpus: int
+    num_nodes: int
     latency_s: float
     bytes_per_s: float | None
     misfit_fraction: float

@@ -11,7 +11,7 @@ from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables
 
-_LABEL = "Prediction, not measured: speedup over one GPU, links between nodes as fast as within this one"
+_LABEL = "Prediction, not measured: speedup over one GPU, further GPUs joined as those of the largest point"
 
 
 def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
@@ -113,7 +113,7 @@ def _fits(explanation: Explanation) -> Table:
     rows = tuple(
         (
             fit.operation,
-            str(fit.num_gpus),
+            f"{fit.num_gpus} over {fit.num_nodes} nodes" if fit.num_nodes > 1 else str(fit.num_gpus),
             _seconds(fit.latency_s),
             "-" if fit.bytes_per_s is None else _quantity(fit.bytes_per_s, "bytes/s"),
             f"{fit.misfit_fraction:.1%}",

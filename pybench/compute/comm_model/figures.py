@@ -1,4 +1,4 @@
-"""What one node was measured to reach."""
+"""What one node was measured to reach, and what joins it to others."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class NodeFigures:
     ``to_host_bytes_per_s`` and ``from_host_bytes_per_s`` are copies between a GPU and pinned host memory.
     ``launch_s`` are the host's seconds to launch one kernel, ``None`` where that was not measured on a GPU.
     ``gpus`` are the figures of each by its name, ``collectives`` are keyed by operation and number of GPUs.
+    ``between_nodes`` are collectives over all GPUs of several nodes, by the number of nodes; ``num_nodes`` is how many
+    the others are of.
     """
 
     matmul_flops_per_s: float
@@ -40,6 +42,15 @@ class NodeFigures:
     launch_s: float | None = None
     gpus: Mapping[str, GpuFigures] = field(default_factory=dict)
     collectives: Mapping[tuple[str, int], AlphaBeta] = field(default_factory=dict)
+    between_nodes: Mapping[int, Mapping[tuple[str, int], AlphaBeta]] = field(default_factory=dict)
+    num_nodes: int = 1
+
+    def over(self, num_nodes: int) -> NodeFigures:
+        """With what joins ``num_nodes`` nodes in place of one node's own collectives and links."""
+        if num_nodes == 1:
+            return self
+        joined = self.between_nodes.get(num_nodes, {})
+        return replace(self, collectives=joined, peer_bytes_per_s=None, num_nodes=num_nodes)
 
     def on(self, names: Iterable[str]) -> NodeFigures:
         """With the figures of the slowest of these GPUs, of which there is at least one, and all known."""
@@ -56,7 +67,8 @@ class NodeFigures:
             return 0.0
         curve = self.collectives.get((operation, count)) or self.collectives.get((_BOUND, count))
         if curve is None:
-            raise UnmeasuredError(f"the node's run has no size curve of {operation} on {count} GPUs")
+            over = f" over {self.num_nodes} nodes" if self.num_nodes > 1 else ""
+            raise UnmeasuredError(f"the node's run has no size curve of {operation} on {count} GPUs{over}")
         return curve.time_s(num_bytes)
 
     def to_host_s(self, num_bytes: float) -> float:
@@ -69,6 +81,8 @@ class NodeFigures:
 
     def send_s(self, num_bytes: float) -> float:
         """Seconds from one GPU to the next. Raises :class:`UnmeasuredError`."""
+        if self.num_nodes > 1:
+            raise UnmeasuredError("the model knows no copy between nodes (pipeline_parallel)")
         if self.peer_bytes_per_s is None:
             raise UnmeasuredError("the node's run has no peer_copy")
         return num_bytes / self.peer_bytes_per_s

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import attribute
 from pybench.compute.fingerprint import differences
@@ -44,10 +43,10 @@ def explain(
         notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
-    collectives: Mapping[tuple[str, int], AlphaBeta] = {}
+    fits: tuple[CollectiveFit, ...] = ()
     for group in groups:
         figures = node_figures(node.run_id, node_measurements, group[0].settings.dtype)
-        collectives = figures.collectives
+        fits = tuple(_fits(figures))
         if not all(name in figures.gpus for step in group for name in step.gpus):
             notes.append(f"{group[0].label}: {_OTHER_GPUS}")
             figures = replace(figures, gpus={})
@@ -66,7 +65,7 @@ def explain(
         node_run_id=node.run_id,
         points=tuple(points),
         extrapolations=tuple(extrapolations),
-        fits=tuple(_fits(collectives)),
+        fits=fits,
         notes=tuple(dict.fromkeys(notes)),
         turns=tuple(explained_turns),
     )
@@ -109,10 +108,11 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
         clock_fraction=other.clock_hz / base.clock_hz - 1 if other.clock_hz and base.clock_hz else None,
     )
     try:
-        refuse_launch_bound(other.figures(figures), other.point, other.samples)
-        baseline = base.as_baseline(predicted_step(base.figures(figures), base.point, base.samples))
-        predicted = predicted_step(other.figures(figures), other.point, other.samples)
-        even = predicted_step(base.figures(figures), other.point, other.samples)
+        joined = figures.over(other.settings.num_nodes)
+        refuse_launch_bound(other.figures(joined), other.point, other.samples)
+        baseline = base.as_baseline(base.predicted(figures))
+        predicted = other.predicted(figures)
+        even = predicted_step(base.figures(joined), other.point, other.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus
@@ -127,12 +127,14 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
     )
 
 
-def _fits(collectives: Mapping[tuple[str, int], AlphaBeta]) -> Iterator[CollectiveFit]:
-    for (operation, count), curve in collectives.items():
-        yield CollectiveFit(
-            operation=operation,
-            num_gpus=count,
-            latency_s=curve.alpha_s,
-            bytes_per_s=1 / curve.beta_s_per_byte if curve.beta_s_per_byte else None,
-            misfit_fraction=curve.misfit_fraction,
-        )
+def _fits(figures: NodeFigures) -> Iterator[CollectiveFit]:
+    for num_nodes, curves in {1: figures.collectives, **figures.between_nodes}.items():
+        for (operation, count), curve in curves.items():
+            yield CollectiveFit(
+                operation=operation,
+                num_gpus=count,
+                num_nodes=num_nodes,
+                latency_s=curve.alpha_s,
+                bytes_per_s=1 / curve.beta_s_per_byte if curve.beta_s_per_byte else None,
+                misfit_fraction=curve.misfit_fraction,
+            )

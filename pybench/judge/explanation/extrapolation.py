@@ -59,13 +59,13 @@ def _refusal(group: Sequence[MeasuredStep]) -> str | None:
 
 
 def _law(figures: NodeFigures, base: MeasuredStep, last: MeasuredStep, *, tree: bool) -> Law:
-    weak = last.samples > base.samples
-    baseline = base.as_baseline(predicted_step(base.figures(figures), base.point, base.samples))
+    weak, joined = last.samples > base.samples, figures.over(last.settings.num_nodes)
+    baseline = base.as_baseline(base.predicted(figures))
 
     def law(count: int) -> float:
         grown = count // last.point.num_gpus
         samples = last.samples * grown if weak else last.samples
-        wider = _wider(last.figures(figures), last, grown, tree=tree)
+        wider = _wider(last.figures(joined), last, grown, tree=tree)
         predicted = predicted_step(wider, last.point, samples, grown=grown)
         return samples / baseline.calibrated_s(predicted) / base.rate
 

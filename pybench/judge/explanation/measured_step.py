@@ -10,15 +10,19 @@ from pybench.compute.comm_model.step_time import Baseline, StepTime
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
 from pybench.judge.explanation.node_figures import gpu_names
+from pybench.judge.explanation.predicted_step import predicted_step
 from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.model.results import GpuState
 from pybench.model.suite import AxisValue, Point
-from pybench.model.workloads.settings import PARALLEL_AXES, ModelSettings
+from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
+
+# What points that are compared may differ in: over how many GPUs, and how.
+_SPREAD = (*PARALLEL_AXES, NODES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,7 @@ class MeasuredStep:
     @property
     def group(self) -> dict[str, AxisValue]:
         """What it has in common with the points that it is compared with."""
-        return {name: value for name, value in self.point.axes.items() if name not in PARALLEL_AXES}
+        return {name: value for name, value in self.point.axes.items() if name not in _SPREAD}
 
     @property
     def label(self) -> str:
@@ -55,6 +59,10 @@ class MeasuredStep:
     def figures(self, node: NodeFigures) -> NodeFigures:
         """Of its own GPUs, where the node's run has figures of each."""
         return node.on(self.gpus) if node.gpus else node
+
+    def predicted(self, node: NodeFigures) -> StepTime:
+        """As the model has it, with what joins the point's own nodes. Raises ``UnmeasuredError``."""
+        return predicted_step(self.figures(node.over(self.settings.num_nodes)), self.point, self.samples)
 
     def as_baseline(self, predicted: StepTime) -> Baseline:
         """Beyond the model: kernels in training and whole waves of an engine, which more GPUs share; else launches."""

@@ -35,7 +35,7 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
     if not matmuls or not memory:
         lacks = f"matmul in {dtype}" if not matmuls else "memory_bandwidth"
         raise UsageError(f"{run_id}: it measured no {lacks}; give a run of node_check on this machine")
-    flops, moved = _best(matmuls), _best(memory)
+    flops, moved, curves = _best(matmuls), _best(memory), _collectives(measurements)
     links = [
         location(samples)
         for point, samples in measurements.measured("peer_copy_bytes_per_s")
@@ -53,7 +53,8 @@ def node_figures(run_id: str, measurements: Measurements, dtype: str) -> NodeFig
             for name in flops
             if name in moved
         },
-        collectives=_collectives(measurements),
+        collectives=curves.pop(1, {}),
+        between_nodes=curves,
     )
 
 
@@ -102,13 +103,16 @@ def _best(points: Sequence[dict[str, float]]) -> dict[str, float]:
     return max(points, key=lambda gpus: (len(gpus), min(gpus.values())))
 
 
-def _collectives(measurements: Measurements) -> dict[tuple[str, int], AlphaBeta]:
-    """A fit for each operation and count that was measured at two sizes or more."""
-    curves: dict[tuple[str, int], dict[int, float]] = {}
+def _collectives(measurements: Measurements) -> dict[int, dict[tuple[str, int], AlphaBeta]]:
+    """By number of nodes: a fit for each operation and count that was measured at two sizes or more."""
+    curves: dict[tuple[int, str, int], dict[int, float]] = {}
     for point, samples in measurements.measured("collective_s"):
         assert isinstance(point.settings, Collective), "no other workload has this metric"
-        if point.settings.num_nodes > 1:
-            continue  # of what joins nodes
-        key = point.settings.operation, point.settings.gpus
-        curves.setdefault(key, {})[point.settings.message_bytes] = location(samples)
-    return {key: fit(list(curve.items())) for key, curve in curves.items() if len(curve) >= _MIN_SIZES}
+        if point.settings.groups == "all":  # a rail joins a part of the GPUs
+            key = point.settings.num_nodes, point.settings.operation, point.settings.gpus
+            curves.setdefault(key, {})[point.settings.message_bytes] = location(samples)
+    fits: dict[int, dict[tuple[str, int], AlphaBeta]] = {}
+    for (num_nodes, operation, count), curve in curves.items():
+        if len(curve) >= _MIN_SIZES:
+            fits.setdefault(num_nodes, {})[operation, count] = fit(list(curve.items()))
+    return fits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybench.compute.comm_model.figures import UnmeasuredError
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import AUTO, ModelSettings
+from pybench.model.workloads.settings import AUTO, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
@@ -16,12 +16,16 @@ def refuse_unknown(point: Point) -> None:
     settings = point.settings
     if not isinstance(settings, (Generate, Train)) or point.architecture is None:
         raise UnmeasuredError(f"the model knows no {settings.workload}")
-    if settings.num_nodes > 1:
-        raise UnmeasuredError("the model knows one node's links, and nothing of those between nodes")
+    if settings.num_nodes > 1 and len(_raised(settings)) > 1:
+        raise UnmeasuredError(f"over nodes the model knows one parallel degree ({', '.join(_raised(settings))} here)")
     unknown = _of_generation(settings) if isinstance(settings, Generate) else _of_training(settings)
     for name, is_set in {**_of_all(settings), **unknown}.items():
         if is_set:
             raise UnmeasuredError(f"the model knows no {name}")
+
+
+def _raised(settings: ModelSettings) -> list[str]:
+    return [name for name in PARALLEL_AXES if int(getattr(settings, name)) > 1]
 
 
 def _of_all(settings: ModelSettings) -> dict[str, bool]:

@@ -37,14 +37,14 @@ class Runs:
         self.build = build
         self.node_points: list[Point] = []
         self.node_records: list[Record] = []
-        self._node(Matmul(backend="torch", gpus=2), {"matmul_flops_per_s": 660e12}, second)
-        self._node(Matmul(backend="torch", gpus=1), {"matmul_flops_per_s": 700e12})
-        self._node(Matmul(backend="torch", gpus=2, precision="float32"), {"matmul_flops_per_s": 50e12})
-        self._node(MemoryBandwidth(backend="torch", gpus=2), {"memory_bytes_per_s": 4.2e12}, second)
-        self._node(PeerCopy(backend="torch", gpus=2), {"peer_copy_bytes_per_s": 350e9})
+        self.add(Matmul(backend="torch", gpus=2), {"matmul_flops_per_s": 660e12}, second)
+        self.add(Matmul(backend="torch", gpus=1), {"matmul_flops_per_s": 700e12})
+        self.add(Matmul(backend="torch", gpus=2, precision="float32"), {"matmul_flops_per_s": 50e12})
+        self.add(MemoryBandwidth(backend="torch", gpus=2), {"memory_bytes_per_s": 4.2e12}, second)
+        self.add(PeerCopy(backend="torch", gpus=2), {"peer_copy_bytes_per_s": 350e9})
         for size in (_MIB, 512 * _MIB):
-            self._node(Collective(backend="torch", gpus=2, message_bytes=size), {"collective_s": 15e-6 + size / 300e9})
-        self._node(Collective(backend="torch", gpus=2, operation="broadcast"), {"collective_s": 1e-3})
+            self.add(Collective(backend="torch", gpus=2, message_bytes=size), {"collective_s": 15e-6 + size / 300e9})
+        self.add(Collective(backend="torch", gpus=2, operation="broadcast"), {"collective_s": 1e-3})
 
     @property
     def node(self) -> Manifest:
@@ -80,7 +80,7 @@ class Runs:
         )
         return [self.build.record(point, ranks, n) for n in (1, 2)]
 
-    def _node(self, settings: NodeSettings, first: dict[str, float], second: dict[str, float] | None = None) -> None:
+    def add(self, settings: NodeSettings, first: dict[str, float], second: dict[str, float] | None = None) -> None:
         name = f"{settings.workload}{len(self.node_points)}"
         point: Point = Point(
             id=name,

@@ -11,8 +11,10 @@ from pybench.judge.explanation.explanation import explain
 from pybench.judge.measurements import Measurements
 from pybench.model.errors import UsageError
 from pybench.model.suite import Point
+from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.generate import Generate
 from pybench.report.explanation import render
+from tests.builders import with_settings
 from tests.judge.conftest import Build
 
 
@@ -144,3 +146,46 @@ def test_generation_that_the_model_does_not_know(runs: Any, build: Build, settin
     assert point.predicted_s is None
     assert point.measured_speedup == pytest.approx(1.6)
     assert f"not predicted: {point.reason}" in render(explanation, width=300)
+
+
+def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Build) -> None:
+    """Sums between two nodes take ten times as long as within one, and the point over nodes is predicted so."""
+    one, two = build.train(1), build.train(2)
+    apart = dataclasses.replace(with_settings(two, nodes=2), axes={"nodes": 2})
+    for size in (2**20, 2**29):
+        runs.add(Collective(backend="torch", gpus=2, nodes=2, message_bytes=size), {"collective_s": size / 30e9})
+    (within,) = runs.explain([(one, 0.1), (two, 0.11)]).points
+    explanation = runs.explain([(one, 0.1), (apart, 0.2)])
+    (over,) = explanation.points
+    assert within.predicted_s is not None
+    assert over.predicted_s is not None
+    assert over.predicted_s > within.predicted_s
+    assert over.parts is not None
+    assert sum(over.parts.values()) == pytest.approx(over.shortfall_s)
+    assert [(fit.num_gpus, fit.num_nodes, fit.bytes_per_s) for fit in explanation.fits] == [
+        (2, 1, pytest.approx(300e9)),
+        (2, 2, pytest.approx(30e9)),
+    ]
+    assert "2 over 2 nodes" in render(explanation)
+    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "the node's run has no size curve of all_reduce on 2 GPUs over 2 nodes"),
+        (
+            {"strategy": "pipeline_parallel", "data_parallel": 1, "pipeline_parallel": 2},
+            "the model knows no copy between nodes (pipeline_parallel)",
+        ),
+        (
+            {"strategy": "fsdp", "tensor_parallel": 2},
+            "over nodes the model knows one parallel degree (tensor_parallel, data_parallel here)",
+        ),
+    ],
+)
+def test_what_is_unknown_between_nodes(runs: Any, build: Build, settings: dict[str, Any], reason: str) -> None:
+    """Without figures of what joins them, by stages, and with two degrees: named, and not predicted."""
+    apart = dataclasses.replace(with_settings(build.train(2), nodes=2, **settings), axes={"nodes": 2})
+    (point,) = runs.explain([(build.train(1), 0.1), (apart, 0.2)]).points
+    assert (point.predicted_s, point.reason) == (None, reason)

@@ -60,7 +60,7 @@ def test_one_gpu_is_no_matter_of_scaling(build: Build) -> None:
 
 def test_an_explanation_gives_the_reason_instead_of_a_prediction(runs: Runs, build: Build) -> None:
     """Measured speedup beside it: 0.16 s and 0.2 s are 0.8."""
-    runs._node(LaunchLatency(backend="torch", gpus=1), {"launch_s": 10e-6, "round_trip_s": 20e-6})
+    runs.add(LaunchLatency(backend="torch", gpus=1), {"launch_s": 10e-6, "round_trip_s": 20e-6})
     one, two = (build.generate(degree, backend="transformers") for degree in (1, 2))
     (point,) = runs.explain([(one, 0.16), (two, 0.2)]).points
     assert point.predicted_speedup is None

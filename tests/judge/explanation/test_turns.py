@@ -80,8 +80,8 @@ def turn_records(build: Build, point: Point) -> list[Record]:
 
 def explained(runs: Any, build: Build, turn: Point, alone: tuple[tuple[Point, float], ...] = ()) -> Explanation:
     """Copies to the host take a second for all weights, copies from it half of that."""
-    runs._node(HostDeviceCopy(backend="torch", gpus=2, direction="d2h"), {"host_copy_bytes_per_s": WEIGHTS_BYTES})
-    runs._node(HostDeviceCopy(backend="torch", gpus=2, direction="h2d"), {"host_copy_bytes_per_s": 2 * WEIGHTS_BYTES})
+    runs.add(HostDeviceCopy(backend="torch", gpus=2, direction="d2h"), {"host_copy_bytes_per_s": WEIGHTS_BYTES})
+    runs.add(HostDeviceCopy(backend="torch", gpus=2, direction="h2d"), {"host_copy_bytes_per_s": 2 * WEIGHTS_BYTES})
     records = [record for point, time_s in alone for record in runs.measured(point, time_s)]
     found: Explanation = runs.explain_records(
         [*turn_records(build, turn), *records], [(turn, 10.0), *alone], fingerprint="f"
