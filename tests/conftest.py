@@ -21,6 +21,7 @@ from pybench.machine import health_watch
 from tests.builders import NO_DRIVER
 from tests.processes import kill_on_failure
 from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes
+from tests.warm_python import forking_python
 
 NATIVE = Path(__file__).parent / "native"
 ROOT = NATIVE.parents[1]
@@ -109,6 +110,13 @@ def build_fake(folder: Path, *options: str, lacks: tuple[str, ...] = ()) -> Path
     # Bound to itself: a process may hold several of these.
     linking = ("-shared", "-fPIC", f"-Wl,--version-script={script}", "-Wl,-Bsymbolic")
     return compile_native(folder / "libnvidia-ml.so.1", "tests/native/fake_nvml.cpp", *linking, *options)
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An interpreter whose workers begin with torch imported."""
+    with forking_python(tmp_path_factory.mktemp("warm")) as python:
+        yield python
 
 
 @pytest.fixture

@@ -18,12 +18,15 @@ pytest.importorskip("peft")
 pytest.importorskip("accelerate")
 
 
-def measured(name: str, folder: Path) -> dict[str, Any]:
+def measured(name: str, folder: Path, python: Path) -> dict[str, Any]:
     """Results of a run of the shipped suite by the command: an attempt for each point, of the smallest model."""
     environ = {**os.environ, **dict([NO_DRIVER])}
     command = [sys.executable, "-c", "from pybench.cli.main import main; main()", "run", name, "--engine", "none"]
     done = subprocess.run(
-        [*command, "--profile", "cpu", "--set", "model=llama-tiny", "--attempts", "1", "--runs", str(folder)],
+        [
+            *(*command, "--python", str(python), "--profile", "cpu", "--set", "model=llama-tiny"),
+            *("--attempts", "1", "--runs", str(folder)),
+        ],
         env=environ,
         capture_output=True,
         text=True,
@@ -37,9 +40,9 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1200)
-def test_ddp_scaling_is_measured(tmp_path: Path) -> None:
+def test_ddp_scaling_is_measured(tmp_path: Path, warm_python: Path) -> None:
     """Speedups of both kinds without a figure to judge them, the job's time too; strong scaling shows one loss."""
-    results = measured("ddp_scaling", tmp_path)
+    results = measured("ddp_scaling", tmp_path, warm_python)
     assert [(row["metric"], row["scaling"], row["verdict"]) for row in results["scaling"]] == [
         ("tokens_per_s", "weak", "no_expectation"),
         ("job_h", "weak", "no_expectation"),
@@ -55,9 +58,9 @@ def test_ddp_scaling_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_train_strategies_are_measured(tmp_path: Path) -> None:
+def test_train_strategies_are_measured(tmp_path: Path, warm_python: Path) -> None:
     """Every way of sharing the same batch shows the same loss: one check for each point but the two baselines."""
-    results = measured("train_strategies", tmp_path)
+    results = measured("train_strategies", tmp_path, warm_python)
     assert len(results["points"]) == 10
     assert len(results["checks"]) == 8
     assert {check["verdict"] for check in results["checks"]} == {"pass"}

@@ -62,6 +62,7 @@ def run_staged(
     ranks: int = 1,
     device: str = "cpu",
     then: tuple[AnySettings, ...] = (),
+    python: str | Path = sys.executable,
 ) -> tuple[int, list[list[Event]], str]:
     """Run one order, and ``then`` more, in a staged worker: exit code, events of each rank, standard error."""
     exchange = stage.parent / "exchange"
@@ -80,7 +81,7 @@ def run_staged(
     (exchange / ORDERS_FILE).write_text("\n".join(orders))
     for place in range(1, len(orders)):
         (exchange / go_file(place)).touch()
-    argv = [sys.executable, "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
+    argv = [str(python), "-I", "-B", str(stage / "pybench/worker/__main__.py"), str(exchange)]
     argv += ["--ranks", str(ranks)] if ranks > 1 else []
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, env=environ)

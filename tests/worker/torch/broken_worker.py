@@ -16,12 +16,12 @@ from pybench.runner.run import Run
 from tests.builders import NO_DRIVER
 
 
-def measure_broken(folder: Path, benchmarks: Sequence[str], module: str, source: str) -> Run:
+def measure_broken(python: Path, folder: Path, benchmarks: Sequence[str], module: str, source: str) -> Run:
     """Run the benchmarks with ``source`` behind that of ``module``; afterwards no process of the run is left."""
     (folder / "drills.toml").write_text('schema = 1\nname = "drills"\n' + "".join(benchmarks))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(*NO_DRIVER)
-        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local())
+        run = prepare_run(folder / "drills.toml", folder / "runs", lambda _: Local(str(python)))
         staged = run.folder.worker / module
         staged.write_text(staged.read_text() + source)
         run.finish(NoProgress())

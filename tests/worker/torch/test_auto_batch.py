@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import candidates, find_batch_size, largest_fitting
 from pybench.worker.backends.torch.train.learner import Task
+from tests.worker.torch.torchrun import torchrun
 
 ALONE = TorchRanks(0, 1, torch.device("cpu"))
 SETTINGS = Train(backend="torch", model="m", batch_size_per_gpu="auto", sequence_tokens=4)
@@ -91,13 +89,7 @@ def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
         find_batch_size(SETTINGS, {}, ALONE, attempt)
 
 
-def test_the_rank_with_the_least_memory_decides(tmp_path: Path) -> None:
+def test_the_rank_with_the_least_memory_decides(warm_python: Path, tmp_path: Path) -> None:
     """All ranks go on with the same size: they vote after each try."""
-    script = Path(__file__).with_name("votes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        [*command, str(tmp_path / "found")], env=environ, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun(warm_python, 2, "votes.py", str(tmp_path / "found"))
     assert [(tmp_path / f"found.{rank}").read_text() for rank in (0, 1)] == ["5", "5"]

@@ -25,7 +25,7 @@ from pybench.worker.backends.torch.checkpoint import storage
 from pybench.worker.backends.torch.checkpoint.checkpoints import Checkpoints, checkpoints
 from pybench.worker.backends.torch.checkpoint.state import num_bytes
 from tests.worker.torch.checkpoint_ranks import settings_of, spoiling
-from tests.worker.torch.test_train_strategies import start
+from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import TINY
 
 RANK = TorchRanks(0, 1, torch.device("cpu"))
@@ -45,7 +45,7 @@ def exchange(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+def two(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
     """What two ranks found of each combination; the last one has a wrong bit on disk."""
     return start(2, [*TWO, SPOILED], tmp_path_factory.mktemp("two") / "found", "checkpoint_ranks.py")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -39,10 +40,11 @@ def settings(method: Literal["loss", "generation"], ranks: int, **more: Any) -> 
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Event]]]:
+def two_ranks(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> list[list[list[Event]]]:
     """Events of both methods, of both ranks: one worker measures them one after the other."""
     loss, generation = settings("loss", 2), settings("generation", 2)
-    code, streams, log = run_staged(staged(tmp_path_factory.mktemp("two")), loss, dict(TINY), 2, then=(generation,))
+    stage = staged(tmp_path_factory.mktemp("two"))
+    code, streams, log = run_staged(stage, loss, dict(TINY), 2, then=(generation,), python=warm_python)
     assert code == 0, log
     return [list(parts) for parts in zip(*map(points_of, streams), strict=True)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -89,7 +88,7 @@ def _break(stage: Path, module: str, before: str, fault: str) -> None:
 Harm = Callable[[Path, threading.Event], None]
 
 
-def _attempts(stage: Path, point: Point, harm: Harm, number: int) -> list[Record]:
+def _attempts(python: Path, stage: Path, point: Point, harm: Harm, number: int) -> list[Record]:
     """All by one worker: the point is in its session as often."""
     num_ranks = point.num_gpus
     exchange = stage.parent / "exchange"
@@ -111,7 +110,7 @@ def _attempts(stage: Path, point: Point, harm: Harm, number: int) -> list[Record
     worker = [str(stage / "pybench/worker/__main__.py"), str(exchange), "--ranks", str(num_ranks)]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-B", *worker], capture_output=True, text=True, check=False, timeout=280
+            [str(python), "-I", "-B", *worker], capture_output=True, text=True, check=False, timeout=280
         )
     finally:
         over.set()
@@ -130,12 +129,14 @@ def _report(events: list[Event]) -> RankReport:
 
 
 @pytest.fixture
-def drill(stage: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sequence[NodeCheck]]:
+def drill(
+    warm_python: Path, stage: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Sequence[NodeCheck]]:
     """Attempts at a point on this machine's CPU, and what is found."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(point: Point, harm: Harm = _unharmed, *, attempts: int = 2) -> Sequence[NodeCheck]:
-        records = _attempts(stage, point, harm, attempts)
+        records = _attempts(warm_python, stage, point, harm, attempts)
         assert len(records) == attempts
         return node_checks(Measurements.of(Plan(points=(point,), skips=()), records), snapshot())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,10 +57,11 @@ TWO_RANKS: dict[str, NodeSettings] = {
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, float]]]:
+def two_ranks(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> dict[str, list[dict[str, float]]]:
     """Each rank's values in its last measured step of each of ``TWO_RANKS``, which one worker measures."""
     first, *then = TWO_RANKS.values()
-    code, streams, log = run_staged(staged(tmp_path_factory.mktemp("two")), first, None, 2, then=tuple(then))
+    stage = staged(tmp_path_factory.mktemp("two"))
+    code, streams, log = run_staged(stage, first, None, 2, then=tuple(then), python=warm_python)
     assert code == 0, log
     points = zip(*map(points_of, streams), strict=True)
     return {name: [steps_of(part)[-1].values for part in parts] for name, parts in zip(TWO_RANKS, points, strict=True)}

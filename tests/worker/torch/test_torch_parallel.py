@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.generate import Generation
 from tests.builders import TINY
+from tests.worker.torch.torchrun import torchrun
 
 CPU = torch.device("cpu")
 TOKENS = torch.arange(12).reshape(2, 6) * 7
@@ -78,21 +76,15 @@ TORCHTUNE: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def two_ranks(warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two real gloo ranks computed."""
-    return _computed(TURNS, tmp_path_factory.mktemp("ranks") / "saved.pt")
+    return _computed(warm_python, TURNS, tmp_path_factory.mktemp("ranks") / "saved.pt")
 
 
-def _computed(turns: dict[str, dict[str, Any]], out: Path) -> dict[str, Any]:
+def _computed(python: Path, turns: dict[str, dict[str, Any]], out: Path) -> dict[str, Any]:
     shapes = {family: {**TINY, "model_type": family, **more} for family, more in FAMILIES.items()}
-    script = Path(__file__).with_name("two_ranks.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    arguments = [json.dumps(shapes), json.dumps(TOKENS.tolist()), json.dumps(turns), str(out)]
-    done = subprocess.run(
-        [*command, *arguments], env=environment, capture_output=True, text=True, timeout=250, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    arguments = (json.dumps(shapes), json.dumps(TOKENS.tolist()), json.dumps(turns), str(out))
+    torchrun(python, 2, "two_ranks.py", *arguments)
     saved: dict[str, Any] = torch.load(out)
     return saved
 
@@ -113,9 +105,9 @@ def _check_turns(order: Any, turns: list[tuple[list[str], dict[str, float]]]) ->
 
 
 @pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
-def test_torchtunes_recipe_takes_turns(tmp_path: Path) -> None:
+def test_torchtunes_recipe_takes_turns(warm_python: Path, tmp_path: Path) -> None:
     """Its first turn moves the weights as FSDP does, and the engine has them by the names that it knows."""
-    found = _computed({**TORCHTUNE, "fsdp": TURNS["full"]}, tmp_path / "saved.pt")
+    found = _computed(warm_python, {**TORCHTUNE, "fsdp": TURNS["full"]}, tmp_path / "saved.pt")
     for name, order in TORCHTUNE.items():
         _check_turns(order, found["turns"][name])
     gaps = [found["turns"][name][0][1]["logprob_gap_to_old"] for name in ("fsdp", "full")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -75,13 +76,13 @@ DRILLS = ("out_of_memory", "killed", "hanging", "healthy")
 
 
 @pytest.fixture(scope="module")
-def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def drilled(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Run:
     """One run of all drills; afterwards no process of it is left."""
     parts = [_BENCHMARK.format(name=name, limit_s=280) for name in DRILLS]
     seeded = [f"{part}seed = {number}\n{_PATIENCE.get(DRILLS[number], '')}" for number, part in enumerate(parts)]
     source = _DRILL.replace("_NAMES", repr(DRILLS))
     module = "pybench/worker/backends/torch/train/training.py"
-    return measure_broken(tmp_path_factory.mktemp("drills"), [*seeded, _WRONG], module, source)
+    return measure_broken(warm_python, tmp_path_factory.mktemp("drills"), [*seeded, _WRONG], module, source)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ pytest.importorskip("bitsandbytes")
 import torch
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from tests.worker.torch.test_train_strategies import CP, DDP, FSDP, NORM, TP, Spec, shape, start
+from tests.worker.torch.conftest import Start
+from tests.worker.torch.test_train_strategies import CP, DDP, FSDP, NORM, TP, Spec, shape
 from tests.worker.torch.train_ranks import trained
 
 KNOBS: dict[str, Spec] = {
@@ -32,7 +33,7 @@ KNOBS: dict[str, Spec] = {
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def two(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """By spec: what the first of two ranks found."""
     first, second = start(2, list(KNOBS.values()), tmp_path_factory.mktemp("two") / "found")
     assert [one["losses"] for one in first] == [one["losses"] for one in second]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from tests.judge.conftest import Build
+from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, settings_of, trained
 
 Spec = dict[str, Any]
@@ -131,31 +129,15 @@ FOUR: dict[str, Spec] = {
 SHAPING = ("architecture", "lora_rank", "lora_targets", "weights", "optimizer", "learning_rate", "max_grad_norm")
 
 
-def start(num_ranks: int, specs: list[Spec], out: Path, script: str = "train_ranks.py") -> list[list[dict[str, Any]]]:
-    """What each rank found, spec by spec."""
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_ranks}", "--standalone"]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        [*command, str(Path(__file__).with_name(script)), json.dumps(specs), str(out)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(num_ranks)]
-
-
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def two(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """By spec: what each of two ranks found."""
     found = start(2, list(TWO.values()), tmp_path_factory.mktemp("two") / "found")
     return dict(zip(TWO, map(list, zip(*found, strict=True)), strict=True))
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def four(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """By spec: what each of four ranks found."""
     found = start(4, list(FOUR.values()), tmp_path_factory.mktemp("four") / "found")
     return dict(zip(FOUR, map(list, zip(*found, strict=True)), strict=True))
@@ -234,7 +216,7 @@ def test_ranks_whose_weights_are_split_decode_with_beams(two: Any) -> None:
     assert "evaluation_s" not in two["fsdp"][0]["metrics"]
 
 
-def test_mixed_precision_stays_near(two: Any, alone: Any, tmp_path: Path) -> None:
+def test_mixed_precision_stays_near(start: Start, two: Any, alone: Any, tmp_path: Path) -> None:
     """bfloat16 computing over float32 weights: within the tolerance of its type, and not float32 in disguise."""
     specs = [{**FSDP, "mixed_precision": "bfloat16"}, {"strategy": "accelerate", **DDP, "mixed_precision": "bfloat16"}]
     for found in start(2, specs, tmp_path / "found")[0]:
@@ -267,13 +249,13 @@ def test_projections_alone_are_packed() -> None:
     assert bits[0] == bits[1]
 
 
-def test_compiled_layers_learn_the_same(alone: Any, tmp_path: Path) -> None:
+def test_compiled_layers_learn_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """One compilation serves all layers."""
     [[found]] = start(1, [{"compile": True}], tmp_path / "found")
     assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
 
 
-def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
+def test_deepspeed_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """All stages, passes and offloading; its own defaults (gradients clipped at 1) must not show."""
     pytest.importorskip("deepspeed")
     zero: Spec = {"strategy": "deepspeed", **DDP}
@@ -288,7 +270,7 @@ def test_deepspeed_learns_the_same(alone: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
-def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
+def test_torchtune_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """Its decoders hold our weights: sharded, split, both; with each kind of positions, and biases."""
     tune: Spec = {"strategy": "torchtune"}
     specs = [
@@ -306,7 +288,7 @@ def test_torchtune_learns_the_same(alone: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")
-def test_unsloth_learns_the_same(alone: Any, tmp_path: Path) -> None:
+def test_unsloth_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """Adapters and all weights, over DDP; on a CPU by its fallback, whose layers are the library's own."""
     fast: Spec = {"strategy": "unsloth", **DDP}
     specs = [

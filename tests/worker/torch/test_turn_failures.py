@@ -73,11 +73,12 @@ DRILLS = ("engine_dies", "out_of_memory", "sender_killed", "stale", "healthy")
 
 
 @pytest.fixture(scope="module")
-def drilled(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def drilled(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Run:
     """One run of all drills; afterwards no process of it is left, and no weights in shared memory."""
     parts = [_BENCHMARK.format(name=name, seed=seed) for seed, name in enumerate(DRILLS)]
     source = _DRILL.replace("_NAMES", repr(DRILLS))
-    return measure_broken(tmp_path_factory.mktemp("drills"), parts, "pybench/worker/backends/turn/turns.py", source)
+    module = "pybench/worker/backends/turn/turns.py"
+    return measure_broken(warm_python, tmp_path_factory.mktemp("drills"), parts, module, source)
 
 
 @pytest.mark.parametrize(

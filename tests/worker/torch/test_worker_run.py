@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_generate_reports_every_token(run_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
+def test_generate_reports_every_token(run_cold_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
     """Both ranks tell of the whole batch: 3 sequences of 5 prompt and 4 output tokens."""
     settings = Generate(
         backend="torch",
@@ -27,7 +27,7 @@ def test_generate_reports_every_token(run_worker: Any, architecture: dict[str, A
         prompt_tokens=5,
         output_tokens=4,
     )
-    code, streams, log = run_worker(settings, architecture, ranks)
+    code, streams, log = run_cold_worker(settings, architecture, ranks)
     assert (code, len(streams)) == (0, ranks), log
     for rank, events in enumerate(streams):
         header = events[0]
@@ -44,7 +44,7 @@ def test_generate_reports_every_token(run_worker: Any, architecture: dict[str, A
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_train_reports_samples_and_loss(run_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
+def test_train_reports_samples_and_loss(run_cold_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
     """A joint batch of 4 samples, and a loss near ln(256) = 5.5 from random weights."""
     settings = Train(
         backend="torch",
@@ -54,7 +54,7 @@ def test_train_reports_samples_and_loss(run_worker: Any, architecture: dict[str,
         global_batch_size=4,
         sequence_tokens=8,
     )
-    code, streams, log = run_worker(settings, architecture, ranks)
+    code, streams, log = run_cold_worker(settings, architecture, ranks)
     assert (code, len(streams)) == (0, ranks), log
     for events in streams:
         for step in steps_of(events):
@@ -75,12 +75,12 @@ def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_missing_package_names_the_remedy(
-    stage: Path, run_worker: Any, architecture: dict[str, Any], ranks: int
+    stage: Path, run_cold_worker: Any, architecture: dict[str, Any], ranks: int
 ) -> None:
     """A Python without torch: one failure event, no bare traceback."""
     (stage / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
     settings = Train(backend="torch", model="tiny", data_parallel=ranks, global_batch_size=2, sequence_tokens=8)
-    code, streams, log = run_worker(settings, architecture, ranks)
+    code, streams, log = run_cold_worker(settings, architecture, ranks)
     failure = streams[0][-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause, log) == (1, "missing_package", "")
@@ -125,11 +125,11 @@ def test_a_strategys_package_is_missing(
     )
 
 
-def test_the_stage_is_the_only_source(run_worker: Any, architecture: dict[str, Any], stage: Path) -> None:
+def test_the_stage_is_the_only_source(run_cold_worker: Any, architecture: dict[str, Any], stage: Path) -> None:
     """Every rank runs the staged copy, also where pybench is installed in editable form."""
     (stage / "pybench/worker/main.py").write_text("raise SystemExit('staged')\n")
     settings = Train(
         backend="torch", model="tiny", dtype="float32", data_parallel=1, global_batch_size=1, sequence_tokens=4
     )
-    code, _, log = run_worker(settings, architecture)
+    code, _, log = run_cold_worker(settings, architecture)
     assert (code, log) == (1, "staged\n")

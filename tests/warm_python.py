@@ -1,0 +1,169 @@
+"""A Python whose workers begin with torch imported: each is a fork of one process that has it.
+
+It stands where a test names an interpreter. From its first own line on a worker does there what it does anywhere; its
+start takes milliseconds instead of seconds. Tests whose subject is a start, an import, or what a dead host leaves
+behind take the real one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+# What ranks and their launcher import. No pybench: a worker's is that of its stage.
+IMPORTED = (
+    "torch.distributed.run",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+    "transformers.integrations.sdpa_attention",
+    "transformers.models.llama.modeling_llama",
+)
+# Room for a worker's environment where /proc shows it: processes of a run are found by it.
+_ROOM = "R" * 2**14
+_STARTER = "PYBENCH_STARTER"
+_CLIENT = """#!{python} -IS
+import os, sys
+if sys.argv[1:3] != ["-I", "-B"] or sys.argv[3] == "-c":
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+import json, signal, socket
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+order = json.dumps({{"argv": sys.argv[3:], "cwd": os.getcwd(), "environ": dict(os.environ), "python": sys.argv[0]}})
+socket.send_fds(server, [order.encode() + b"\\n"], [0, 1, 2])
+status = server.recv(16)
+code = os.waitstatus_to_exitcode(int(status)) if status else 1
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
+
+@contextmanager
+def forking_python(folder: Path) -> Iterator[Path]:
+    """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open."""
+    address, program = str(folder / "server"), folder / "python"
+    program.write_text(_CLIENT.format(python=sys.executable, address=address))
+    program.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
+    command = [sys.executable, "-I", "-B", __file__, address]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline() == b"ready\n"
+            yield program
+        finally:
+            server.stdin.close()
+
+
+class _Server:
+    """Forks a worker for each client, and ends one whose client is gone."""
+
+    def __init__(self, address: str) -> None:
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(address)
+        self._listening.listen(64)
+        self._events = selectors.DefaultSelector()
+
+    def serve(self) -> None:
+        """Until standard input ends."""
+        self._events.register(0, selectors.EVENT_READ, None)
+        self._events.register(self._listening, selectors.EVENT_READ, self._accept)
+        while True:
+            for key, _ in self._events.select():
+                if key.data is None:
+                    return
+                key.data(key.fileobj)
+
+    def _accept(self, _: Any) -> None:
+        client, _address = self._listening.accept()
+        data, files, _, _ = socket.recv_fds(client, 2**16, 3)
+        while not data.endswith(b"\n"):
+            data += client.recv(2**16)
+        pid = os.fork()
+        if pid == 0:
+            _work(json.loads(data), files)
+        for file in files:
+            os.close(file)
+        worker = os.pidfd_open(pid)
+
+        def end(_: Any) -> None:
+            """The worker has ended, or its client has: it is killed then."""
+            self._events.unregister(client)
+            self._events.unregister(worker)
+            signal.pidfd_send_signal(worker, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            os.close(worker)
+            with client:
+                try:
+                    client.send(str(status).encode())
+                except OSError:
+                    return  # nobody waits for it
+
+        self._events.register(worker, selectors.EVENT_READ, end)
+        self._events.register(client, selectors.EVENT_READ, end)
+
+
+def _work(order: dict[str, Any], files: list[int]) -> None:
+    """Become the worker that a client orders; never returns."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(3, 4096)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["environ"] | {_STARTER: str(os.getppid())})
+    _show_environment()
+    sys.argv, sys.executable = order["argv"], order["python"]
+    code: Any = 1
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _show_environment() -> None:
+    """Write the environment to where /proc shows it: over that which the server was started with."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[47]), int(fields[48])  # env_start and env_end: 50 and 51 of proc(5)
+    block = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in os.environ.items())
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, block, min(len(block), end - start))
+
+
+if __name__ == "__main__":
+    server = _Server(sys.argv[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in IMPORTED:
+            import_module(name)
+    gc.freeze()  # so that the forks share what is here
+    print("ready", flush=True)
+    server.serve()
