@@ -173,6 +173,12 @@ def test_imports_go_down(found: Imports) -> None:
     assert breaches(found) == []
 
 
+def test_one_module_imports_nvmls_binding() -> None:
+    """It gives calls their errors and tries; the native sampler makes all others."""
+    found = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if re.search(r"\bpynvml\b", path.read_text())]
+    assert found == [Path("machine/nvml.py")]
+
+
 def test_imports_make_no_circle(found: Imports) -> None:
     """Also not within a room. The package itself waits with its imports until a name is asked for."""
     ours = {module: {t for t in targets if t in found} - {module, "pybench"} for module, targets in found.items()}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pynvml
-
-from pybench.machine.gpus import open_library, query, start_nvml, stop_nvml
+from pybench.machine.nvml import NvmlError, query, session
 from pybench.model.health import GpuProcess
 
 # PROC_PID_INIT_INO of include/linux/proc_ns.h: the PID namespace in which the kernel itself counts.
@@ -19,7 +18,7 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 _MAX_ENVIRONMENT_BYTES = 2**21
 _LOOK_LIMIT_S = 5.0
 # By these names they work with any driver since 510; by others they fail with some.
-_LISTS = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
+_LISTS = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetMPSComputeRunningProcesses_v3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +88,9 @@ def look_once(uuids: Sequence[str], limit_s: float = _LOOK_LIMIT_S) -> tuple[Sig
 
 
 def _look(watch: ProcessWatch, uuids: Iterable[str]) -> None:
-    if open_library() is not None:
-        return
-    try:
-        start_nvml()
-    except pynvml.NVMLError:
-        return
-    try:
-        found = {uuid: query(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in uuids}
+    with suppress(NvmlError), session():
+        found = {uuid: query("DeviceGetHandleByUUID", uuid) for uuid in uuids}
         watch.look({uuid: handle for uuid, handle in found.items() if handle is not None})
-    finally:
-        stop_nvml()
 
 
 def _computing(handle: Any) -> Iterator[tuple[int, int | None]]:  # noqa: ANN401 - NVML's handle

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import pynvml
-
 from pybench.machine.gpu_processes import ProcessFacts, ProcessWatch
-from pybench.machine.gpus import open_library, persist, query, start_nvml, stop_nvml
 from pybench.machine.kernel_log import read_xids
+from pybench.machine.nvml import NvmlError, answer, constant, query, session
 from pybench.model.health import GpuCounters, Health, PcieLink
 
 # Often enough to see a link awake in a step of some seconds, rarely enough to cost nothing.
@@ -64,13 +62,9 @@ class HealthWatch:
 
     def _watch(self) -> None:
         try:
-            if open_library() is None:
-                start_nvml()
-                try:
-                    self._follow({uuid: persist(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in self._uuids})
-                finally:
-                    stop_nvml()
-        except pynvml.NVMLError:
+            with session():
+                self._follow({uuid: answer("DeviceGetHandleByUUID", uuid) for uuid in self._uuids})
+        except NvmlError:
             pass  # a failing driver is reported by the sampler and the worker; here it means: unknown
         finally:
             self._ready.set()
@@ -94,12 +88,12 @@ def _counters(handles: dict[str, Any]) -> tuple[GpuCounters, ...]:
 
 
 def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML's handle
-    errors, volatile = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.NVML_VOLATILE_ECC
-    corrected, uncorrected, pending, failed = query(pynvml.nvmlDeviceGetRemappedRows, handle) or (None,) * 4
+    errors, volatile = "DeviceGetTotalEccErrors", constant("VOLATILE_ECC")
+    corrected, uncorrected, pending, failed = query("DeviceGetRemappedRows", handle) or (None,) * 4
     return GpuCounters(
         uuid=uuid,
-        ecc_corrected=query(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile),
-        ecc_uncorrected=query(errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile),
+        ecc_corrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_CORRECTED"), volatile),
+        ecc_uncorrected=query(errors, handle, constant("MEMORY_ERROR_TYPE_UNCORRECTED"), volatile),
         rows_remapped_corrected=corrected,
         rows_remapped_uncorrected=uncorrected,
         remap_pending=None if pending is None else bool(pending),
@@ -110,10 +104,10 @@ def _gpu_counters(uuid: str, handle: Any) -> GpuCounters:  # noqa: ANN401 - NVML
 def _link(uuid: str, handle: Any) -> PcieLink:  # noqa: ANN401 - NVML's handle
     return PcieLink(
         uuid=uuid,
-        generation=query(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        generation_max=query(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        width=query(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-        width_max=query(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        generation=query("DeviceGetCurrPcieLinkGeneration", handle),
+        generation_max=query("DeviceGetMaxPcieLinkGeneration", handle),
+        width=query("DeviceGetCurrPcieLinkWidth", handle),
+        width_max=query("DeviceGetMaxPcieLinkWidth", handle),
     )
 
 

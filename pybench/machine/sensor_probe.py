@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pynvml
 
 from pybench.compute.energy.anchors import evenest, on_grid
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
-from pybench.machine.gpus import open_library, persist, start_nvml
+from pybench.machine.nvml import NvmlError, answer, begin, constant
 from pybench.machine.power_recorder import MIN_POLLED_PERIOD_S, PowerRecorder
 from pybench.machine.time_limit import returned_within
-from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
 # Long enough for thirty publications of 100 ms; read far more often than any known board publishes.
@@ -102,42 +100,40 @@ def _call_costs(gpu: GpuTrace) -> tuple[CallCost, ...]:
         return ()  # it could not be opened
     try:
         opened = returned_within(CALL_LIMIT_S, lambda: _handle(gpu.uuid))
-    except pynvml.NVMLError as error:
+    except NvmlError as error:
         return (CallCost("nvmlDeviceGetHandleByUUID", None, None, str(error)),)
     if not opened:
         return (CallCost("nvmlDeviceGetHandleByUUID", None, None, NO_ANSWER),)
     (handle,) = opened
-    calls: dict[str, Callable[[], object]] = {
-        "nvmlDeviceGetTotalEnergyConsumption": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
-        "nvmlDeviceGetSamples": lambda: pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_TOTAL_POWER_SAMPLES, 0),
-        "nvmlDeviceGetPowerUsage": lambda: pynvml.nvmlDeviceGetPowerUsage(handle),
-        "nvmlDeviceGetFieldValues": lambda: pynvml.nvmlDeviceGetFieldValues(
-            handle, [pynvml.NVML_FI_DEV_POWER_INSTANT, pynvml.NVML_FI_DEV_POWER_AVERAGE]
-        ),
+    fields = [constant("FI_DEV_POWER_INSTANT"), constant("FI_DEV_POWER_AVERAGE")]
+    calls: dict[str, tuple[object, ...]] = {
+        "DeviceGetTotalEnergyConsumption": (),
+        "DeviceGetSamples": (constant("TOTAL_POWER_SAMPLES"), 0),
+        "DeviceGetPowerUsage": (),
+        "DeviceGetFieldValues": (fields,),
     }
-    return tuple(_limited_cost(name, call) for name, call in calls.items())
+    return tuple(_limited_cost(name, handle, *rest) for name, rest in calls.items())
 
 
 def _handle(uuid: str) -> object:
     """NVML's handle; the library stays initialised, since a call that hangs may still be in it."""
-    if (reason := open_library()) is not None:
-        raise MachineError(f"power probe: {reason}")
-    start_nvml()
-    return persist(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+    begin()
+    handle: object = answer("DeviceGetHandleByUUID", uuid)
+    return handle
 
 
-def _limited_cost(name: str, call: Callable[[], object]) -> CallCost:
-    found = returned_within(CALL_LIMIT_S, lambda: _cost(name, call))
-    return found[0] if found else CallCost(name, None, None, NO_ANSWER)
+def _limited_cost(name: str, *arguments: object) -> CallCost:
+    found = returned_within(CALL_LIMIT_S, lambda: _cost(name, *arguments))
+    return found[0] if found else CallCost(f"nvml{name}", None, None, NO_ANSWER)
 
 
-def _cost(name: str, call: Callable[[], object]) -> CallCost:
+def _cost(name: str, *arguments: object) -> CallCost:
     took_s = []
     for _ in range(NUM_CALLS):
         begun_s = time.perf_counter()
         try:
-            call()
-        except pynvml.NVMLError as error:
-            return CallCost(name, None, None, str(error))
+            answer(name, *arguments)
+        except NvmlError as error:
+            return CallCost(f"nvml{name}", None, None, str(error))
         took_s.append(time.perf_counter() - begun_s)
-    return CallCost(name, float(np.median(took_s)), max(took_s))
+    return CallCost(f"nvml{name}", float(np.median(took_s)), max(took_s))

@@ -1,0 +1,103 @@
+"""NVML's calls that the native sampler does not make: one door to its Python binding.
+
+A call is named as in NVML, without ``nvml``. It may hang in the driver: callers give it a time limit, by
+:func:`~pybench.machine.time_limit.returned_within` or a thread of their own that is waited for so long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pynvml
+
+LIBRARY_VARIABLE = "PYBENCH_NVML_LIBRARY"
+# A call that fails in passing is made so often, as the native sampler makes it.
+_TRIES = 4
+
+Answer = Any
+"""What NVML's binding gives: a number, a text, a structure, a handle."""
+
+
+class NvmlError(Exception):
+    """A call failed, or this driver lacks it; with NVML's text for that."""
+
+
+class NoDriverError(NvmlError):
+    """There is no driver, or it does not start."""
+
+
+@contextmanager
+def session() -> Iterator[None]:
+    """Within, calls can be made. Raises ``NoDriverError``."""
+    begin()
+    try:
+        yield
+    finally:
+        # A library that has no call for the end needs none.
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def begin() -> None:
+    """Open the library that the environment names, else the driver's, and initialise it.
+
+    One of before ``nvmlInitWithFlags``, too. Raises ``NoDriverError``.
+    """
+    path = os.environ.get(LIBRARY_VARIABLE) or "libnvidia-ml.so.1"
+    try:
+        # Local symbols: a library opened later must not be bound to this one's functions.
+        pynvml.nvmlLib = ctypes.CDLL(path)
+    except OSError:
+        raise NoDriverError(f"no NVIDIA driver: {path} not found") from None
+    try:
+        _init()
+    except pynvml.NVMLError as error:
+        raise NoDriverError(f"NVML does not start: {error}") from None
+
+
+def answer(name: str, *arguments: object) -> Answer:
+    """What a call gives, made again at once where it fails in passing. Raises ``NvmlError``."""
+    try:
+        return _persist(getattr(pynvml, f"nvml{name}"), *arguments)
+    except (pynvml.NVMLError, AttributeError) as error:
+        raise NvmlError(str(error)) from None
+
+
+def query(name: str, *arguments: object) -> Answer:
+    """What a call gives; ``None`` where the driver has nothing to give (not supported, no permission, no such call)."""
+    try:
+        return answer(name, *arguments)
+    except NvmlError:
+        return None
+
+
+def constant(name: str) -> int:
+    """A number of ``nvml.h``, by its name without ``NVML_``."""
+    return int(getattr(pynvml, f"NVML_{name}"))
+
+
+def text(value: str | bytes | None) -> str | None:
+    """A text, which older bindings give as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _init() -> None:
+    try:
+        _persist(pynvml.nvmlInit)
+    except pynvml.NVMLError_FunctionNotFound:
+        older = getattr(pynvml.nvmlLib, "nvmlInit_v2", None) or getattr(pynvml.nvmlLib, "nvmlInit", None)
+        if older is None:
+            raise
+        if code := older():
+            raise pynvml.NVMLError(code) from None
+
+
+def _persist(call: Callable[..., Answer], *arguments: object) -> Answer:
+    for _ in range(_TRIES - 1):
+        with suppress(pynvml.NVMLError_Unknown, pynvml.NVMLError_Timeout):
+            return call(*arguments)
+    return call(*arguments)
