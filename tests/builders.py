@@ -246,6 +246,30 @@ def estimate(value: float, unit: str = "", low: float | None = None, high: float
     return Estimate(value=value, low=low, high=high, unit=unit)
 
 
+def training_over_hosts(*, before: str = "", behind: str = "", **settings: int) -> str:
+    """TOML of a suite "hosts" with a benchmark "train", which takes CPUs a second.
+
+    Text ``before`` the benchmark, and axes ``behind`` its settings: without any, its ``nodes`` are two.
+    """
+    usual = {"attempts": 1, "steps": 3, "time_limit_s": 60, **({} if behind else {"nodes": 2})}
+    lines = "\n".join(f"{key} = {value}" for key, value in {**usual, **settings}.items())
+    return f"""schema = 1
+name = "hosts"
+description = "a training over hosts"
+{before}
+[[benchmark]]
+name = "train"
+workload = "train"
+backend = "torch"
+model = "llama-tiny"
+dtype = "float32"
+sequence_tokens = 16
+global_batch_size = 8
+{lines}
+{behind}
+"""
+
+
 def suite_problems(tmp_path: Path, text: str) -> str:
     """What is wrong with a suite of this text; empty when nothing is."""
     path = tmp_path / "s.toml"

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from pybench.compute.pair_rounds import DECISION_ROUNDS, Pair, pair_rounds
-from tests.builders import NO_DRIVER
-from tests.runner.two_hosts import SUITE, write_fake_python
+from tests.builders import NO_DRIVER, training_over_hosts
+from tests.runner.two_hosts import write_fake_python
 from tests.slurm.cluster import Cluster, cluster, missing
 
 PYBENCH = str(Path(sys.executable).with_name("pybench"))
@@ -42,7 +42,7 @@ def sixteen() -> Iterator[Cluster]:
 def _started(slurm: Cluster, folder: Path, pair: Pair, stretch: float, seed: int) -> subprocess.Popen[str]:
     """The suite in an allocation of two nodes, whose workers' steps are so much longer than usual."""
     folder.mkdir(parents=True)
-    (folder / "hosts.toml").write_text(SUITE.format(attempts=2, ranks=2))
+    (folder / "hosts.toml").write_text(training_over_hosts(data_parallel=2, attempts=2))
     write_fake_python(
         folder / "python", "ok", FAKE_STRETCH=str(stretch), FAKE_NOISE=f"{seed}:0.003", FAKE_STEP_MS="100"
     )

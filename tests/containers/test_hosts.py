@@ -9,40 +9,22 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from pybench.store.journal import RunFolder
+from tests.builders import training_over_hosts
 from tests.containers.boxed_engine import Boxed, site_packages
 from tests.containers.root_image import SITE
 from tests.runner.two_hosts import TwoHosts, ended
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 LIMIT_S = 600
-SUITE = """
-schema = 1
-name = "hosts"
-
-[container]
-mounts = [{{ source = "{packages}", target = "{site}" }}]
-
-[[benchmark]]
-name = "train"
-workload = "train"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-sequence_tokens = 16
-global_batch_size = 8
-attempts = 1
-max_attempts = 1
-steps = 3
-max_warmup_steps = 2
-time_limit_s = 400
-data_parallel = 2
-nodes = {nodes}
-"""
 
 
 def _write_suite(folder: Path, nodes: int) -> Path:
     path = folder / "hosts.toml"
-    path.write_text(SUITE.format(packages=site_packages(), site=SITE, nodes=nodes), encoding="utf-8")
+    mounts = f'[container]\nmounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]\n'
+    text = training_over_hosts(
+        data_parallel=2, before=mounts, nodes=nodes, max_attempts=1, max_warmup_steps=2, time_limit_s=400
+    )
+    path.write_text(text, encoding="utf-8")
     return path
 
 

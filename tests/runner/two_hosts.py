@@ -13,32 +13,13 @@ from pathlib import Path
 from pybench.engines.process import processes_marked
 from pybench.model.record import Record
 from pybench.store.journal import RunFolder
-from tests.builders import NO_DRIVER
+from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
 SECRET = "a secret of these tests alone"
 LIMIT_S = 120
-SUITE = """
-schema = 1
-name = "hosts"
-description = "a training over two hosts"
-
-[[benchmark]]
-name = "train"
-workload = "train"
-backend = "torch"
-model = "llama-tiny"
-dtype = "float32"
-sequence_tokens = 8
-global_batch_size = 8
-attempts = {attempts}
-steps = 3
-time_limit_s = 60
-nodes = 2
-data_parallel = {ranks}
-"""
 
 
 def write_fake_python(python: Path, behaviour: str, **environment: str) -> None:
@@ -65,7 +46,8 @@ class TwoHosts:
     def __post_init__(self) -> None:
         for name in "ab":
             (self.folder / name).mkdir()
-            (self.folder / name / "hosts.toml").write_text(SUITE.format(attempts=self.attempts, ranks=self.ranks))
+            text = training_over_hosts(data_parallel=self.ranks, attempts=self.attempts)
+            (self.folder / name / "hosts.toml").write_text(text)
             self.behave(name)
         self.port = port_for(self)
 

@@ -39,7 +39,8 @@ JobAcctGatherType=jobacct_gather/none
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 ReturnToService=2
-KillWait=5
+KillWait=1
+SchedulerParameters=batch_sched_delay=0
 MpiDefault=none
 TaskProlog={folder}/prolog
 NodeName=n[1-{count}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=2 State=UNKNOWN
