@@ -105,6 +105,13 @@ def test_what_stays_on_the_gpu_grows_by_a_slope() -> None:
     assert turn.of_attempt(point(), steps[:2], {}) == {}
 
 
+def test_what_stays_the_same_to_the_byte_grows_by_nothing() -> None:
+    """By floating point it would be some 1e-7 bytes, or -0.0."""
+    asleep = JointStep((step((span("engine_sleep", 0, 1, 7_354_187_776),)),))
+    found = turn.of_attempt(point(), [asleep] * 6, {})["resident_growth_bytes_per_turn"]
+    assert str(found) == "0.0"
+
+
 def _phase(name: str, *joules: float) -> PhaseEnergy:
     gpus = tuple(GpuEnergy(uuid=str(n), index=n, energy_j=each, method="series") for n, each in enumerate(joules))
     total = sum(joules)

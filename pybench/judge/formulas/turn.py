@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from pybench.compute.phases import joint_spans
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.record import Energy, PhaseEnergy
@@ -64,7 +62,7 @@ def of_attempt(_point: Point, steps: Sequence[JointStep], _reported: Mapping[str
     ]
     if len(resident) < _FEWEST_FOR_SLOPE:
         return {}
-    return {"resident_growth_bytes_per_turn": float(np.polyfit(range(len(resident)), resident, 1)[0])}
+    return {"resident_growth_bytes_per_turn": _slope(resident)}
 
 
 def shares(_point: Point, _steps: Sequence[JointStep]) -> dict[str, float]:
@@ -106,6 +104,13 @@ def _seconds(
 def _resident_bytes(spans: Sequence[Span]) -> float | None:
     asleep = [span.device_bytes for span in spans if span.name == "engine_sleep" and span.device_bytes is not None]
     return max(asleep, default=None)
+
+
+def _slope(values: Sequence[int]) -> float:
+    """Least squares over 0, 1, 2 and so on; of whole numbers, so that equal ones give exactly 0."""
+    count = len(values)
+    moments = sum((2 * place - count + 1) * value for place, value in enumerate(values))
+    return 6 * moments / (count * (count**2 - 1))
 
 
 def _joules(phases: Iterable[PhaseEnergy]) -> float | None:

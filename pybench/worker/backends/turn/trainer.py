@@ -42,8 +42,9 @@ class Trainer:
         self._states: Parked | None = None
         self._weights: Parked | None = None
         self._device = ranks.device
-        named = self.model.named_parameters()
-        self._own_names = {learner.exported(name, _shape_of(one))[0]: name for name, one in named}
+        # Listed once: to walk through the model takes longer than to give the engine its weights.
+        self._parameters = tuple(self.model.named_parameters())
+        self._exported = {learner.exported(name, _shape_of(one))[0]: one for name, one in self._parameters}
 
     @property
     def model(self) -> nn.Module:
@@ -87,17 +88,17 @@ class Trainer:
 
         Tied weights come once. ``trainable`` chooses those that are trained, or those that are not.
         """
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self._parameters:
             if trainable is None or parameter.requires_grad == trainable:
                 yield self._learner.exported(name, _whole(parameter))
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of what is trained, and so handed over."""
-        return tuple(name for name, own in self._own_names.items() if self.model.get_parameter(own).requires_grad)
+        return tuple(name for name, parameter in self._exported.items() if parameter.requires_grad)
 
     def was_rounded_away(self, name: str) -> bool:
         """Whether the last update of a weight was one, and too small for its type in every element of this rank's."""
-        parameter = self.model.get_parameter(self._own_names[name])
+        parameter = self._exported[name]
         state = self._learner.optimizer.state.get(parameter)
         if not state:
             return False  # it never had a gradient
@@ -159,7 +160,7 @@ def _holds(group: dict[str, Any], parameter: torch.Tensor) -> bool:
 
 
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    plain = parameter.detach()
+    plain = parameter.data
     if isinstance(plain, DTensor):
         whole: torch.Tensor = plain.full_tensor()
         return whole
