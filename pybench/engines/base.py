@@ -27,7 +27,8 @@ Notify = Callable[[str], None]
 class Meeting:
     """Where ranks of several hosts meet: ``node_rank`` is this host's place of ``num_nodes``, 0 where they meet.
 
-    ``local_address`` is this host's own on the network that they share.
+    ``local_address`` is this host's own on the network that they share; ``local_port`` is a port there that is held for
+    a server of the worker's own, 0 in what another host starts.
     """
 
     num_nodes: int
@@ -35,12 +36,14 @@ class Meeting:
     address: str
     port: int
     local_address: str
+    local_port: int = 0
 
     @property
     def options(self) -> Argv:
         """Options of the worker."""
         number = ("--nodes", str(self.num_nodes), "--node-rank", str(self.node_rank))
-        return (*number, "--meet", f"{self.address} {self.port}", "--local", self.local_address)
+        meet, local = f"{self.address} {self.port}", f"{self.local_address} {self.local_port}"
+        return (*number, "--meet", meet, "--local", local)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,9 @@ def run(argv: list[str]) -> int:
         return launcher.launch(exchange, num_ranks=int(given["--ranks"]))
     if len(argv) == 1 + 2 * len(given) and tuple(given) == _OVER_HOSTS:
         ranks, nodes, node_rank, meet, local = given.values()
-        address, _, port = meet.partition(" ")
-        group = launcher.Group(int(nodes), int(node_rank), address, int(port), local)
+        address, port = meet.split(" ")
+        local_address, local_port = local.split(" ")
+        group = launcher.Group(int(nodes), int(node_rank), address, int(port), local_address, int(local_port))
         return launcher.launch(exchange, num_ranks=int(ranks), group=group)
     raise SystemExit(f"worker: found {argv}, expected EXCHANGE [--ranks N [{' '.join(_OVER_HOSTS[1:])}]]")
 

@@ -14,13 +14,14 @@ from pybench.worker.events import EventStream
 from pybench.worker.failure import missing_package
 from pybench.worker.main import blind_header
 from pybench.worker.orders import read_orders
+from pybench.worker.ranks import own_place
 
 
 @dataclass(frozen=True)
 class Group:
     """The launchers of several hosts, of which this is number ``node_rank``; number 0 serves at ``address``.
 
-    ``local_address`` is this host's own.
+    ``local_address`` is this host's own; ``local_port`` is held there for a server of its ranks' own.
     """
 
     num_nodes: int
@@ -28,6 +29,7 @@ class Group:
     address: str
     port: int
     local_address: str
+    local_port: int
 
 
 def torchrun_arguments(exchange: Path, num_ranks: int, group: Group | None = None) -> list[str]:
@@ -69,6 +71,8 @@ def _together(group: Group) -> tuple[str, ...]:
 def launch(exchange: Path, num_ranks: int, group: Group | None = None) -> int:
     """Run all ranks of this host to their end. Returns 0, or 1 when one failed; the ranks' streams give the reason."""
     os.environ[STARTER_VARIABLE] = str(os.getpid())
+    if group is not None:
+        os.environ.update(own_place(group.local_address, group.local_port))
     order = read_orders(exchange)[0]
     for name, value in {**LOOPBACK, "OMP_NUM_THREADS": "1"}.items():
         os.environ.setdefault(name, value)

@@ -28,6 +28,22 @@ def rank_numbers() -> RankNumbers:
     )
 
 
+_ADDRESS, _PORT = "PYBENCH_OWN_ADDRESS", "PYBENCH_OWN_PORT"
+
+
+def own_place(address: str, port: int) -> dict[str, str]:
+    """Variables for ranks that meet those of other hosts: see :func:`read_own_place`."""
+    return {_ADDRESS: address, _PORT: str(port)}
+
+
+def read_own_place() -> tuple[str, int]:
+    """This host's own address towards the other hosts, and a port there for a server of this process's own.
+
+    The host holds that port: no other program is given it; a server with SO_REUSEADDR, as torch's, may listen there.
+    """
+    return os.environ[_ADDRESS], int(os.environ[_PORT])
+
+
 class Ranks(Protocol):
     """What the timing loop needs of the ranks."""
 

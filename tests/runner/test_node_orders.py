@@ -82,8 +82,8 @@ class _Boxed(Local):
     """Says of every worker that another image ran."""
 
     def start(self, job: Job, log: Path) -> _OfAnother:  # type: ignore[override]
-        del job
-        log.touch()
+        assert job.meeting is not None
+        log.write_text(f"{job.meeting.local_port}")
         return _OfAnother()
 
     def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
@@ -153,14 +153,17 @@ def test_a_worker_before_what_starts_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_port_is_held_for_the_server_that_it_is_meant_for(tmp_path: Path, no_driver: None) -> None:
-    """Until the part is over: torch's server listens there, nobody else is given it."""
+    """Until the part is over: torch's server listens there, nobody else is given it. So is one of the worker's own."""
     with ordered(tmp_path, lambda _needs: _Boxed()) as (lead, served):
         port = answer(lead, FoundPort, FindPort()).port
         answer(lead, Prepared, PREPARE)
         answer(lead, Begun, BEGIN)
-        assert _refused(port)
-        with socket.create_server(("127.0.0.1", port)):
-            pass
+        own = int((tmp_path / "1/worker.log").read_text())
+        assert own != port
+        for held in (port, own):
+            assert _refused(held)
+            with socket.create_server(("127.0.0.1", held)):
+                pass
         answer(lead, Ended)
         answer(lead, Report, Stop())
         send(lead, Goodbye())

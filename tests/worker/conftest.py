@@ -18,7 +18,9 @@ from pybench.model.wire import ORDERS_FILE, Event, Header, Result, Step, WorkOrd
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import AnySettings
 from pybench.runner.events.line import decode_event
+from pybench.worker.ranks import own_place
 from tests.builders import TINY
+from tests.ports import port_for
 
 
 def points_of(events: list[Event]) -> list[list[Event]]:
@@ -127,6 +129,8 @@ def run_engine(
         monkeypatch.setenv("FAKE_NVML_DEVICES", str(devices))
         monkeypatch.setenv("FAKE_ENGINE", behaviour)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        for name, value in own_place("127.0.0.1", port_for(monkeypatch)).items():
+            monkeypatch.setenv(name, value)
         processes = order.data_parallel * order.nodes_of_replica
         return run_worker(order, architecture, processes, device="cuda", then=then)
 

@@ -94,7 +94,9 @@ class HostsWorker:
                 place, link = job.places[number], links[number]
                 if link is None:
                     network = on_network(meeting.local_address, job.host_environment)
-                    self._here = start_here(job.part(place.host, meeting, network), log)
+                    held = self._held.enter_context(held_port(meeting.local_address))
+                    own = replace(meeting, local_port=port_of(held))
+                    self._here = start_here(job.part(place.host, own, network), log)
                 else:
                     self._parts.append(_Part(link, number * job.ranks_each, clocks[number]))
                     link.order(_begin(job, number, meeting, limit_s))

@@ -11,6 +11,7 @@ from pathlib import Path
 from pybench.engines.base import Job, Launcher, Meeting
 from pybench.engines.foreign import is_foreign
 from pybench.engines.hosts.frames import Frames
+from pybench.engines.hosts.interface import held_port, port_of
 from pybench.engines.hosts.messages import Beat, Begin, Ended, Events, Report, send
 from pybench.engines.hosts.network import on_network
 from pybench.engines.log import log_tail
@@ -37,11 +38,12 @@ class Part:
         self._launcher = launcher
         self._power_reason = sampler_unavailable_reason()
         self._gpus = GpuObservation(order.gpu_uuids, with_power=self._power_reason is None)
-        self._job = _job(order, name, folder, frames.local_address)
         self._redaction = Redaction(os.environ[secret] for secret in launcher.secrets)
+        self._open = ExitStack()
+        held = self._open.enter_context(held_port(frames.local_address))
+        self._job = _job(order, name, folder, (frames.local_address, port_of(held)))
         ranks = range(order.first_rank, order.first_rank + order.num_ranks)
         self._files = {rank: EventFile(self._job.exchange / events_file(rank)) for rank in ranks}
-        self._open = ExitStack()
         self._code: int | None = None
         self._end_s, self._beat_s = time.monotonic() + order.limit_s, 0.0
         (self._job.exchange / ORDERS_FILE).write_text(order.orders, encoding="utf-8")
@@ -120,7 +122,7 @@ class Part:
             self._gpus.note(0, event)
 
 
-def _job(order: Begin, name: str, folder: Path, local_address: str) -> Job:
+def _job(order: Begin, name: str, folder: Path, local: tuple[str, int]) -> Job:
     mark, _, number = order.token.partition("/")
     exchange = folder / "exchange"
     exchange.mkdir()
@@ -133,12 +135,13 @@ def _job(order: Begin, name: str, folder: Path, local_address: str) -> Job:
         host=name,
         # Another mark than that of the host that leads, which may be a process of the same machine.
         token=f"{mark}@{name}/{number}",
-        host_environment={**os.environ, **on_network(local_address, os.environ)},
+        host_environment={**os.environ, **on_network(local[0], os.environ)},
         meeting=Meeting(
             num_nodes=order.num_nodes,
             node_rank=order.node_rank,
             address=order.address,
             port=order.port,
-            local_address=local_address,
+            local_address=local[0],
+            local_port=local[1],
         ),
     )

@@ -32,13 +32,13 @@ from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.follower import Follower, Following
-from pybench.worker.backends.vllm.hosts import ReplicaHosts, address_to_the_others, meet_hosts
+from pybench.worker.backends.vllm.hosts import ReplicaHosts, meet_hosts
 from pybench.worker.backends.vllm.iterations import Iterations
 from pybench.worker.backends.vllm.outcome import outcome_of
 from pybench.worker.backends.vllm.serving import ServingEngine
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.header import Device
-from pybench.worker.ranks import Ranks
+from pybench.worker.ranks import Ranks, read_own_place
 
 
 def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
@@ -48,7 +48,7 @@ def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
 
         return joined_trainers(order)
     if order.settings.num_nodes > 1:
-        os.environ["VLLM_HOST_IP"] = address_to_the_others()
+        os.environ["VLLM_HOST_IP"], _ = read_own_place()
     return joined_replica(order)
 
 
@@ -136,7 +136,7 @@ def _hosts(settings: Generate) -> ReplicaHosts | None:
     if settings.nodes_of_replica == 1:
         return None
     own = tuple(gpu.uuid for gpu in visible_gpus())
-    return meet_hosts(settings.nodes_of_replica, os.environ["VLLM_HOST_IP"], own)
+    return meet_hosts(settings.nodes_of_replica, read_own_place(), own)
 
 
 @contextmanager
