@@ -56,6 +56,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         _turns,
         _phase_memory,
         _phases,
+        _phase_notes,
         _energy,
         _gpus,
     )
@@ -281,18 +282,29 @@ def _phases(results: Results, names: Mapping[str, str]) -> Table:
             quantity(Estimate(value=phase.duration_s, low=None, high=None, unit="s")),
             f"{plain(phase.energy_j)} J",
             interval(phase.low_j, phase.high_j),
-            "; ".join(phase.flags),
         )
         for point in results.points
         for phase in point.energy_phases
         if phase.energy_j is not None
     )
-    heads = ("point", "phase", "time", "energy", "sensor's bound", "notes")
+    heads = ("point", "phase", "time", "energy", "sensor's bound")
     return Table("Energy of one step, by phase (boards only)", heads, rows)
 
 
+def _phase_notes(results: Results, names: Mapping[str, str]) -> Table:
+    """Each flag once for all phases of a point that have it."""
+    rows = tuple(
+        (names[point.id], flag, ", ".join(phase.name for phase in known if flag in phase.flags))
+        for point in results.points
+        if (known := [phase for phase in point.energy_phases if phase.energy_j is not None])
+        for flag in dict.fromkeys(flag for phase in known for flag in phase.flags)
+    )
+    return Table("Notes on the energy of phases", ("point", "note", "phases"), rows)
+
+
 def _turns(results: Results, names: Mapping[str, str]) -> Table:
-    return Table("Turns", turns.TURN_HEADS, tuple(turns.turn_rows(results, names)))
+    heads, rows = turns.turn_table(results, names)
+    return Table(turns.TURN_TITLE, heads, rows)
 
 
 def _phase_memory(results: Results, names: Mapping[str, str]) -> Table:

@@ -7,28 +7,29 @@ from collections.abc import Iterator, Mapping
 from pybench.model.results import Estimate, Results
 from pybench.report.numbers import percent, quantity
 
+_IDLE = "idle_gpu_fraction"
 _TURN_COLUMNS = {
     "turn": "turn_s",
-    "of it switch": "switch_fraction",
     "switch": "switch_s",
-    "its floor": "switch_floor_s",
+    "share": "switch_fraction",
+    "floor": "switch_floor_s",
     "first sleep": "first_sleep_s",
-    "sleep": "sleep_s",
-    "handover": "handover_s",
-    "floor over handover": "handover_efficiency",
-    "wake": "wake_s",
-    "GPUs idle": "idle_gpu_fraction",
+    "efficiency": "handover_efficiency",
+    "idle": _IDLE,
 }
-TURN_HEADS = ("point", *_TURN_COLUMNS)
+"""The phases have a table of their own."""
+TURN_TITLE = "Turns: the switch, its share and floor; efficiency of the handover"
 PHASE_HEADS = ("point", "phase", "time", "fullest GPU", "pinned host")
-_FRACTIONS = ("switch_fraction", "handover_efficiency", "idle_gpu_fraction")
+_FRACTIONS = ("switch_fraction", "handover_efficiency", _IDLE)
 
 
-def turn_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """One row for each point that took turns."""
-    for point in results.points:
-        if "turn_s" in point.metrics:
-            yield names[point.id], *(_cell(name, point.metrics.get(name)) for name in _TURN_COLUMNS.values())
+def turn_table(results: Results, names: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Heads, and one row for each point that took turns; idle GPUs only where some have waited."""
+    taken = [point for point in results.points if "turn_s" in point.metrics]
+    waited = any(found.value > 0 for point in taken if (found := point.metrics.get(_IDLE)) is not None)
+    columns = {head: name for head, name in _TURN_COLUMNS.items() if waited or name != _IDLE}
+    rows = ((names[point.id], *(_cell(name, point.metrics.get(name)) for name in columns.values())) for point in taken)
+    return ("point", *columns), tuple(rows)
 
 
 def phase_rows(results: Results, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:

@@ -68,7 +68,11 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
             "strategy",
             "parts of which Unsloth replaces: keep them in 2 processes, on one GPU",
         ),
-        ({**FULL, "strategy": "unsloth"}, "strategy", "not unsloth"),
+        (
+            {**FULL, "strategy": "unsloth"},
+            "strategy",
+            "with strategy fsdp, tensor_parallel, context_parallel or torchtune, not unsloth",
+        ),
         ({**FULL, "strategy": "context_parallel"}, "train_context_parallel", "splits sequences over all 4 GPUs"),
         ({**FULL, "train_context_parallel": 3}, "train_context_parallel", "4 GPUs can't be split over"),
         ({**SHARED, "train_context_parallel": 2}, "train_context_parallel", "trains on one GPU"),

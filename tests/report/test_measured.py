@@ -31,3 +31,15 @@ def test_kept_results_have_one_line_a_point_on_80_columns(path: Path) -> None:
     *lines, verdict = render(RunView.of_file(path), "terminal").splitlines()
     assert verdict.startswith("verdict: ")
     assert [line for line in lines if len(line) > 80 or re.match(r"    \S*(/s|/J) [\d.,]+[ ,]", line)] == []
+
+
+@pytest.mark.parametrize("path", [path for path in KEPT if path.stem.startswith("turns_")], ids=lambda path: path.stem)
+def test_a_turn_and_a_phase_are_one_line_on_80_columns(path: Path) -> None:
+    """A phase begins with its point and name in two tables: memory, and energy."""
+    view = RunView.of_file(path)
+    lines = render(view, "terminal", detail=True).splitlines()
+    heads = next(place for place, line in enumerate(lines) if line.startswith("Turns: "))
+    for number, point in enumerate(view.results.points):
+        assert lines[heads + 3 + number].split()[0] == point.benchmark
+        found = [line for line in lines if re.match(rf"{point.benchmark} +trainer_offload +[\d.]+ m?s ", line)]
+        assert len(found) == 2

@@ -78,7 +78,8 @@ def _topology(point: Mapping[str, Any]) -> Iterator[Breach]:
     if topology == "decoupled" and not adapters:
         yield Breach("topology 'decoupled' trains adapters on one GPU: set lora_rank", "topology")
     if point["strategy"] not in _STRATEGIES[topology]:
-        able = " or ".join(_STRATEGIES[topology])
+        *several, last = _STRATEGIES[topology]
+        able = f"{', '.join(several)} or {last}"
         why = f": {_UNABLE[point['strategy']]}" if point["strategy"] in _UNABLE else ""
         yield Breach(f"topology {topology!r} trains with strategy {able}, not {point['strategy']}{why}", "strategy")
 
