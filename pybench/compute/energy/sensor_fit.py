@@ -1,9 +1,10 @@
 """What a sensor averages over, fitted to its readings of a load of known square waves.
 
-The load is on within known spans and draws one power then and another one else, both unknown. Of a sensor that shows
+The load is on within known spans. It draws one power then, another one else, both unknown; in each part of the load,
+which has a period of its own, the first may differ: under a power limit short work draws more. Of a sensor that shows
 the mean of a window behind a first-order low-pass, some lag ago, every reading follows in closed form: of the window,
-the low-pass and the lag, those are taken that leave the least squares, with the two powers fitted to each (variable
-projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load, of one period, is fitted by itself
+the low-pass and the lag, those are taken that leave the least squares, with the powers fitted to each (variable
+projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Each part of the load is fitted by itself
 too: what they differ by is how well each figure is known. Periods shorter than the sensor's own show the window by
 aliasing (Yang et al., SC24).
 """
@@ -21,6 +22,8 @@ from pybench.compute.energy.times import Column
 Spans = Sequence[tuple[float, float]]
 """Starts and ends of the time in which the load was on, in s, one after the other."""
 
+Parts = npt.NDArray[np.intp]
+
 TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
 WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
 LAGS_S = np.arange(-30, 121, 10) / 1e3
@@ -37,7 +40,10 @@ MAD_SIGMAS = 1.4826
 
 @dataclass(frozen=True)
 class Response:
-    """How readings follow the load. ``off_fraction`` is what they are off by, in parts of the load's swing."""
+    """How readings follow the load. ``off_fraction`` is what they are off by, in parts of the load's swing.
+
+    ``high_w`` is the middle one of the parts' powers while on.
+    """
 
     window_s: float
     tau_s: float
@@ -63,10 +69,13 @@ def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Spans]) -> Senso
     near = [_near(time_s, part) for part in parts]
     if sum(int(which.sum()) for which in near) < MIN_READINGS:
         return None
-    spans = [span for part in parts for span in part]
-    every = np.any(near, axis=0)
-    whole = _fit(time_s[every], power_w[every], spans)
-    singles = [_fit(time_s[which], power_w[which], spans, start=whole) for which in near if which.sum() >= MIN_READINGS]
+    load, every = _SquareLoad.of([span for part in parts for span in part]), np.any(near, axis=0)
+    whole = _fit(load, time_s[every], power_w[every], np.argmax(near, axis=0)[every])
+    singles = [
+        _fit(load, time_s[which], power_w[which], np.zeros(which.sum(), dtype=np.intp), start=whole)
+        for which in near
+        if which.sum() >= MIN_READINGS
+    ]
     return SensorFit(
         whole,
         _sigma_s([one.window_s for one in singles]),
@@ -87,17 +96,17 @@ def _sigma_s(values_s: Sequence[float]) -> float | None:
     return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 
-def _fit(time_s: Column, power_w: Column, spans: Spans, start: Response | None = None) -> Response:
-    load = _SquareLoad.of(spans)
+def _fit(load: _SquareLoad, time_s: Column, power_w: Column, part: Parts, start: Response | None = None) -> Response:
+    """``part`` is the number of the part of the load that each reading lies in."""
     if start is None:
         grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
-        found = [_response(load, time_s, power_w, *each) for each in grid]
+        found = [_response(load, time_s, power_w, part, *each) for each in grid]
         start = min(found, key=lambda response: response.off_fraction)
     best, steps_s = start, np.array([5e-3, 3e-3, 5e-3])
     for _ in range(REFINEMENTS):
         at = np.array([best.window_s, best.tau_s, best.lag_s])
         around = [at + move for move in _moves(steps_s)]
-        tried = [_response(load, time_s, power_w, max(w, 0.0), max(tau, 0.0), lag) for w, tau, lag in around]
+        tried = [_response(load, time_s, power_w, part, max(w, 0.0), max(tau, 0.0), lag) for w, tau, lag in around]
         better = min((best, *tried), key=lambda response: response.off_fraction)
         if better.off_fraction >= best.off_fraction:
             steps_s = steps_s / 2
@@ -111,23 +120,28 @@ def _moves(steps_s: Column) -> list[Column]:
 
 
 def _response(
-    load: _SquareLoad, time_s: Column, power_w: Column, window_s: float, tau_s: float, lag_s: float
+    load: _SquareLoad, time_s: Column, power_w: Column, part: Parts, window_s: float, tau_s: float, lag_s: float
 ) -> Response:
-    part = load.seen(time_s - lag_s, window_s, tau_s)
-    low_w, swing_w = _line(part, power_w)
-    off_w = np.abs(power_w - low_w - swing_w * part)
+    seen = load.seen(time_s - lag_s, window_s, tau_s)
+    low_w, swing_w = _powers(seen, power_w, part)
+    off_w = np.abs(power_w - low_w - swing_w[part] * seen)
     keep = off_w <= TRIM_TIMES * max(float(np.median(off_w)), 1e-3)
-    low_w, swing_w = _line(part[keep], power_w[keep])
-    left_w = power_w[keep] - low_w - swing_w * part[keep]
-    off = float(np.sqrt(np.mean(left_w**2))) / max(swing_w, 1e-9)
+    low_w, swing_w = _powers(seen[keep], power_w[keep], part[keep])
+    left = (power_w[keep] - low_w - swing_w[part[keep]] * seen[keep]) / swing_w[part[keep]]
+    off = float(np.sqrt(np.mean(left**2)))
     # A response that shows hardly any of the load fits nothing.
-    return Response(window_s, tau_s, lag_s, low_w, low_w + swing_w, off if np.ptp(part) > 0 else np.inf)
+    high_w = low_w + float(np.median(swing_w))
+    return Response(window_s, tau_s, lag_s, low_w, high_w, off if np.ptp(seen) > 0 else np.inf)
 
 
-def _line(part: Column, power_w: Column) -> tuple[float, float]:
-    middle, spread = float(part.mean()), float(np.sum((part - part.mean()) ** 2))
-    slope = float(np.sum((part - middle) * power_w)) / max(spread, 1e-12)
-    return float(power_w.mean()) - slope * middle, slope
+def _powers(seen: Column, power_w: Column, part: Parts) -> tuple[float, Column]:
+    """Least squares: one power while off, and by how much each part of the load is above it while on."""
+    number, seen_sum, seen2, power_sum, both = (
+        np.bincount(part, column) for column in (np.ones_like(seen), seen, seen**2, power_w, seen * power_w)
+    )
+    slope = seen_sum / np.maximum(seen2, 1e-12)
+    low_w = float(np.sum(power_sum - slope * both) / max(np.sum(number - slope * seen_sum), 1e-12))
+    return low_w, np.maximum((both - low_w * seen_sum) / np.maximum(seen2, 1e-12), 1e-9)
 
 
 @dataclass(frozen=True)
