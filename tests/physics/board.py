@@ -98,7 +98,7 @@ class Board:
 
         def read(at_s: float) -> tuple[float, int]:
             latency_s = LATENCY_S * float(np.exp(LATENCY_SIGMA * rng.standard_normal()))
-            energy_mj = self._published_mj(load, at_s + rng.random() * latency_s)
+            energy_mj = self.published_mj(load, at_s + rng.random() * latency_s)
             reads.append((at_s, at_s + latency_s, energy_mj))
             return at_s + latency_s, energy_mj
 
@@ -112,7 +112,8 @@ class Board:
             before_ns=ns(before_s).tolist(), after_ns=ns(after_s).tolist(), energy_mj=energy_mj
         ), now_s + NEXT_SAMPLE_S
 
-    def _published_mj(self, load: Load, at_s: float) -> int:
+    def published_mj(self, load: Load, at_s: float) -> int:
+        """What the counter holds at a moment."""
         number = int(np.floor((at_s - self.counter_phase_s) / self.counter_period_s)) + 1
         while (published_s := self._publication_s(number)) > at_s:
             number -= 1
@@ -127,14 +128,14 @@ class Board:
             first = max((k for k in self._sums if k < last), default=None)
             begun = int(np.floor(float(load.edge_s[0]) / self.counter_sample_s)) if first is None else first
             times_s = np.arange(begun, last, dtype=np.float64) * self.counter_sample_s
-            since_j = float(np.sum(self._reading_w(load, times_s))) * self.counter_sample_s
+            since_j = float(np.sum(self.reading_w(load, times_s))) * self.counter_sample_s
             self._sums[last] = since_j + (0.0 if first is None else self._sums[first])
-        return self._sums[last] + float(self._reading_w(load, np.array([last * self.counter_sample_s]))[0]) * (
+        return self._sums[last] + float(self.reading_w(load, np.array([last * self.counter_sample_s]))[0]) * (
             at_s - last * self.counter_sample_s
         )
 
-    def _reading_w(self, load: Load, time_s: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """What the sensor shows: the mean of its window, or the power behind its low-pass."""
+    def reading_w(self, load: Load, time_s: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """What the sensor shows at each time: the mean of its window, or the power behind its low-pass."""
         if self.window_s > 0:
             return np.asarray(
                 (load.energy_j(time_s) - load.energy_j(np.asarray(time_s) - self.window_s)) / self.window_s
@@ -152,7 +153,7 @@ class Board:
         late_s = np.where(rng.random(len(grid_s)) < 0.04, rng.uniform(3e-3, 14e-3, len(grid_s)), 0.0)
         time_s = np.sort(grid_s + rng.normal(0.0, 0.5e-3, len(grid_s)) + late_s)
         time_s = time_s[(rng.random(len(time_s)) >= self.missing_fraction) & (time_s <= end_s)]
-        noisy_w = self._reading_w(load, time_s) * (1 + self.noise_fraction * rng.standard_normal(len(time_s)))
+        noisy_w = self.reading_w(load, time_s) * (1 + self.noise_fraction * rng.standard_normal(len(time_s)))
         power_w = np.round(noisy_w / self.power_step_w) * self.power_step_w
         stamps_us = (ns(time_s) + REALTIME_OFFSET_NS) // 1000
         return SeriesColumns(realtime_ns=(stamps_us * 1000).tolist(), power_mw=milli(power_w))
@@ -166,7 +167,7 @@ class Board:
         average_w = load.energy_j(newest_s) - load.energy_j(newest_s - 1)
         return PolledColumns(
             t_ns=ns(time_s).tolist(),
-            instant_mw=milli(self._reading_w(load, newest_s)) if self.has_instant else [MISSING] * len(time_s),
+            instant_mw=milli(self.reading_w(load, newest_s)) if self.has_instant else [MISSING] * len(time_s),
             average_mw=milli(average_w),
             memory_mw=[48_000] * len(time_s),
         )

@@ -95,21 +95,37 @@ def _together(load: Load, trace: PowerTrace, starts_s: npt.ArrayLike, ends_s: np
     return found.energy_j / truth - 1, (found.energy_high_j - found.energy_j) / truth
 
 
+@dataclass(frozen=True)
+class Scene:
+    """A window over a load on a board with random counter phase and lag."""
+
+    board: Board
+    load: Load
+    start_s: float
+    end_s: float
+
+    @classmethod
+    def random(cls, load_name: str, window_s: float, rng: np.random.Generator, board: Board) -> Scene:
+        """The same for the same generator."""
+        phased = replace(
+            board,
+            counter_phase_s=rng.random() * board.counter_period_s,
+            lag_s=rng.uniform(0.0, LONGEST_LAG_S),
+            _sums={},
+        )
+        load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
+        start_s = rng.random() * 0.2
+        if board.own_fraction > 0:
+            load = fluctuating(load, board.own_fraction, board.tau_s, window_s + 2, rng)
+        return cls(phased, load, start_s, start_s + window_s)
+
+
 def _one(
     load_name: str, window_s: float, rng: np.random.Generator, board: Board
 ) -> tuple[float, bool, float, tuple[str, ...]]:
-    phased = replace(
-        board,
-        counter_phase_s=rng.random() * board.counter_period_s,
-        lag_s=rng.uniform(0.0, LONGEST_LAG_S),
-        _sums={},
-    )
-    load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
-    start_s = rng.random() * 0.2
-    end_s = start_s + window_s
-    if board.own_fraction > 0:
-        load = fluctuating(load, board.own_fraction, board.tau_s, window_s + 2, rng)
-    trace = phased.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng, marks_s=(start_s, end_s))
+    scene = Scene.random(load_name, window_s, rng, board)
+    load, start_s, end_s = scene.load, scene.start_s, scene.end_s
+    trace = scene.board.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng, marks_s=(start_s, end_s))
     (found,) = attempt_energy(trace, int(ns(start_s)), int(ns(end_s)), None).gpus
     truth = truth_j(load, start_s, end_s)
     if found.energy_j is None:
