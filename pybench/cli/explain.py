@@ -24,7 +24,7 @@ def explain(run_folder: Path, node_folder: Path) -> None:
     from pybench.report.explanation import render
 
     found = explanation_of(run_folder, node_folder)
-    width = get_terminal_size((120, 24)).columns
+    width = get_terminal_size().columns
     click.echo(render(found, width=width, color=sys.stdout.isatty()), nl=False)
 
 

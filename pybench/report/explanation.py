@@ -11,17 +11,19 @@ from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables
 
-_LABEL = "Prediction, not measured: speedup over one GPU, further GPUs joined as those of the largest point"
+_LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as these"
 
 
-def render(explanation: Explanation, *, width: int = 120, color: bool = False) -> str:
+def render(explanation: Explanation, *, width: int = 80, color: bool = False) -> str:
     """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
     tables = [
         *turn_tables(explanation),
-        *(_speedups(explanation), _shortfalls(explanation), _fits(explanation), _predictions(explanation)),
+        *(_speedups(explanation), _shortfalls(explanation), _power_limits(explanation)),
+        *(_fits(explanation), _predictions(explanation)),
     ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
-    notes = "".join(f"note: {note}\n" for note in explanation.notes)
+    gaps = (f"{point.point_id}: not predicted: {point.reason}" for point in explanation.points if point.reason)
+    notes = "".join(f"note: {note}\n" for note in (*gaps, *explanation.notes))
     return _lines(head + notes, width) + draw_tables([t for t in tables if t.rows], width=width, color=color)
 
 
@@ -67,7 +69,7 @@ def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:
 
 
 def _speedups(explanation: Explanation) -> Table:
-    heads = ("point", "GPUs", "step", "predicted step", "speedup", "predicted speedup", "off by", "reason")
+    heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
     return Table("Measured and predicted", heads, tuple(_speedup(point) for point in explanation.points))
 
 
@@ -75,33 +77,43 @@ def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
     predicted = point.predicted_speedup
     return (
         point.point_id,
-        str(point.num_gpus),
         _seconds(point.measured_s),
         "-" if point.predicted_s is None else _seconds(point.predicted_s),
         f"{point.measured_speedup:.3f}x",
         "-" if predicted is None else f"{predicted:.3f}x",
         "-" if predicted is None else f"{predicted / point.measured_speedup - 1:+.1%}",
-        "" if point.reason is None else f"not predicted: {point.reason}",
     )
 
 
 def _shortfalls(explanation: Explanation) -> Table:
-    """Points without a prediction as well: power limits are known of these, too."""
-    names = next((tuple(point.parts) for point in explanation.points if point.parts), ())
-    heads = ("point", "shortfall", "at power limit", "baseline at power limit", "clock", *names)
-    explained = [point for point in explanation.points if point.parts or point.power_limited is not None]
+    """Without the parts that no point has."""
+    found = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
+    names = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
     rows = tuple(
         (
             point.point_id,
-            "-" if point.shortfall_s is None else _seconds(point.shortfall_s),
+            "-" if shortfall_s is None else _seconds(shortfall_s),
+            *(_seconds(parts[name]) for name in names),
+        )
+        for point, parts, shortfall_s in found
+    )
+    return Table("Longer than the GPUs' share, and why", ("point", "in all", *names), rows)
+
+
+def _power_limits(explanation: Explanation) -> Table:
+    """Of points without a prediction as well."""
+    rows = tuple(
+        (
+            point.point_id,
             _held(point.power_limited),
             _held(point.baseline_power_limited),
             "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
-            *(_seconds(point.parts[name]) if point.parts else "-" for name in names),
         )
-        for point in explained
+        for point in explanation.points
+        if point.parts or point.power_limited is not None
     )
-    return Table("Longer than the GPUs' share, and why", heads, rows)
+    heads = ("point", "at power limit", "baseline at power limit", "clock")
+    return Table("Clocks beside the baseline's", heads, rows)
 
 
 def _held(names: tuple[str, ...] | None) -> str:

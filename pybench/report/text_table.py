@@ -54,7 +54,7 @@ def draw_tables(drawn: Sequence[Table], *, width: int, color: bool = False) -> s
     for table in drawn:
         out.print()
         out.print(draw(table, width))
-    return stream.getvalue()
+    return without_trailing_spaces(stream.getvalue())
 
 
 def fits(table: Table, width: int) -> bool:
