@@ -199,7 +199,7 @@ def _claims(results: Results, names: Mapping[str, str]) -> Table:
         )
         for claim in results.claims
     )
-    return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "reason"), rows)
+    return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "source"), rows)
 
 
 def jobs(results: Results) -> Table:
@@ -212,7 +212,7 @@ def _jobs(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _ratio_text(found: Estimate) -> str:
-    return f"{found.value:.3f}x {interval(found.low, found.high)}"
+    return f"{found.value:.3f}x {interval(found.low, found.high)}".rstrip()
 
 
 def _checks(results: Results, names: Mapping[str, str]) -> Table:

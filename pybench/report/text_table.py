@@ -29,7 +29,7 @@ COLOURS = {
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 _GAP = 2
-_LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes"}
+_LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes", "source"}
 _SHORTEST_NAME = 16
 """A first column is wrapped down to this many characters before the table is stacked."""
 
