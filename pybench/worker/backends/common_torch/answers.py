@@ -18,7 +18,7 @@ LogitsOf = Callable[[torch.Tensor], torch.Tensor]
 
 @torch.inference_mode()
 def answer_loss(settings: Evaluate, tokens: torch.Tensor, vocab_size: int, logits_of: LogitsOf) -> Metric:
-    """Mean negative log-probability of the answers' tokens, in nats: a search by more beams has a lower one.
+    """Mean negative log-probability of the answers' tokens, in nats: a search by more beams may find a lower one.
 
     ``tokens`` are prompts and answers, of shape (sequences, tokens); ``logits_of`` keeps at least those of the answer
     and of the token before it. One sequence at a time, since logits of all may not fit. Raises
