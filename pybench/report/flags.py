@@ -23,7 +23,7 @@ MEANINGS = {
     "stalled": "a driver call took longer than one second within the window",
     "counter_reset": "the energy counter fell within the window: the driver was reloaded",
     "counter_vs_power": "the energy counter and the power series differ by more than 3 %",
-    "alias_risk": "steps keep the same rhythm as the power sensor, so the bound of the joules is wider",
+    "alias_risk": "the load keeps the power sensor's rhythm: joules may lie beyond their bound; dither avoids it",
     "clock_step": "the wall clock was set while power was recorded",
     "glitch": "power readings of 0 W were left out",
     "dropped_records": "the power recorder ran out of room and lost readings",

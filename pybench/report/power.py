@@ -11,6 +11,7 @@ from pybench.compute.energy.times import series_times_ns
 from pybench.machine.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
+from pybench.report.flags import legend
 from pybench.report.numbers import plain
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
@@ -25,6 +26,7 @@ def render(energy: Energy, package_j: Mapping[str, float], package_reason: str |
     if len(energy.gpus) > 1:
         total = "unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J"
         lines.append(f"{'all':>5}  {total:>12}")
+    lines += [f"  {flag}: {words}" for flag, words in legend([flag for gpu in energy.gpus for flag in gpu.flags])]
     lines += [f"{name:>11}  {plain(joules, 6)} J  (CPU package, by RAPL)" for name, joules in package_j.items()]
     if package_reason is not None:
         lines.append(f"  CPU packages: unknown: {package_reason}")

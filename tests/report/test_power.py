@@ -37,4 +37,5 @@ def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
     text = render(ENERGY, {}, "no RAPL zone")
     assert "GPU-1       unknown  [lost, insufficient]" in text
     assert "all       unknown" in text
+    assert text.count("  lost: the GPU stopped responding while power was recorded\n") == 1
     assert "CPU packages: unknown: no RAPL zone" in text

@@ -9,7 +9,7 @@ gap                 the series lacks more than 0.3 s of the window; the counter'
 stalled             a driver call hung for more than a second within the window
 counter_reset       the counter fell within the window: the driver was reloaded
 counter_vs_power    counter and series differ by more than 3 % and more than the series' own doubt
-alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases
+alias_risk          the load keeps step with the sensor's sampling, which sees it at few phases: truth may be outside
 clock_step          the wall clock, which stamps the series, was stepped while recording
 glitch              the series, or the polled average, held impossible readings (0 W, MW), which were left out
 dropped_records     the recorder ran out of room and lost readings
