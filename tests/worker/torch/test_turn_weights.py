@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import torch
 pytest.importorskip("safetensors")
 
 from pybench.worker.backends.torch.train.learner import Batch
-from pybench.worker.backends.turn.delivery import packed, parts, peft_name
+from pybench.worker.backends.turn import delivery
+from pybench.worker.backends.turn.delivery import HandoverFolder, packed, parts, peft_name, read
 from pybench.worker.backends.turn.digest import digest
 from pybench.worker.backends.turn.objective import advantages, policy_loss
 from pybench.worker.backends.turn.parked import Parked
@@ -38,6 +40,18 @@ def test_a_bucket_gives_back_what_was_put_into_it() -> None:
     tensors = [("a", torch.randn(3, 5)), ("b", torch.randn(7).bfloat16()), ("c", torch.randn(1, 1, 2))]
     found = dict(packed(tensors).tensors())
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors)
+
+
+def test_a_file_has_each_turns_own_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Copies in host memory are kept, what they hold is not; a weight need not be one block of memory."""
+    monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
+    folder = HandoverFolder(100)
+    for turn in (1.0, 2.0):
+        sent = {"a": torch.full((3, 4), turn), "b": torch.full((4, 2), turn).bfloat16().t()}
+        found = dict(read(folder.write(sent.items(), None), torch.device("cpu")))
+        assert all(torch.equal(found[name], tensor) for name, tensor in sent.items())
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_parts_are_as_large_as_they_may_be() -> None:

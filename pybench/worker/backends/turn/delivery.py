@@ -92,20 +92,29 @@ class HandoverFolder:
         _remove_stale(_MEMORY_FOLDER)
         in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > 2 * num_bytes
         parent = _MEMORY_FOLDER if in_memory else Path.cwd()
+        self._host: dict[str, torch.Tensor] = {}
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
 
     def write(self, weights: Iterable[Named], adapter: Mapping[str, object] | None) -> Path:
         """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file."""
         rename = peft_name if adapter is not None else str
-        host = {rename(name): tensor.detach().cpu().contiguous() for name, tensor in weights}
+        host = {rename(name): self._on_host(name, tensor) for name, tensor in weights}
         file = self.path / ("model.safetensors" if adapter is None else ADAPTER_FILE)
         save_file(host, file, metadata={"format": "pt"})
         if adapter is not None:
             (self.path / "adapter_config.json").write_text(json.dumps(adapter), encoding="utf-8")
         return file
 
+    @torch.no_grad()
+    def _on_host(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy in memory that is kept for the next turn: taking new memory costs more than the copy."""
+        if name not in self._host:
+            self._host[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        return self._host[name].copy_(tensor)
+
     def remove(self) -> None:
-        """Free the memory that the file takes."""
+        """Free the memory that the file and the copies take."""
+        self._host.clear()
         shutil.rmtree(self.path, ignore_errors=True)
 
 
