@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +18,31 @@ from pybench.engines.stage import stage_worker
 
 KILLS = 100
 LONGEST_S = 0.4
-HOST = """
+# A host for each line: a fork of this process, as starting a Python each takes longer than the host lives.
+HOSTS = """
 import os, sys, time
 from pathlib import Path
 from pybench.engines.base import Job
 from pybench.engines.local import Local
 from pybench.model.host import Place
-folder = Path(sys.argv[1])
-exchange = Path(sys.argv[2])
-exchange.mkdir()
-(exchange / "orders.jsonl").write_text((folder / "orders.jsonl").read_text())
-job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
-          token=sys.argv[3], host_environment=dict(os.environ))
-print("begin", flush=True)
-Local().start(job, exchange / "log")
-time.sleep(600)
+from pybench.worker.process import die_with_parent
+
+def be_host(exchange, token, python):
+    die_with_parent()
+    folder = exchange.parent
+    exchange.mkdir()
+    (exchange / "orders.jsonl").write_text((folder / "orders.jsonl").read_text())
+    job = Job(stage=folder / "stage", exchange=exchange, backend="torch", num_processes=1, places=(Place(),),
+              token=token, host_environment=dict(os.environ))
+    print(os.getpid(), flush=True)
+    Local(python).start(job, exchange / "log")
+    time.sleep(600)
+
+while line := sys.stdin.readline():
+    exchange, token, python = line.split()
+    if os.fork() == 0:
+        be_host(Path(exchange), token, python)
+    os.wait()
 """
 ORDER = """
 {"point_id": "p", "settings": {"workload": "burn", "backend": "torch"}, "architecture": null, "device": "cpu",
@@ -49,17 +60,32 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_no_orphan_of_100_killed_hosts(folder: Path) -> None:
+@pytest.fixture
+def start_host(folder: Path) -> Iterator[Callable[..., int]]:
+    """Start a host by the name of its exchange folder, the token of its worker and its worker's Python: its id."""
+    command = (sys.executable, "-c", HOSTS)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hosts:
+        assert hosts.stdin is not None
+        assert hosts.stdout is not None
+        orders, ids = hosts.stdin, hosts.stdout
+
+        def start(name: str, token: str, python: str = sys.executable) -> int:
+            orders.write(f"{folder / name} {token} {python}\n")
+            orders.flush()
+            return int(ids.readline())
+
+        yield start
+        hosts.kill()
+
+
+def test_no_orphan_of_100_killed_hosts(start_host: Callable[..., int]) -> None:
     """SIGKILL at 100 moments from a fixed seed, from before the worker's start to long after it."""
     numbers = random.Random(1)
     for kill in range(KILLS):
         token = f"orphans-{os.getpid()}-{kill}/"
-        command = (sys.executable, "-c", HOST, str(folder), str(folder / f"exchange{kill}"), token)
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
-            assert host.stdout is not None
-            assert host.stdout.readline() == b"begin\n"
-            time.sleep(numbers.random() * LONGEST_S)
-            host.send_signal(signal.SIGKILL)
+        host = start_host(f"exchange{kill}", token)
+        time.sleep(numbers.random() * LONGEST_S)
+        os.kill(host, signal.SIGKILL)
         # A worker that is still starting ends as soon as it looks for its host.
         deadline = time.monotonic() + 30
         while (left := tuple(processes_marked(token))) and time.monotonic() < deadline:
@@ -80,19 +106,20 @@ time.sleep(600)
 """
 
 
-def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(folder: Path) -> None:
+def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(
+    folder: Path, start_host: Callable[..., int]
+) -> None:
     """It left its parent, its session and its mark; the host's guardian holds it all the same."""
     file = folder / "daemon"
     entry = folder / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
     entry.write_text(DAEMON.format(file=str(file)))
-    command = (sys.executable, "-c", HOST, str(folder), str(folder / "exchange"), f"daemon-{os.getpid()}/")
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
-        deadline, daemon = time.monotonic() + 60, 0
-        # Between fork and exec it has a command line of another, or none.
-        while "sleep" not in _command_line(daemon) and time.monotonic() < deadline:
-            daemon = int(file.read_text() or 0) if file.exists() else 0
-            time.sleep(0.01)
-        host.kill()
+    host = start_host("exchange", f"daemon-{os.getpid()}/")
+    deadline, daemon = time.monotonic() + 60, 0
+    # Between fork and exec it has a command line of another, or none.
+    while "sleep" not in _command_line(daemon) and time.monotonic() < deadline:
+        daemon = int(file.read_text() or 0) if file.exists() else 0
+        time.sleep(0.01)
+    os.kill(host, signal.SIGKILL)
     assert daemon, "the daemon began"
     deadline = time.monotonic() + 30
     while Path(f"/proc/{daemon}/cmdline").exists() and time.monotonic() < deadline:
@@ -100,25 +127,23 @@ def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(folder: Path)
     assert not _command_line(daemon)
 
 
-def test_a_shell_between_host_and_worker_is_no_stranger(folder: Path) -> None:
+def test_a_shell_between_host_and_worker_is_no_stranger(folder: Path, start_host: Callable[..., int]) -> None:
     """``--python`` may name a script that starts Python: its worker runs, and knows its host."""
     python = folder / "python"
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\nexit 0\n')
     python.chmod(0o755)
     token = f"shell-{os.getpid()}/"
-    code = HOST.replace("Local()", f"Local({str(python)!r})")
-    command = (sys.executable, "-c", code, str(folder), str(folder / "exchange"), token)
     began = folder / "began"
     entry = folder / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
     entry.write_text(f"import pathlib, time\npathlib.Path({str(began)!r}).touch()\ntime.sleep(600)\n")
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as host:
-        deadline = time.monotonic() + 60
-        # The worker looks for its host before it imports its backend.
-        while not began.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert began.exists()
-        host.kill()
+    host = start_host("exchange", token, str(python))
+    deadline = time.monotonic() + 60
+    # The worker looks for its host before it imports its backend.
+    while not began.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(host, signal.SIGKILL)
     end_marked(token)
+    assert began.exists()
 
 
 def _command_line(pid: int) -> str:

@@ -35,7 +35,8 @@ def sanitized(
 ) -> tuple[Path, Path]:
     """The stress program and a fake driver, both built with one sanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
-    options = (f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-g", "-O1")
+    # As quick to build as can be: a build takes longer than the sessions.
+    options = (f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-g1", "-Og")
     sources = ("tests/native/sampler_stress.cpp", *(f"csrc/{name}.cpp" for name in SOURCES))
     return native(folder / "stress", *sources, *options), fake_driver(folder, *options)
 
