@@ -16,7 +16,7 @@ TRACED := tests/model tests/compute tests/judge tests/suites/test_turn_suite.py 
 # pytest every test. Some shells and images forbid it; empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test lint fast slow contained bench clean
+.PHONY: run check test lint fast slow docker podman bench clean
 
 run: $(STAMP)
 	$(BIN)/pybench run suites/tp_scaling.toml
@@ -31,15 +31,18 @@ fast: $(STAMP)
 	$(PYTEST) -m "pure or process" $(addprefix --ignore ,$(TRACED)) -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 test: check
-	$(MAKE) --no-print-directory --jobs 2 slow contained
+	$(MAKE) --no-print-directory --jobs 3 slow docker podman
 
 # In the order that tests/conftest.py gives them: long files first. They wait for a third of their time.
 slow: $(STAMP)
 	$(PYTEST) -m "runs or torch or native or whole" -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --ignore tests/containers
 
-# Engines belong to the machine: their tests exclude each other. They wait more than they compute.
-contained: $(STAMP)
-	$(PYTEST) tests/containers
+# An engine belongs to the machine: its tests exclude each other. They wait more than they compute.
+docker: $(STAMP)
+	$(PYTEST) tests/containers -k "not podman"
+
+podman: $(STAMP)
+	$(PYTEST) tests/containers -k podman
 
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet .

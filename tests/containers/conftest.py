@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,10 +41,10 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setattr(tempfile, "tempdir", folder)
 
 
-@pytest.fixture(scope="session")
-def _alone() -> Iterator[None]:
-    """Engines belong to the machine: two sessions of these tests would count and remove each other's containers."""
-    with (Path(tempfile.gettempdir()) / "pybench-test-containers.lock").open("w") as stream:
+@contextmanager
+def _alone(engine: str) -> Iterator[None]:
+    """An engine belongs to the machine: two sessions of its tests would count and remove each other's containers."""
+    with (Path(tempfile.gettempdir()) / f"pybench-test-{engine}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
@@ -52,7 +53,6 @@ def _alone() -> Iterator[None]:
 def boxed(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    _alone: None,
 ) -> Iterator[Boxed]:
     """Each engine in turn."""
     name: str = request.param
@@ -61,13 +61,14 @@ def boxed(
         if name in os.environ.get(REQUIRED, "").split(","):
             pytest.fail(f"{REQUIRED} names {name}, but {reason}")
         pytest.skip(reason)
-    path, image_id = request.getfixturevalue("archive")  # 73 MB, not written where no engine reads it
-    subprocess.run([name, "load", "--input", str(path)], capture_output=True, check=True)
-    remove_orphans((name,), "")  # of a session that was killed
-    lock = tmp_path_factory.mktemp("lock") / "images.toml"
-    lock.write_text(lock_text(image_id), encoding="utf-8")
-    yield Boxed(name, lock, image_id)
-    subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
+    with _alone(name):
+        path, image_id = request.getfixturevalue("archive")  # 100 MB, not written where no engine reads it
+        subprocess.run([name, "load", "--input", str(path)], capture_output=True, check=True)
+        remove_orphans((name,), "")  # of a session that was killed
+        lock = tmp_path_factory.mktemp("lock") / "images.toml"
+        lock.write_text(lock_text(image_id), encoding="utf-8")
+        yield Boxed(name, lock, image_id)
+        subprocess.run([name, "image", "rm", "--force", image_id], capture_output=True, check=False)
 
 
 @pytest.fixture

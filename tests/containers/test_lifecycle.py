@@ -25,8 +25,8 @@ from tests.processes import wait_for
 
 pytestmark = pytest.mark.timeout(1200)
 NUM_STARTS = 50
-# What engines start to watch over a container.
-MONITORS = (b"containerd-shim", b"conmon")
+# What an engine starts to watch over a container.
+MONITORS = {"docker": b"containerd-shim", "podman": b"conmon"}
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def leftovers(boxed: Boxed, folder: Path) -> dict[str, object]:
     volumes = subprocess.run([boxed.name, "volume", "ls", "--quiet"], capture_output=True, text=True, check=True)
     commands = {path.parent.name: read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
     own = {str(os.getpid())}
-    words = (str(folder).encode(), *MONITORS)
+    words = (str(folder).encode(), MONITORS[boxed.name])
     storage = Path(get_engine(boxed.name).find().data_root or "/nowhere")
     return {
         "containers": boxed.containers(),
