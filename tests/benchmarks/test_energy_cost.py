@@ -18,8 +18,9 @@ from pybench.model.trace import (
     SeriesColumns,
     SlowColumns,
 )
-from tests.physics.board import BOOT_NS, H200, REALTIME_OFFSET_NS, ns
-from tests.physics.load import constant
+from tests.physics.board import BOOT_NS, H200, REALTIME_OFFSET_NS, ns, truth_j
+from tests.physics.load import Load, constant
+from tests.physics.windows import LOADS
 
 DAY_S = 86_400
 NUM_GPUS = 8
@@ -27,9 +28,9 @@ NUM_GPUS = 8
 DAY_MJ = 10**11
 
 
-def day() -> PowerTrace:
-    """A constant load; a minute that was really simulated lies after a day of it."""
-    trace = replace(H200, _sums={}).trace(constant(400, -30), -20, 20, np.random.default_rng(1), marks_s=(0, 1))
+def day(load: Load) -> PowerTrace:
+    """A minute of a load that was really simulated lies after a day of a constant one."""
+    trace = replace(H200, _sums={}).trace(load, -20, 20, np.random.default_rng(1), marks_s=(0, 1))
     (near,) = trace.gpus
     before_s = np.arange(-DAY_S, -25, 0.02)
     # The counter is read on both sides of some steps in the beginning, and then of one a minute.
@@ -66,7 +67,7 @@ def day() -> PowerTrace:
 @pytest.fixture(scope="module")
 def recorded() -> PowerTrace:
     """Made once."""
-    return day()
+    return day(constant(400, -30))
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,14 @@ def test_joules_of_a_window_after_a_day(
     energy = benchmark(attempt_energy, recorded, start_ns, end_ns, None)
     assert energy.gpus[0].method == "counter+series"
     assert energy.energy_j == pytest.approx(NUM_GPUS * 400 * length_s, rel=3e-2)
+
+
+@pytest.mark.parametrize("load", ["bursty", "generation", "decode_30hz", "square_200_200", "square_50_50"])
+@pytest.mark.timeout(300)
+def test_joules_of_a_second_of_a_load_that_switches(benchmark: BenchmarkFixture, load: str) -> None:
+    """Of all eight GPUs, at the end of a day: more hypotheses are tried there, and fast periods resolved."""
+    switching = LOADS[load](np.random.default_rng(1), -40, 25)
+    start_ns, end_ns = ns([0, 1]).tolist()
+    energy = benchmark(attempt_energy, day(switching), start_ns, end_ns, None)
+    assert energy.gpus[0].method == "counter+series"
+    assert energy.energy_j == pytest.approx(NUM_GPUS * truth_j(switching, 0, 1), rel=5e-2)
