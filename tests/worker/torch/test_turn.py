@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -56,6 +57,15 @@ class _Heard:
 
     def write(self, event: Event) -> None:
         self.events.append(event)
+
+
+@pytest.fixture(autouse=True)
+def _engines_begin_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine in a process of its own is a fork of one process that has torch imported."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([TorchEngine.__module__])
+    monkeypatch.setattr("torch.multiprocessing.get_context", lambda _method: context)
 
 
 @pytest.fixture
