@@ -37,19 +37,25 @@ IMPORTED = (
 # Room for a worker's environment where /proc shows it: processes of a run are found by it.
 _ROOM = "R" * 2**14
 _STARTER = "PYBENCH_STARTER"
-_CLIENT = """#!{python} -IS
+# By a shell: the path of a Python may have spaces, which a script's first line can't.
+_PROGRAM = """#!/bin/sh
+exec "{python}" -IS "{client}" "$0" "$@"
+"""
+_CLIENT = """
 import os, sys
-if sys.argv[1:3] != ["-I", "-B"] or sys.argv[3] == "-c":
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+_, program, *arguments = sys.argv
+if arguments[:2] != ["-I", "-B"] or arguments[2] == "-c":
+    os.execv(sys.executable, [sys.executable, *arguments])
 import json, signal, socket
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-order = json.dumps({{"argv": sys.argv[3:], "cwd": os.getcwd(), "environ": dict(os.environ), "python": sys.argv[0]}})
-socket.send_fds(server, [order.encode() + b"\\n"], [0, 1, 2])
+order = {{"argv": arguments[2:], "cwd": os.getcwd(), "environ": dict(os.environ), "python": program}}
+socket.send_fds(server, [json.dumps(order).encode() + b"\\n"], [0, 1, 2])
 status = server.recv(16)
 code = os.waitstatus_to_exitcode(int(status)) if status else 1
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
@@ -58,8 +64,9 @@ os._exit(code)
 @contextmanager
 def forking_python(folder: Path) -> Iterator[Path]:
     """Path of a program in ``folder`` that starts scripts as this Python with ``-I -B`` does, while it is open."""
-    address, program = str(folder / "server"), folder / "python"
-    program.write_text(_CLIENT.format(python=sys.executable, address=address))
+    address, program, client = str(folder / "server"), folder / "python", folder / "client.py"
+    client.write_text(_CLIENT.format(address=address))
+    program.write_text(_PROGRAM.format(python=sys.executable, client=client))
     program.chmod(0o755)
     environ = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ROOM": _ROOM}
     command = [sys.executable, "-I", "-B", __file__, address]
@@ -97,17 +104,25 @@ class _Server:
     def _accept(self, _: Any) -> None:
         client, _address = self._listening.accept()
         data, files, _, _ = socket.recv_fds(client, 2**16, 3)
-        while not data.endswith(b"\n"):
-            data += client.recv(2**16)
-        pid = os.fork()
-        if pid == 0:
-            _work(json.loads(data), files)
+        while not data.endswith(b"\n") and (more := client.recv(2**16)):
+            data += more
+        if data.endswith(b"\n"):  # it lives
+            self._start(client, json.loads(data), files)
+        else:
+            client.close()
         for file in files:
             os.close(file)
+
+    def _start(self, client: socket.socket, order: dict[str, Any], files: list[int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            _work(order, files)
         worker = os.pidfd_open(pid)
 
         def end(_: Any) -> None:
             """The worker has ended, or its client has: it is killed then."""
+            if client.fileno() < 0:  # both at once
+                return
             self._events.unregister(client)
             self._events.unregister(worker)
             signal.pidfd_send_signal(worker, signal.SIGKILL)

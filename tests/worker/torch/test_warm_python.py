@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,12 @@ def test_a_script_ends_with_the_program_that_stands_for_it(warm_python: Path, tm
         assert client.stdout.readline() == b"1\n"
         client.kill()
         assert client.stdout.read() == b""
+
+
+def test_a_program_that_dies_before_its_order_is_forgotten(warm_python: Path, tmp_path: Path) -> None:
+    """The next one is served."""
+    for sent in (b"", b"{"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(warm_python.with_name("server")))
+            client.send(sent)
+    assert subprocess.run([str(warm_python), "-I", "-B", script(tmp_path, "")], check=False).returncode == 0
