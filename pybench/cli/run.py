@@ -196,6 +196,8 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, deta
 @_plan_options
 def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the plan's options
     """Print the points SUITE expands to here, without running them."""
+    from shutil import get_terminal_size
+
     from pybench.machine.environment import snapshot
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
@@ -207,4 +209,5 @@ def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the 
     options = PlanOptions(**chosen)
     found, points = plan_suite(suite, machine, options, root)
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
-    click.echo(render(found, points, takes, machine.gpu_memory_bytes), nl=False)
+    width = get_terminal_size().columns
+    click.echo(render(found, points, takes, machine.gpu_memory_bytes, width=width), nl=False)

@@ -231,7 +231,7 @@ def test_plan_lists_every_point(drill: Drill) -> None:
     drill()
     result = pybench("plan", "drill.toml")
     assert result.exit_code == 0
-    assert "decode[tensor_parallel=1]: 1 GPUs or ranks, 2 attempts of 3 steps" in result.stdout
+    assert re.search(r"^decode\[tensor_parallel=1\] +1 +2 +3$", result.stdout, re.MULTILINE)
     assert not Path("runs").exists()
 
 

@@ -45,7 +45,7 @@ def test_plan_shows_how_long_a_limited_run_takes(drill: Drill) -> None:
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--time-limit", "1h"))
     assert re.search(r"\nabout \d+s by earlier runs\n$", done.output), done.output
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--attempts", "100", "--time-limit", "1s"))
-    assert "do not fit: --time-limit 1s has" in done.output
+    assert "do not fit:\n  --time-limit 1s has" in done.output
     assert "left out: points beyond --time-limit 1s" in done.output
 
 
@@ -54,7 +54,7 @@ def test_plan_takes_the_same_options(drill: Drill) -> None:
     drill()
     done = CliRunner().invoke(main, ("plan", "drill.toml", "--set", "attempts=1", "--time-limit", "1h"))
     assert done.exit_code == 0, done.output
-    assert "1 attempts of 3 steps" in done.output
+    assert re.search(r"^decode\[tensor_parallel=1\] +1 +1 +3$", done.output, re.MULTILINE)
     assert done.output.endswith("no earlier run shows how long 2 of 2 points take\n")
 
 

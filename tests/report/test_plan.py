@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 from pybench.model.container import ContainerRequest, Mount
 from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point, Skip, Suite
@@ -36,25 +39,36 @@ def test_points_skips_and_totals() -> None:
         left_out=(_skip(8, "left out by --max-gpus 4"),),
     )
     assert render(suite, plan) == (
-        "s, profile h200: what for\n"
-        "  decode[tensor_parallel=1]: 1 GPUs or ranks, 3 attempts of 5 steps\n"
-        "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
-        "  decode[tensor_parallel=4]: skipped: needs 4 GPUs, found 2\n"
-        "  decode[tensor_parallel=8]: left out by --max-gpus 4\n"
+        "s, profile h200\n"
+        "what for\n"
+        "\n"
+        "point                      GPUs  attempts  steps\n"
+        "────────────────────────────────────────────────\n"
+        "decode[tensor_parallel=1]     1         3      5\n"
+        "decode[tensor_parallel=2]     2         3      5\n"
+        "\n"
+        "decode[tensor_parallel=4]: skipped: needs 4 GPUs, found 2\n"
+        "decode[tensor_parallel=8]: left out by --max-gpus 4\n"
         "2 points, 6 attempts in 6 processes; 1 skipped, 1 left out\n"
     )
 
 
-def test_points_that_share_a_process_say_so() -> None:
+def test_points_that_share_a_process_are_counted() -> None:
     """Three attempts of two points in three processes; the third point needs another engine."""
     suite = Suite(name="s", description="what for", benchmarks=())
-    assert render(suite, Plan(points=(_point(1), _point(1, batch_size=4), _point(2)), skips=())) == (
-        "s: what for\n"
-        "  decode[tensor_parallel=1]: 1 GPUs or ranks, 3 attempts of 5 steps, process shared by 2 points\n"
-        "  decode[batch_size=4]: 1 GPUs or ranks, 3 attempts of 5 steps, process shared by 2 points\n"
-        "  decode[tensor_parallel=2]: 2 GPUs or ranks, 3 attempts of 5 steps\n"
-        "3 points, 9 attempts in 6 processes; 0 skipped, 0 left out\n"
-    )
+    text = render(suite, Plan(points=(_point(1), _point(1, batch_size=4), _point(2)), skips=()))
+    assert text.endswith("\n3 points, 9 attempts in 6 processes; 0 skipped, 0 left out\n")
+    alone = dataclasses.replace(_point(1), effort=Effort(attempts=1, steps=5))
+    assert "\n1 point, 1 attempt in 1 process; " in render(suite, Plan(points=(alone,), skips=()))
+
+
+def test_long_names_and_reasons_stay_within_80_columns() -> None:
+    """A name is wrapped in its column, a reason on a deeper line; each number stays on its point's line."""
+    long = dataclasses.replace(_point(1), id=f"decode[{'a_setting=value,' * 6}b=1]")
+    skip = dataclasses.replace(_skip(4, "needs what is not here: " + "and more of it, " * 8), id=long.id)
+    text = render(Suite(name="s", description="what for " * 12, benchmarks=()), Plan(points=(long,), skips=(skip,)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(r"^decode\[a_setting=value,.* 1 +3 +5$", text, re.MULTILINE)
 
 
 def test_what_a_suite_wants_of_the_host() -> None:
@@ -68,7 +82,7 @@ def test_what_a_suite_wants_of_the_host() -> None:
     )
     suite = Suite(name="s", description="what\x9b31m\u202e for", benchmarks=(), container=request)
     lines = render(suite, Plan(points=(), skips=())).splitlines()
-    assert lines[0] == "s: what 31m  for"
+    assert lines[:2] == ["s", "what 31m  for"]
     assert [line for line in lines if line.startswith("container ")] == [
         "container image: vllm",
         "container mounts, read-only: /data at /sets",
