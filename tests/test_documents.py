@@ -48,8 +48,8 @@ _TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 _UNUSED = re.compile(
     r"\b(?:told|foretold|foretells?|says?|said|saying|asked|mend|same again|the like|its like|thirst\w*|hunger)\b"
 )
-_FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--require-hashes"}
-"""Options of docker, apptainer and pip that documents name."""
+_FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--pid", "--ipc", "--require-hashes"}
+"""Options of docker, apptainer, enroot and pip that documents name."""
 
 
 @cache

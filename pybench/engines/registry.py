@@ -14,6 +14,7 @@ _MODULES = {
     "docker": "pybench.engines.oci.docker",
     "podman": "pybench.engines.oci.podman",
     "apptainer": "pybench.engines.apptainer.engine",
+    "enroot": "pybench.engines.enroot.engine",
     LOCAL: "pybench.engines.local",
 }
 """Modules are imported when an engine is used: the command line starts fast. The preferred engine comes first."""

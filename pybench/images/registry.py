@@ -20,12 +20,13 @@ class RegistryManifest:
     """What a registry serves under one name.
 
     ``digest`` is computed from the bytes served, not taken from a tool's output. An index has ``platforms`` (their
-    manifests' digests), a single image has ``config``.
+    manifests' digests), a single image has ``config`` and ``layers``.
     """
 
     digest: str
     platforms: dict[str, str]
     config: str | None
+    layers: tuple[str, ...] = ()
 
 
 def registry_tool() -> str:
@@ -62,6 +63,7 @@ def read_manifest(served: bytes) -> RegistryManifest:
         digest=f"sha256:{hashlib.sha256(served).hexdigest()}",
         platforms={name: digest for name, digest in platforms.items() if name in {"linux/amd64", "linux/arm64"}},
         config=None if "manifests" in values else values["config"]["digest"],
+        layers=tuple(layer["digest"] for layer in values.get("layers") or ()),
     )
 
 

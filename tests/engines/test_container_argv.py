@@ -11,16 +11,22 @@ from pathlib import Path
 
 import pytest
 
+import pybench
 from pybench.engines.apptainer.launcher import ApptainerLauncher, build_argv
 from pybench.engines.base import Job
+from pybench.engines.enroot.isolation import NAMESPACES, Isolation
+from pybench.engines.enroot.launcher import EnrootLauncher, import_argv
 from pybench.engines.local import Local
 from pybench.engines.oci.confinement import confinement_for
 from pybench.engines.oci.gpu_access import GpuAccess
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.model.container import ContainerRequest, ContainerSetup, EngineFacts, ImageIdentity, Mount
+from pybench.model.errors import UsageError
 from pybench.model.host import Place
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "argv"
+PACKAGE = f"{Path(pybench.__file__).parent.parent}/"
+"""Files of pybench itself are named from there on."""
 GPUS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
 NODES = {GPUS[0]: "/dev/nvidia0", GPUS[1]: "/dev/nvidia3"}
 IMAGE = ImageIdentity(
@@ -93,7 +99,7 @@ def oci(
 
 DOCKER = EngineFacts(name="docker", version="28.0")
 PODMAN = EngineFacts(name="podman", version="5.0")
-LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | Local, Job]] = {
+LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | EnrootLauncher | Local, Job]] = {
     "docker_toolkit": (oci(DOCKER, GpuAccess(way="toolkit")), job()),
     "docker_cdi": (oci(DOCKER, GpuAccess(way="cdi")), job()),
     "docker_cpu_user": (oci(DOCKER, GpuAccess(way="toolkit"), uid=1000), job((), 1)),
@@ -121,6 +127,24 @@ LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | Local, Job]] = {
         ApptainerLauncher(container=setup("apptainer"), files={"vllm": Path("/cache/sif/a,b.sif")}, offline=False),
         job((), 1),
     ),
+    "enroot": (
+        EnrootLauncher(
+            container=setup("enroot"),
+            files={"vllm": Path("/cache/sqsh/sha256-a4a4c0437bf7.sqsh")},
+            isolation=Isolation(NAMESPACES),
+            environment_of_suite=REQUEST.environment,
+            secrets=REQUEST.secrets,
+        ),
+        job(),
+    ),
+    "enroot_entrypoint_kept": (
+        EnrootLauncher(
+            container=setup("enroot", replace(IMAGE, entrypoint="keep")),
+            files={"vllm": Path("/cache/sqsh/a.sqsh")},
+            isolation=Isolation((), devices=False),
+        ),
+        job((), 1),
+    ),
     "none": (Local("/usr/bin/python3"), job()),
 }
 
@@ -129,7 +153,8 @@ LAUNCHERS: dict[str, tuple[OciLauncher | ApptainerLauncher | Local, Job]] = {
 def test_command_line_and_environment(name: str) -> None:
     """One argument a line, then what the client and what the worker get to see."""
     launcher, task = LAUNCHERS[name]
-    parts = [*launcher.argv(task), "", "# client", *_lines(launcher.environment(task))]
+    ours = [word.removeprefix(PACKAGE) for word in launcher.argv(task)]
+    parts = [*ours, "", "# client", *_lines(launcher.environment(task))]
     if isinstance(launcher, OciLauncher):
         parts += ["", "# worker", *launcher.environment_text(task).splitlines()]
         for argv in (launcher.inspect_argv(task), launcher.stop_argv(task, 5.0), launcher.remove_argv(task)):
@@ -156,6 +181,30 @@ def test_an_image_file_is_made_from_a_digest() -> None:
     assert build_argv("docker.io/vllm/vllm-openai@sha256:ab", Path("/c/x.new")) == (
         *("apptainer", "build", "--force", "/c/x.new", "docker://docker.io/vllm/vllm-openai@sha256:ab"),
     )
+
+
+@pytest.mark.parametrize(
+    ("repository", "uri", "plain"),
+    [
+        ("docker.io/vllm/vllm-openai", "docker://registry-1.docker.io#vllm/vllm-openai@sha256:ab", "n"),
+        ("nvcr.io/nvidia/pytorch", "docker://nvcr.io#nvidia/pytorch@sha256:ab", "n"),
+        ("127.0.0.1:5000/a/b", "docker://127.0.0.1:5000#a/b@sha256:ab", "y"),
+    ],
+)
+def test_enroot_imports_a_digest(repository: str, uri: str, plain: str) -> None:
+    """From the host that serves docker's images, without a credential, and without TLS from this machine alone."""
+    assert import_argv(f"{repository}@sha256:ab", Path("/c/x.blobs"), Path("/c/x.new")) == (
+        *("env", "ENROOT_CACHE_PATH=/c/x.blobs", f"ENROOT_ALLOW_HTTP={plain}"),
+        *("enroot", "import", "--output", "/c/x.new", uri),
+    )
+
+
+@pytest.mark.parametrize("folder", ["/runs/a b", "/runs/a:b", "/runs/a\\b"])
+def test_enroot_refuses_a_folder_that_it_would_split(folder: str) -> None:
+    """A mount's parts are apart by colons."""
+    launcher, task = LAUNCHERS["enroot"]
+    with pytest.raises(UsageError, match=r"enroot can't mount .*; choose another folder"):
+        launcher.argv(replace(task, exchange=Path(folder)))
 
 
 def test_a_gpu_without_a_device_node_is_an_error() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pybench.engines.apptainer.engine import build_image
 from pybench.engines.oci.images import inspect_image
 from pybench.engines.oci.nvidia import device_nodes, has_cdi, toolkit_version
 from pybench.engines.registry import get_engine
@@ -41,7 +42,7 @@ def program(folder: Path, name: str, out: object = "", error: str = "", code: in
 def test_no_engine(bin_folder: Path) -> None:
     """Absence is a reason, not an error."""
     assert list(bin_folder.iterdir()) == []
-    for name in ("docker", "podman", "apptainer"):
+    for name in ("docker", "podman", "apptainer", "enroot"):
         assert get_engine(name).find().reason == f"{name} is not installed"
 
 
@@ -83,6 +84,23 @@ def test_apptainer(bin_folder: Path) -> None:
     """One line is all it says."""
     program(bin_folder, "apptainer", "apptainer version 1.4.1\n")
     assert get_engine("apptainer").find().version == "1.4.1"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "FATAL: While making image: no space left on device",
+            r"no space left on device; free space in /.* bytes free",
+        ),
+        ("FATAL: unauthorized", "can't make an image file of docker.io/a/b@sha256:.*: FATAL: unauthorized$"),
+    ],
+)
+def test_apptainer_that_makes_no_file(bin_folder: Path, words: str, says: str) -> None:
+    """Its last words are the reason; a full disk is named with what is left of it."""
+    program(bin_folder, "apptainer", error=words, code=255)
+    with pytest.raises(MachineError, match=says):
+        build_image(f"docker.io/a/b@{DIGEST}", bin_folder / "x.new")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +179,8 @@ def test_an_index_and_a_manifest() -> None:
     index = read_manifest(served)
     assert index.platforms == {"linux/amd64": DIGEST}
     assert (index.config, index.digest) == (None, f"sha256:{hashlib.sha256(served).hexdigest()}")
-    assert read_manifest(json.dumps({"config": {"digest": OTHER}}).encode()).config == OTHER
+    image = read_manifest(json.dumps({"config": {"digest": OTHER}, "layers": [{"digest": DIGEST}]}).encode())
+    assert (image.config, image.layers) == (OTHER, (DIGEST,))
 
 
 def test_a_program_that_hangs_or_is_absent(bin_folder: Path) -> None:

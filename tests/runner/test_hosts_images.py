@@ -1,6 +1,6 @@
 """Runs over two hosts in images: made once where hosts share a cache, and the same ones on both.
 
-Apptainer is a stand-in, which runs the worker on this machine.
+Apptainer and enroot are stand-ins, which run the worker on this machine.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pybench.engines.apptainer.sif_cache import file_digest
+from pybench.engines.image_file import file_digest
 from pybench.images.selection import this_platform
+from tests.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text
 from tests.processes import wait_for
 from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
 
@@ -78,6 +79,32 @@ def test_an_image_is_made_once_and_both_hosts_run_in_it(two: TwoHosts) -> None:
     logs = [(two.folder / name / "log").read_text().splitlines() for name in "ab"]
     assert logs[0] == [f"build docker://registry.example/tested@{_digest('image')}", *logs[1]]
     assert logs[1] == [f"exec {file.name}"]
+    assert two.left() == []
+
+
+def test_enroot_makes_an_image_once_and_both_hosts_run_in_it(tmp_path: Path) -> None:
+    """The same with the engine behind pyxis: one import by digest, a start on each host, nothing left."""
+    engine = ("--engine", "enroot", "--lock", "images.toml")
+    two = TwoHosts(tmp_path, engine=engine, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    hosts = {name: EnrootHost(tmp_path / name, tmp_path / name / "python") for name in "ab"}
+    for name in hosts:
+        (tmp_path / name / "images.toml").write_text(lock_text())
+    path = {name: host.install() for name, host in hosts.items()}
+    with two.host("a", PATH=path["a"]) as a, two.host("b", PATH=path["b"]) as b:
+        code, out = ended(a)
+        assert (code, ended(b)[0]) == (4, 0), out
+    (record,) = two.records()
+    assert record.failure is None
+    assert [part.name for part in record.hosts] == ["a", "b"]
+    assert "--net" not in record.argv
+    (file,) = (tmp_path / "cache" / "pybench" / "sqsh").glob("*.sqsh")
+    manifest = two.run.read_manifest()
+    assert [(host.engine, host.images) for host in manifest.machines] == [("enroot", (file_digest(file),))] * 2
+    made = f"import docker://registry.example#tested@{digest_of(IMAGE)}"
+    assert [host.log for host in hosts.values()] == [
+        [made, "probe", f"start {file.name}"],
+        ["probe", f"start {file.name}"],
+    ]
     assert two.left() == []
 
 

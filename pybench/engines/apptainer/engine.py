@@ -5,18 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from pybench.engines.apptainer.launcher import ApptainerLauncher
-from pybench.engines.apptainer.sif_cache import file_digest, sif_file, sif_folder, sif_path
+from pybench.engines.apptainer.launcher import ApptainerLauncher, build_argv
 from pybench.engines.base import ImageStore, Notify
+from pybench.engines.error import engine_error
+from pybench.engines.image_file import identity, image_file, registry_reference
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
-from pybench.images.selection import AbsentImageError, locked_image, this_platform
+from pybench.images.selection import locked_image
 from pybench.machine.command import run_command
-from pybench.model.container import ContainerSetup, EngineFacts, ImageIdentity, Relaxation
+from pybench.model.container import ContainerSetup, EngineFacts, Relaxation
 from pybench.model.errors import UsageError
-from pybench.model.image import LockedImage
 from pybench.model.machine import Finding
 
 # Turning an image of 10 GB into one file takes minutes, on a slow disk many.
@@ -59,7 +58,10 @@ class ApptainerEngine:
             backend: locked_image(lock, options.image or needs.image_name(backend), backend, needs.device)
             for backend in needs.backends
         }
-        files = {backend: _file(image, notify, build=fetch) for backend, image in locked.items()}
+        files = {
+            backend: image_file(self.name, "sif", image, build_image, notify, fetch=fetch)
+            for backend, image in locked.items()
+        }
         requested = tuple(Relaxation(name=name, reason="the suite requests it") for name in request.relax)
         setup = ContainerSetup(
             engine=self.name,
@@ -67,7 +69,10 @@ class ApptainerEngine:
             runtime=None,
             rootless=True,
             lock=lock.path,
-            images=tuple(_identity(backend, image, files[backend]) for backend, image in locked.items()),
+            images=tuple(
+                identity(backend, image, registry_reference(self.name, image), files[backend], "replace")
+                for backend, image in locked.items()
+            ),
             mounts=request.mounts,
             relaxations=(*_NEVER_BOUNDED, *requested),
         )
@@ -90,38 +95,12 @@ class ApptainerEngine:
         return None
 
 
-def _file(image: LockedImage, notify: Notify, *, build: bool) -> Path:
-    reference = _reference(image)
-    file = sif_path(sif_folder(), reference)
-    if not build and not file.exists():
-        raise AbsentImageError(f"apptainer has no image file of {image.name}")
-    if not file.exists():
-        notify(f"apptainer: making an image file of {image.name}, {reference}")
-    return sif_file(sif_folder(), reference, partial(run_command, limit_s=_BUILD_LIMIT_S))
-
-
-def _reference(image: LockedImage) -> str:
-    named = [name for name in image.references(this_platform()) if "@" in name]
-    if not named:
-        raise AbsentImageError(f"image {image.name} is in no registry, and apptainer makes its files from those")
-    return named[0]
-
-
-def _identity(backend: str, image: LockedImage, file: Path) -> ImageIdentity:
-    reference = _reference(image)
-    return ImageIdentity(
-        backend=backend,
-        name=image.name,
-        reference=reference,
-        id=file_digest(file),
-        digests=(reference.rpartition("@")[2],),
-        platform=this_platform(),
-        labels={},
-        python=None,
-        interpreter=image.interpreter,
-        entrypoint="replace",
-        pinned=True,
-    )
+def build_image(reference: str, file: Path) -> None:
+    """Write the image ``repository@sha256:…`` to ``file``. Raises ``MachineError``."""
+    answer = run_command(build_argv(reference, file), _BUILD_LIMIT_S)
+    if not answer.ok:
+        failed = f"can't make an image file of {reference}"
+        raise engine_error("apptainer", str(file.parent), failed, answer.error_line)
 
 
 ENGINE = ApptainerEngine()

@@ -1,0 +1,1 @@
+"""Enroot: image files, started as child processes in user namespaces without a daemon; what pyxis starts on Slurm."""

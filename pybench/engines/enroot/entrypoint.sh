@@ -1,0 +1,2 @@
+# Runs inside in place of the image's entrypoint.
+cd /tmp && exec "$@"
