@@ -193,8 +193,8 @@ def test_an_image_file_is_made_from_a_digest() -> None:
 )
 def test_enroot_imports_a_digest(repository: str, uri: str, plain: str) -> None:
     """From the host that serves docker's images, without a credential, and without TLS from this machine alone."""
-    assert import_argv(f"{repository}@sha256:ab", Path("/c/x.blobs"), Path("/c/x.new")) == (
-        *("env", "ENROOT_CACHE_PATH=/c/x.blobs", f"ENROOT_ALLOW_HTTP={plain}"),
+    assert import_argv(f"{repository}@sha256:ab", Path("/c/x.blobs"), Path("/t/y"), Path("/c/x.new")) == (
+        *("env", "ENROOT_CACHE_PATH=/c/x.blobs", "ENROOT_TEMP_PATH=/t/y", f"ENROOT_ALLOW_HTTP={plain}"),
         *("enroot", "import", "--output", "/c/x.new", uri),
     )
 

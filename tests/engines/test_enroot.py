@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from pybench.engines.choice import choose_launcher
-from pybench.engines.enroot import engine, isolation
+from pybench.engines.enroot import engine, importing, isolation
 from pybench.engines.enroot.isolation import NAMESPACES, isolations
 from pybench.engines.enroot.launcher import EnrootLauncher
 from pybench.engines.registry import get_engine
@@ -25,6 +25,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnrootHost:
     made = EnrootHost(tmp_path)
     monkeypatch.setenv("PATH", made.install())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(engine, "_KERNEL", tmp_path / "none")
     (tmp_path / "images.toml").write_text(lock_text(), encoding="utf-8")
     return made
 
@@ -105,6 +106,30 @@ def test_another_image_than_the_locked_one_is_refused(host: EnrootHost, served: 
     assert launched(host).files["torch"].exists()
 
 
+def test_what_a_killed_import_left_is_removed(host: EnrootHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blobs beside the file, its unpacked layers on a disk of the host: by the next import, and nothing else is."""
+    scratch = host.folder / "scratch"
+    (scratch / "ours").mkdir(parents=True)
+    monkeypatch.setenv("ENROOT_TEMP_PATH", str(scratch))
+
+    def killed(argv: tuple[str, ...], *_: float) -> CommandResult:
+        for word in argv:
+            if word.startswith(("ENROOT_CACHE_PATH=", "ENROOT_TEMP_PATH=")):
+                (Path(word.partition("=")[2]) / "left").touch()
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(importing, "run_command", killed)
+        patched.setattr("shutil.rmtree", lambda *_places, **_options: None)
+        with pytest.raises(SystemExit):
+            launched(host)
+    assert files(host) == [".blobs", ".lock"]
+    assert len(list(scratch.glob("pybench-enroot-*/left"))) == 1
+    launched(host)
+    assert files(host) == [".lock", ".sqsh"]
+    assert [path.name for path in scratch.iterdir()] == ["ours"]
+
+
 def test_an_index_leads_to_the_image_of_this_platform(host: EnrootHost) -> None:
     """Whose manifest has the digest that the index has of it."""
     platform = lock_text().partition('platforms."')[2].partition('"')[0]
@@ -168,10 +193,14 @@ def test_a_host_that_can_run_nothing(host: EnrootHost, tmp_path: Path, monkeypat
     assert find().reason == "enroot needs nonesuch, which is not installed: install a-package"
     monkeypatch.undo()
     monkeypatch.setenv("PATH", host.install())
-    (tmp_path / "off").write_text("0\n")
-    monkeypatch.setattr(engine, "_SWITCHES", (str(tmp_path / "off"),))
-    monkeypatch.setattr(engine, "_KERNEL", str(tmp_path))
-    assert find().reason == "enroot needs user namespaces, which off = 0 switches off: set it with sysctl"
+    monkeypatch.setattr(engine, "_KERNEL", tmp_path)
+    assert find().reason is None
+    for folder, user, name in (("kernel", 1000, "unprivileged_userns_clone"), ("user", 0, "max_user_namespaces")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("0\n")
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        off = f"{folder}.{name}"
+        assert find().reason == f"enroot needs user namespaces, which {off} = 0 switches off: set it with sysctl"
 
 
 def test_what_enroot_would_change_or_cannot_grant(host: EnrootHost) -> None:

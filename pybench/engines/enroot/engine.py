@@ -26,8 +26,8 @@ from pybench.model.machine import Finding
 _OLDEST = (4, 0)
 # Programs that enroot looks for only once it needs them.
 _PROGRAMS = {"mksquashfs": "squashfs-tools", "unsquashfs": "squashfs-tools", "squashfuse": "squashfuse"}
-_KERNEL = "/proc/sys"
-_SWITCHES = (f"{_KERNEL}/user/max_user_namespaces", f"{_KERNEL}/kernel/unprivileged_userns_clone")
+_KERNEL = Path("/proc/sys")
+_SWITCH, _SWITCH_OF_USERS = "user/max_user_namespaces", "kernel/unprivileged_userns_clone"
 _QUOTED = re.compile(r"[\"'].*[\"']\s*")
 
 
@@ -112,9 +112,10 @@ def _defect(version: str | None) -> str | None:
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
     if absent:
         return f"enroot needs {absent[0]}, which is not installed: install {_PROGRAMS[absent[0]]}"
-    off = [switch for switch in map(Path, _SWITCHES) if switch.exists() and switch.read_text().strip() == "0"]
+    switches = (_SWITCH,) if os.geteuid() == 0 else (_SWITCH, _SWITCH_OF_USERS)
+    off = [name for name in switches if (_KERNEL / name).exists() and (_KERNEL / name).read_text().strip() == "0"]
     if off:
-        name = off[0].relative_to(_KERNEL).as_posix().replace("/", ".")
+        name = off[0].replace("/", ".")
         return f"enroot needs user namespaces, which {name} = 0 switches off: set it with sysctl"
     return None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 from pybench.engines.enroot.launcher import import_argv
@@ -26,19 +29,34 @@ def import_image(reference: str, file: Path) -> None:
     against a manifest whose bytes have the locked digest.
     """
     manifest = _manifest(reference)
-    blobs = file.with_suffix(".blobs")
-    shutil.rmtree(blobs, ignore_errors=True)  # of a killed process
-    blobs.mkdir()
+    blobs, layers = _emptied(file.with_suffix(".blobs")), _emptied(_layers(file))
     try:
         exact = f"{reference.rpartition('@')[0]}@{manifest.digest}"
-        answer = run_command(import_argv(exact, blobs, file), _IMPORT_LIMIT_S)
+        answer = run_command(import_argv(exact, blobs, layers, file), _IMPORT_LIMIT_S)
         if not answer.ok:
             failed = f"can't make an image file of {reference}"
             words = answer.error_line.removeprefix("[ERROR] ")
             raise engine_error("enroot", str(file.parent), failed, words, _remedy(words))
         _require_blobs(reference, manifest, blobs)
     finally:
-        shutil.rmtree(blobs, ignore_errors=True)
+        for folder in (blobs, layers):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _layers(file: Path) -> Path:
+    """Where enroot unpacks: on a disk of this host, by a name that the next import to ``file`` finds again."""
+    folder = os.environ.get("ENROOT_TEMP_PATH") or tempfile.gettempdir()
+    return Path(folder) / f"pybench-enroot-{os.getuid()}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}"
+
+
+def _emptied(folder: Path) -> Path:
+    """A new folder in place of what a killed process left. Raises ``MachineError``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise MachineError(f"{folder} is there and can't be removed; remove it") from None
+    return folder
 
 
 def _manifest(reference: str) -> RegistryManifest:

@@ -110,14 +110,14 @@ class EnrootLauncher(ImageLauncher):
         return {**self.variables(job), **fixed(job.gpu_uuids), **secrets}
 
 
-def import_argv(reference: str, blobs: Path, file: Path) -> Argv:
-    """Write ``repository@digest`` to ``file``, through a cache ``blobs`` of its own."""
+def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
+    """Write ``repository@digest`` to ``file``, through a cache ``blobs`` of its own and a scratch folder ``layers``."""
     registry, _, path = reference.partition("/")
     # The names by which docker's registry goes for docker are no hosts that serve images.
     served = "registry-1.docker.io" if registry in {"docker.io", "index.docker.io"} else registry
     # Plain HTTP is for this machine's own registry alone, as docker has it.
     plain = "y" if registry.split(":", maxsplit=1)[0] in {"localhost", "127.0.0.1"} else "n"
-    settings = (f"ENROOT_CACHE_PATH={blobs}", f"ENROOT_ALLOW_HTTP={plain}")
+    settings = (f"ENROOT_CACHE_PATH={blobs}", f"ENROOT_TEMP_PATH={layers}", f"ENROOT_ALLOW_HTTP={plain}")
     return ("env", *settings, "enroot", "import", "--output", str(file), f"docker://{served}#{path}")
 
 
