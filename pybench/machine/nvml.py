@@ -45,7 +45,7 @@ def session() -> Iterator[None]:
 def begin() -> None:
     """Open the library that the environment names, else the driver's, and initialise it.
 
-    One of before ``nvmlInitWithFlags``, too. Raises ``NoDriverError``.
+    A driver older than ``nvmlInitWithFlags`` is initialised by its own call. Raises ``NoDriverError``.
     """
     path = os.environ.get(LIBRARY_VARIABLE) or "libnvidia-ml.so.1"
     try:

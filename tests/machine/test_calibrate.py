@@ -25,7 +25,7 @@ NUM_PERIODS = 24
 def test_the_fake_h200_is_fitted_and_stored(
     fake_nvml: Callable[..., None], fake_epoch_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Low for 77 ms, high for 77 ms: a low-pass of 10.9 ms, found within a millisecond."""
+    """Low for 77 ms, high for 77 ms: a low-pass of 10.9 ms, found within two steps of the search, of 1.1 ms each."""
     fake_nvml(devices=1, load=f"square:100:600:{HALF_MS}", sensor="h200")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(
@@ -42,7 +42,7 @@ def test_the_fake_h200_is_fitted_and_stored(
     found, _ = calibrate(UUID, wait)
     assert found.reason is None
     assert found.model is not None
-    assert found.model.tau_s == pytest.approx(10.9e-3, abs=1.5e-3)
+    assert found.model.tau_s == pytest.approx(10.9e-3, abs=2.5e-3)
     assert found.model.resolves
     write_calibration(found.uuid, found.driver, found.model)
     assert sensor_model(found.board, found.driver, found.uuid) == found.model
