@@ -21,6 +21,8 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 # Digits of a half-width worth reading: the rest of an interval is noise of its own estimate.
 _SPREAD_DIGITS = 2
 _MAX_DECIMALS = 6
+# Halves of intervals, over the value, that show only that nothing is known.
+_UNKNOWN_FROM = 100
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -108,9 +110,10 @@ def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
 
 
 def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
-    """Value, then the larger half of its interval: ``3,655.9 ±8.5``; ``1.7 ±250`` where that is wider than the value.
+    """Value, then the larger half of its interval: ``3,655.9 ±8.5``; ``1.7 ±150`` where that is wider than the value.
 
-    Without ``scale`` the unit follows.
+    Beyond a hundred times the value the half is no longer a figure: ``1.7 ±over 100x``. Without ``scale`` the unit
+    follows.
     """
     if estimate is None:
         return "-"
@@ -120,6 +123,8 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
     if half is None or half == 0:
         return f"{plain(estimate.value / factor)}{suffix}"
     value, decimals = estimate.value / factor, _decimals(-half / factor, half / factor)
+    if half > _UNKNOWN_FROM * abs(estimate.value):
+        return f"{plain(value, _SPREAD_DIGITS)} ±over {_UNKNOWN_FROM}x{suffix}"
     shown = plain(value, _SPREAD_DIGITS) if half > abs(estimate.value) else _rounded(value, decimals)
     return f"{shown} ±{_rounded(half / factor, decimals)}{suffix}"
 
