@@ -28,7 +28,8 @@ TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
 WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
 LAGS_S = np.arange(-30, 121, 10) / 1e3
 # Each round of refinement looks this far on both sides of the best, in parts of the last step.
-REFINEMENTS = 7
+REFINEMENTS = 12
+NUM_STARTS = 4
 NUM_SIDES = 2
 MIN_READINGS = 12
 # Readings farther off than this many times the middle one are left out: ramps, and slips of the driver.
@@ -72,7 +73,7 @@ def fit_sensor(time_s: Column, power_w: Column, parts: Sequence[Spans]) -> Senso
     load, every = _SquareLoad.of([span for part in parts for span in part]), np.any(near, axis=0)
     whole = _fit(load, time_s[every], power_w[every], np.argmax(near, axis=0)[every])
     singles = [
-        _fit(load, time_s[which], power_w[which], np.zeros(which.sum(), dtype=np.intp), start=whole)
+        _refined(load, time_s[which], power_w[which], np.zeros(which.sum(), dtype=np.intp), whole)
         for which in near
         if which.sum() >= MIN_READINGS
     ]
@@ -96,22 +97,34 @@ def _sigma_s(values_s: Sequence[float]) -> float | None:
     return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 
-def _fit(load: _SquareLoad, time_s: Column, power_w: Column, part: Parts, start: Response | None = None) -> Response:
+def _fit(load: _SquareLoad, time_s: Column, power_w: Column, part: Parts) -> Response:
     """``part`` is the number of the part of the load that each reading lies in."""
-    if start is None:
-        grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
-        found = [_response(load, time_s, power_w, part, *each) for each in grid]
-        start = min(found, key=lambda response: response.off_fraction)
+    grid = [(window, tau, lag) for window in WINDOWS_S for tau in TAUS_S for lag in LAGS_S]
+    found = sorted((_response(load, time_s, power_w, part, *each) for each in grid), key=_off)
+    # Windows a period of the load apart look alike on a coarse grid.
+    of_window: dict[float, Response] = {}
+    for response in found:
+        of_window.setdefault(response.window_s, response)
+    starts = list(of_window.values())[:NUM_STARTS]
+    return min((_refined(load, time_s, power_w, part, start) for start in starts), key=_off)
+
+
+def _refined(load: _SquareLoad, time_s: Column, power_w: Column, part: Parts, start: Response) -> Response:
     best, steps_s = start, np.array([5e-3, 3e-3, 5e-3])
     for _ in range(REFINEMENTS):
-        at = np.array([best.window_s, best.tau_s, best.lag_s])
-        around = [at + move for move in _moves(steps_s)]
-        tried = [_response(load, time_s, power_w, part, max(w, 0.0), max(tau, 0.0), lag) for w, tau, lag in around]
-        better = min((best, *tried), key=lambda response: response.off_fraction)
+        # By the window's middle: a longer window that ends as much later shows nearly the same.
+        at = np.array([best.window_s, best.tau_s, best.lag_s + best.window_s / 2])
+        around = [np.maximum(at + move, [0.0, 0.0, -np.inf]) for move in _moves(steps_s)]
+        tried = [_response(load, time_s, power_w, part, w, tau, middle - w / 2) for w, tau, middle in around]
+        better = min((best, *tried), key=_off)
         if better.off_fraction >= best.off_fraction:
             steps_s = steps_s / 2
         best = better
     return best
+
+
+def _off(response: Response) -> float:
+    return response.off_fraction
 
 
 def _moves(steps_s: Column) -> list[Column]:
