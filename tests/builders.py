@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pybench.images.selection import this_platform
 from pybench.model.decoder_shape import Architecture, DecoderShape
 from pybench.model.errors import FileError
 from pybench.model.host import Host
@@ -299,4 +300,19 @@ prompt_tokens = {prompt_tokens}
 output_tokens = {output_tokens}
 attempts = {attempts}
 steps = {steps}
+"""
+
+
+def image_lock_text(manifest: str) -> str:
+    """A lock of one image of a registry that serves torch on the CPU, by its manifest's digest."""
+    return f"""
+schema = 1
+
+[[image]]
+name = "tested"
+repository = "registry.example/tested"
+tag = "1"
+backends = ["torch"]
+device = "cpu"
+platforms."{this_platform()}" = {{ manifest = "{manifest}" }}
 """

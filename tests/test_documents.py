@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.compute.energy import flags
-from pybench.model.results import PointResult, Results
+from pybench.model.results import Results
+from tests.builders import POINT_RESULT
 from tests.documents import (
     DOCS,
     DOCUMENTS,
@@ -289,17 +290,11 @@ def test_a_point_is_covered_by_a_kept_figure(
     """Of the same settings; in full with the suite's attempts and steps. The other of two points has none."""
     module = generator()
     points = module.planned(ROOT / "suites" / "qlora.toml", 1)
-    kept = PointResult(
+    kept = replace(
+        POINT_RESULT,
         id=points[0].id,
         benchmark=points[0].benchmark,
         axes=points[0].axes,
-        status="ok",
-        reason=None,
-        num_gpus=1,
-        attempts=3,
-        failed_attempts=0,
-        metrics={},
-        energy_by_gpu_j={},
         digest=points[0].digest,
         settings=points[0].settings.to_json(),
     )

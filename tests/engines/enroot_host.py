@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.images.selection import this_platform
+from tests.builders import image_lock_text
 
 STAND_IN = Path(__file__).with_name("fake_enroot.py")
 
@@ -31,17 +31,7 @@ IMAGE = manifest_text("one", "two")
 
 def lock_text(served: str = IMAGE) -> str:
     """A lock of one image that serves torch on the CPU: what has the digest of ``served``."""
-    return f"""
-schema = 1
-
-[[image]]
-name = "tested"
-repository = "registry.example/tested"
-tag = "1"
-backends = ["torch"]
-device = "cpu"
-platforms."{this_platform()}" = {{ manifest = "{digest_of(served)}" }}
-"""
+    return image_lock_text(digest_of(served))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ Apptainer and enroot are stand-ins, which run the worker on this machine.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pybench.engines.image_file import file_digest
-from pybench.images.selection import this_platform
+from tests.builders import image_lock_text
 from tests.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text
 from tests.processes import wait_for
 from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
@@ -22,22 +21,8 @@ from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
 STAND_IN = Path(__file__).with_name("fake_apptainer.py")
 
 
-def _digest(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def _lock(two: TwoHosts, name: str, digest: str) -> None:
-    (two.folder / name / "images.toml").write_text(f"""
-schema = 1
-
-[[image]]
-name = "tested"
-repository = "registry.example/tested"
-tag = "1"
-backends = ["torch"]
-device = "cpu"
-platforms."{this_platform()}" = {{ manifest = "{digest}" }}
-""")
+    (two.folder / name / "images.toml").write_text(image_lock_text(digest))
 
 
 def _install(two: TwoHosts, name: str) -> str:
@@ -56,7 +41,7 @@ def two(tmp_path: Path) -> TwoHosts:
     engine = ("--engine", "apptainer", "--lock", "images.toml")
     made = TwoHosts(tmp_path, engine=engine, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     for name in "ab":
-        _lock(made, name, _digest("image"))
+        _lock(made, name, digest_of("image"))
     return made
 
 
@@ -77,7 +62,7 @@ def test_an_image_is_made_once_and_both_hosts_run_in_it(two: TwoHosts) -> None:
     assert [host.images for host in manifest.machines] == [(file_digest(file),)] * 2
     assert [host.engine for host in manifest.machines] == ["apptainer"] * 2
     logs = [(two.folder / name / "log").read_text().splitlines() for name in "ab"]
-    assert logs[0] == [f"build docker://registry.example/tested@{_digest('image')}", *logs[1]]
+    assert logs[0] == [f"build docker://registry.example/tested@{digest_of('image')}", *logs[1]]
     assert logs[1] == [f"exec {file.name}"]
     assert two.left() == []
 
@@ -110,7 +95,7 @@ def test_enroot_makes_an_image_once_and_both_hosts_run_in_it(tmp_path: Path) -> 
 
 def test_what_differs_between_hosts_is_a_line_and_no_run(two: TwoHosts, tmp_path: Path) -> None:
     """Another lock, and no such engine: both hosts end with it."""
-    _lock(two, "b", _digest("another"))
+    _lock(two, "b", digest_of("another"))
     first = _install(two, "a")
     with two.host("a", PATH=first) as a, two.host("b", PATH=str(tmp_path / "none")) as b:
         for code, out in (ended(a), ended(b)):

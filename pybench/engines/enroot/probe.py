@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from pybench.engines.base import Argv, Job
 from pybench.engines.enroot.isolation import Isolation
 from pybench.engines.enroot.launcher import EnrootLauncher
+from pybench.engines.trial import python_version, trial_job
 from pybench.machine.command import CommandResult, run_command
-from pybench.machine.disk import disk_error
-from pybench.model.container import ImageIdentity
 from pybench.model.errors import MachineError
-from pybench.model.host import Place
 
 # What every worker needs; the driver's library comes from enroot's hook.
 _PROBE = """
@@ -29,7 +22,6 @@ if os.environ["CUDA_VISIBLE_DEVICES"]:
     ctypes.CDLL("libcuda.so.1")
 print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
 """
-_OLDEST_PYTHON = [3, 10]
 _REMEDIES = {
     "user namespace": "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns)",
@@ -52,7 +44,7 @@ def probed(launcher: EnrootLauncher, tries: Iterable[Isolation], gpu_uuids: tupl
         results = [(image, _probe(tried, image.backend, gpu_uuids)) for image in launcher.container.images]
         refused = next(((image, result) for image, result in results if not result.ok), None)
         if refused is None:
-            images = tuple(replace(image, python=_python(image, result)) for image, result in results)
+            images = tuple(replace(image, python=python_version(image, result)) for image, result in results)
             return replace(tried, container=replace(launcher.container, images=images))
     assert refused is not None
     image, result = refused
@@ -68,28 +60,8 @@ def _words(result: CommandResult) -> str:
     return useful[-1] if useful else result.error_line
 
 
-def _python(image: ImageIdentity, result: CommandResult) -> str:
-    found = json.loads(result.out.splitlines()[-1])
-    if found["version"] < _OLDEST_PYTHON:
-        raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
-    return str(found["python"])
-
-
 def _probe(launcher: EnrootLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
-    room = disk_error(Path(tempfile.gettempdir()), "", " run the same command again")
-    with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
-        folder = Path(scratch)
-        for name in ("stage", "exchange"):
-            (folder / name).mkdir(mode=0o755)
-        job = Job(
-            stage=folder / "stage",
-            exchange=folder / "exchange",
-            backend=backend,
-            num_processes=1,
-            places=(Place(gpu_uuids=gpu_uuids),),
-            token=f"probe/{secrets.token_hex(8)}",
-            host_environment=dict(os.environ),
-        )
+    with trial_job(backend, gpu_uuids) as job:
         return run_command(_with_environment(replace(launcher, secrets=()), job))
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import secrets
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
-from pybench.engines.base import Job
 from pybench.engines.error import engine_error
 from pybench.engines.oci.confinement import after_refusal
 from pybench.engines.oci.container import prepare_exchange
 from pybench.engines.oci.launcher import OciLauncher
+from pybench.engines.trial import python_version, trial_job
 from pybench.machine.command import CommandResult, run_command
-from pybench.machine.disk import disk_error
 from pybench.model.container import EngineFacts, ImageIdentity
 from pybench.model.errors import MachineError
-from pybench.model.host import Place
 
 # Every relaxation that a machine may force takes one more try: four limits that may take some halvings, and the rest.
 _MAX_TRIES = 24
@@ -37,7 +30,6 @@ with open("/pybench/exchange/probe", "w") as stream:
     stream.write("ok")
 print(json.dumps({"python": platform.python_version(), "version": sys.version_info[:2]}))
 """
-_OLDEST_PYTHON = [3, 10]
 
 
 def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]) -> OciLauncher:
@@ -48,16 +40,9 @@ def probed(launcher: OciLauncher, facts: EngineFacts, gpu_uuids: tuple[str, ...]
     images = []
     for image in launcher.container.images:
         launcher, result = _started(launcher, facts, image, gpu_uuids)
-        images.append(replace(image, python=_python(image, result)))
+        images.append(replace(image, python=python_version(image, result)))
     setup = replace(launcher.container, images=tuple(images), relaxations=launcher.confinement.relaxations)
     return replace(launcher, container=setup)
-
-
-def _python(image: ImageIdentity, result: CommandResult) -> str:
-    found = json.loads(result.out.splitlines()[-1])
-    if found["version"] < _OLDEST_PYTHON:
-        raise MachineError(f"image {image.name} has Python {found['python']}; the worker needs 3.10 or newer")
-    return str(found["python"])
 
 
 def _started(
@@ -84,20 +69,7 @@ def _remedy(image: ImageIdentity, complaint: str) -> str:
 
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
-    room = disk_error(Path(tempfile.gettempdir()), "", " run the same command again")
-    with room, tempfile.TemporaryDirectory(prefix="pybench-") as scratch:
-        folder = Path(scratch)
-        for name in ("stage", "exchange"):
-            (folder / name).mkdir(mode=0o755)
-        job = Job(
-            stage=folder / "stage",
-            exchange=folder / "exchange",
-            backend=backend,
-            num_processes=1,
-            places=(Place(gpu_uuids=gpu_uuids),),
-            token=f"probe/{secrets.token_hex(8)}",
-            host_environment=dict(os.environ),
-        )
+    with trial_job(backend, gpu_uuids) as job:
         prepare_exchange(launcher, job)
         try:
             return run_command(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))

@@ -15,10 +15,11 @@ import torch
 from pybench.model.wire import Event, Metric, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import WrongResultError
-from pybench.worker.backends.common_torch.answers import answer_loss
+from pybench.worker.backends.common_torch.answers import GenerationEvaluation, answer_loss
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.tokens import sample_tokens
-from pybench.worker.backends.transformers.evaluate import GenerationEvaluation, LossEvaluation, evaluations
+from pybench.worker.backends.transformers.evaluate import LossEvaluation, evaluations
+from pybench.worker.backends.transformers.generate import TransformersGeneration
 from pybench.worker.backends.transformers.model import build_model
 from tests.builders import TINY
 from tests.worker.conftest import RunWorker, points_of, run_staged, staged, steps_of
@@ -83,7 +84,9 @@ def decoded() -> dict[int, tuple[GenerationEvaluation, float]]:
     model = build_model(dict(TINY), settings("generation", 1, backend="transformers").decoding, RANK.device)
     found = {}
     for beams in (1, 2, 8):
-        evaluation = GenerationEvaluation(settings("generation", 1, backend="transformers", beams=beams), model, RANK)
+        given = settings("generation", 1, backend="transformers", beams=beams)
+        generation = TransformersGeneration(given.decoding, model, RANK.device, RANK.rank, beams)
+        evaluation = GenerationEvaluation(given, generation, model)
         assert evaluation.step(3).work.samples == 4
         (loss,) = [metric.value for metric in evaluation.metrics() if metric.name == "answer_loss"]
         found[beams] = (evaluation, loss)

@@ -1,19 +1,65 @@
-"""Whether decoded tokens are answers, and how unlikely the model finds them."""
+"""Evaluation by decoding answers: whether they are some, and how unlikely the model finds them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch.nn import functional
 
-from pybench.model.wire import Metric
+from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
-from pybench.worker.backend import WrongResultError
+from pybench.worker.backend import StepOutcome, Workload, WrongResultError
 
 LogitsOf = Callable[[torch.Tensor], torch.Tensor]
 """Of one sequence of shape (1, tokens), by one pass without a cache: (1, tokens kept, vocabulary)."""
+
+
+class Decoding(Workload, Protocol):
+    """A generation of which prompts and output can be read."""
+
+    @property
+    def output(self) -> torch.Tensor:
+        """The last step's answers, of shape (sequences, tokens)."""
+        ...
+
+    def prompts(self, index: int) -> torch.Tensor:
+        """Prompts of step ``index``, of shape (sequences, tokens)."""
+        ...
+
+
+class GenerationEvaluation:
+    """Every answer decoded, as generation does it; a pass over whole answers takes ``inputs`` beside their tokens."""
+
+    def __init__(
+        self, settings: Evaluate, generation: Decoding, model: Any, inputs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._settings = settings
+        self._generation = generation
+        self._model = model
+        self._inputs = inputs or {}
+        self._step = 0
+
+    def step(self, index: int) -> StepOutcome:
+        """Decode this rank's answers of step ``index``."""
+        self._generation.step(index)
+        self._step = index
+        return StepOutcome(work=Work(samples=self._settings.batch_size))
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those of generation, and how unlikely the model finds the last answers."""
+        tokens = torch.cat([self._generation.prompts(self._step), self._generation.output], dim=1)
+        vocab_size = self._model.config.vocab_size
+        return (*self._generation.metrics(), answer_loss(self._settings, tokens, vocab_size, self._logits))
+
+    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        kept = self._settings.output_tokens + 1
+        logits: torch.Tensor = self._model(
+            input_ids=tokens, **self._inputs, use_cache=False, logits_to_keep=kept
+        ).logits
+        return logits
 
 
 @torch.inference_mode()

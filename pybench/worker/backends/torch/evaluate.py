@@ -12,7 +12,7 @@ from torch import distributed, nn
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import StepOutcome, Workload
-from pybench.worker.backends.common_torch.answers import answer_loss
+from pybench.worker.backends.common_torch.answers import GenerationEvaluation
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.tokens import sample_tokens
@@ -53,35 +53,6 @@ class LossEvaluation:
         return memory_metrics(self._ranks.device)
 
 
-class GenerationEvaluation:
-    """Greedy decoding of every answer, as generation does it."""
-
-    def __init__(self, settings: Evaluate, generation: Generation, model: Any, device: torch.device) -> None:
-        self._settings = settings
-        self._generation = generation
-        self._model = model
-        self._masks = sequence_masks(model.config, settings.longest_sequence_tokens, device)
-        self._step = 0
-
-    def step(self, index: int) -> StepOutcome:
-        """Decode this rank's answers of step ``index``."""
-        self._generation.step(index)
-        self._step = index
-        return StepOutcome(work=Work(samples=self._settings.batch_size))
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Those of generation, and how unlikely the model finds the last answers."""
-        tokens = torch.cat([self._generation.prompts(self._step), self._generation.output], dim=1)
-        vocab_size = self._model.config.vocab_size
-        return (*self._generation.metrics(), answer_loss(self._settings, tokens, vocab_size, self._logits))
-
-    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        kept = self._settings.output_tokens + 1
-        inputs = {"input_ids": tokens, "attention_mask": self._masks}
-        logits: torch.Tensor = self._model(**inputs, use_cache=False, logits_to_keep=kept).logits
-        return logits
-
-
 @contextmanager
 def evaluation(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Iterator[Workload]:
     """Build the model on every rank; on a GPU decoding runs from a CUDA graph."""
@@ -93,6 +64,7 @@ def evaluation(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRan
     if ranks.device.type == "cuda":
         generation.capture()
     try:
-        yield GenerationEvaluation(settings, generation, model, ranks.device)
+        masks = sequence_masks(model.config, settings.longest_sequence_tokens, ranks.device)
+        yield GenerationEvaluation(settings, generation, model, {"attention_mask": masks})
     finally:
         generation.close()

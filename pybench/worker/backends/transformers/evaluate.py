@@ -13,7 +13,7 @@ from torch import distributed
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.worker.backend import Session, StepOutcome, Workload
-from pybench.worker.backends.common_torch.answers import answer_loss
+from pybench.worker.backends.common_torch.answers import GenerationEvaluation
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.common_torch.tokens import sample_tokens
@@ -51,33 +51,6 @@ class LossEvaluation:
         return memory_metrics(self._ranks.device)
 
 
-class GenerationEvaluation:
-    """Answers by ``generate``: greedily, or the likeliest of ``beams`` for each sample."""
-
-    def __init__(self, settings: Evaluate, model: Any, ranks: TorchRanks) -> None:
-        self._settings = settings
-        self._model = model
-        self._generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
-        self._step = 0
-
-    def step(self, index: int) -> StepOutcome:
-        """Decode this rank's answers of step ``index``."""
-        self._generation.step(index)
-        self._step = index
-        return StepOutcome(work=Work(samples=self._settings.batch_size))
-
-    def metrics(self) -> tuple[Metric, ...]:
-        """Those of generation, and how unlikely the model finds the last answers."""
-        tokens = torch.cat([self._generation.prompts(self._step), self._generation.output], dim=1)
-        vocab_size = self._model.config.vocab_size
-        return (*self._generation.metrics(), answer_loss(self._settings, tokens, vocab_size, self._logits))
-
-    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        kept = self._settings.output_tokens + 1
-        logits: torch.Tensor = self._model(input_ids=tokens, use_cache=False, logits_to_keep=kept).logits
-        return logits
-
-
 def evaluations(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRanks) -> Session:
     """Load the model on every rank."""
     model = build_model(architecture, settings.decoding, ranks.device)
@@ -88,4 +61,8 @@ def evaluations(settings: Evaluate, architecture: dict[str, Any], ranks: TorchRa
 def _evaluation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Workload]:
     settings = order.settings
     assert isinstance(settings, Evaluate)
-    yield (LossEvaluation if settings.method == "loss" else GenerationEvaluation)(settings, model, ranks)
+    if settings.method == "loss":
+        yield LossEvaluation(settings, model, ranks)
+        return
+    generation = TransformersGeneration(settings.decoding, model, ranks.device, ranks.rank, settings.beams)
+    yield GenerationEvaluation(settings, generation, model)
