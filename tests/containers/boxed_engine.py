@@ -51,6 +51,12 @@ class Boxed:
         return listed.stdout.split()
 
 
+def engines_that_hold(image: str, listed: str) -> list[str]:
+    """The engines named in an image's line of ``pybench images list``, of those that may hold it for other tests."""
+    (line,) = (line for line in listed.splitlines() if line.startswith(f"{image} "))
+    return line.rpartition("; in ")[2].split(", ")
+
+
 def job(folder: Path, number: int = 1) -> Job:
     """An attempt to start by hand: a staged worker and an empty exchange folder."""
     exchange = folder / "attempts" / f"drill.{number}" / "exchange"
