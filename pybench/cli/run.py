@@ -193,21 +193,37 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, deta
 
 @click.command()
 @click.argument("suite", type=_SUITE)
+@click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
+@click.option(
+    "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."
+)
 @_plan_options
-def plan(suite: Path, root: Path, **chosen: Any) -> None:  # noqa: ANN401 - the plan's options
-    """Print the points SUITE expands to here, without running them."""
+def plan(
+    suite: Path,
+    kind: str | None,
+    count: int | None,
+    root: Path,
+    **chosen: Any,  # noqa: ANN401 - the plan's options
+) -> None:
+    """Print the points SUITE expands to here, or on GPUs to choose, without running them."""
     from shutil import get_terminal_size
 
+    from pybench.compute.assumed_gpus import with_gpus
     from pybench.machine.environment import snapshot
+    from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
     from pybench.runner.suite_plan import earlier_times_s, plan_suite
 
-    machine = snapshot()
+    options = PlanOptions(**chosen)
+    here = snapshot()
+    machine = with_gpus(here, kind, count)
+    if machine is not here and options.time_limit_s is not None:
+        raise UsageError("--time-limit goes by what runs took on this machine; leave it out with --gpu and --gpus")
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    options = PlanOptions(**chosen)
     found, points = plan_suite(suite, machine, options, root)
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
     width = get_terminal_size().columns
-    click.echo(render(found, points, takes, machine.gpu_memory_bytes, width=width), nl=False)
+    assumed = None if machine is here else f"{machine.gpu_count} x {kind or machine.kind}"
+    click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)

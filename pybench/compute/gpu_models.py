@@ -76,6 +76,11 @@ def gpu_model(name: str) -> GpuModel | None:
     return next((model for model in _MODELS if re.search(model.pattern, name, re.IGNORECASE)), None)
 
 
+def known_kinds() -> frozenset[str]:
+    """Every short name that the table has."""
+    return frozenset(model.kind for model in _MODELS)
+
+
 def gpu_peak(name: str) -> GpuPeak | None:
     """Peaks by the name that the driver gives, ``None`` where they are not known."""
     model = gpu_model(name)

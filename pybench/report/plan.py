@@ -21,17 +21,19 @@ def render(
     attempt_s: Mapping[str, float] | None = None,
     gpu_memory_bytes: float | None = None,
     *,
+    assumed: str | None = None,
     width: int = 80,
 ) -> str:
     """Points in the order they run, then those that can't run here or were left out, then the totals.
 
     With ``attempt_s``, the seconds of an attempt by the digest of its point, also how long all attempts take. With
-    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it.
+    ``gpu_memory_bytes``, what each GPU has, also what each point needs of it. ``assumed`` names GPUs that are not here.
     """
     stream = io.StringIO()
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
-    for line in (suite.description, *_container(suite.container)):
+    planned = () if assumed is None else (f"planned for {assumed}, whatever is here",)
+    for line in (suite.description, *planned, *_container(suite.container)):
         hanging(out, line)
     if plan.points:
         out.print()

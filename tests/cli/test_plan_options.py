@@ -75,3 +75,16 @@ def test_a_bad_option_is_a_usage_error(here: Path, drill: Drill, option: tuple[s
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not (here / "runs").exists()
+
+
+def test_plan_for_gpus_that_are_not_here() -> None:
+    """Points, memory beside the card's, and why what is left can't run; no time of another machine."""
+    done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--gpus", "4"))
+    assert done.exit_code == 0, done.output
+    assert "finetune_guide, profile h200\n" in done.output
+    assert "planned for 4 x h200, whatever is here\n" in done.output
+    assert "of 151 GB a GPU\n" in done.output
+    assert re.search(r"^full.*: skipped: needs about 167 GB a\s+GPU, of 151 GB", done.output, re.MULTILINE)
+    done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--time-limit", "1h"))
+    assert done.exit_code == 2
+    assert "leave it out with --gpu and --gpus" in done.output

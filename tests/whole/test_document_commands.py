@@ -107,6 +107,7 @@ CHECKS: dict[str, Check] = {
     "pybench run turn_taking -k direct": measures_smallest,
     "pybench report suites/measured/tp_scaling-h200x4-20261121.json": succeeds,
     "pybench plan tp_scaling --set batch_size=1 --set benchmark.decode.attempts=5 --time-limit 2h": succeeds,
+    "pybench plan sft_presets --gpu h200 --gpus 4": succeeds,
     "pybench ci github --suite suites/node_check.toml --runner h200 --gpus 8 > pybench.yml": writes,
     "pybench ci gitlab --suite suites/node_check.toml > gitlab-ci.yml": writes,
     "pybench ci jenkins --suite suites/node_check.toml > Jenkinsfile": writes,
