@@ -33,13 +33,15 @@ class Adoption:
     def end(self, kill_s: float) -> tuple[int, ...]:
         """Kill what was adopted, and adopt nothing from now on; returns what lives on after ``kill_s``."""
         deadline = time.monotonic() + kill_s
-        while (left := tuple(self._adopted())) and time.monotonic() < deadline:
-            # A killed parent's children are adopted in their turn.
+        while True:
+            adopted = tuple(self._adopted())
+            left = tuple(pid for pid in adopted if not _has_ended(pid))
+            if not adopted or (left and time.monotonic() > deadline):
+                break
+            # Children of those that ended are adopted in their turn, hence the loop.
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
             time.sleep(_POLL_S)
         self.close()
         return left
@@ -55,6 +57,14 @@ class Adoption:
             with suppress(ProcessLookupError):
                 if os.getsid(pid) != own:
                     yield pid
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether this child is over; if so, the kernel forgets it."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def _children() -> Iterator[int]:

@@ -18,29 +18,29 @@ from pybench.machine.command import is_program
 from pybench.model.errors import MachineError
 from tests.processes import wait_for
 
-# A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM and tells its pid.
+# A child in a session of its own, as torchrun starts ranks, that ignores SIGTERM.
 STUBBORN = """
 import os, signal, subprocess, sys, time
 child = subprocess.Popen(
     [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True);"
      "time.sleep(600)"], start_new_session=True, stdout=subprocess.PIPE)
 child.stdout.readline()
-open("ready", "w").write(str(child.pid))
+open("pid.new", "w").write(str(child.pid))
+os.rename("pid.new", "pid")
 time.sleep(600)
 """
-
-
-# A daemon: its parent has ended, its session and its environment are its own; it tells its pid.
+# A daemon: its parent has ended, its session and its environment are its own.
 DAEMON = """
 import os, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        open("ready", "w").write(str(os.getpid()))
+        open("pid.new", "w").write(str(os.getpid()))
+        os.rename("pid.new", "pid")
         os.execve("/bin/sleep", ["sleep", "600"], {})
     os._exit(0)
 os.wait()
-while not os.path.exists("ready") or not open("ready").read():
+while not os.path.exists("pid"):
     time.sleep(0.01)
 """
 
@@ -49,6 +49,19 @@ def start(code: str, folder: Path, *, guarded: bool = False) -> tuple[WorkerProc
     token = f"test-{os.getpid()}-{time.monotonic_ns()}"
     log = folder / "worker.log"
     return WorkerProcess([sys.executable, "-c", code], os.environ, log, token, guarded=guarded), token
+
+
+def child_of(folder: Path) -> int:
+    """Id that the process started there has written."""
+    wait_for((folder / "pid").exists, 30)
+    return int((folder / "pid").read_text())
+
+
+def daemon_of(folder: Path, token: str) -> int:
+    """The same, once no mark shows the process: until its exec is over it has its parent's environment."""
+    daemon = child_of(folder)
+    wait_for(lambda: daemon not in set(processes_marked(token)), 30)
+    return daemon
 
 
 def is_alive(pid: int) -> bool:
@@ -88,8 +101,7 @@ def test_a_log_that_is_a_link_or_a_pipe_is_neither_written_nor_read(tmp_path: Pa
 def test_a_grandchild_in_its_own_session_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """A process group would miss it."""
     process, token = start(STUBBORN, tmp_path)
-    wait_for((tmp_path / "ready").exists, 30)
-    child = int((tmp_path / "ready").read_text())
+    child = child_of(tmp_path)
     assert child in set(processes_marked(token))
     process.end()
     assert not list(processes_marked(token))
@@ -132,8 +144,7 @@ def test_a_guarded_process_ends_as_it_would_alone(tmp_path: Path, code: str, end
 
 def test_a_guarded_process_that_is_ended(tmp_path: Path) -> None:
     process, token = start("print(1, flush=True); import time; time.sleep(600)", tmp_path, guarded=True)
-    while not (tmp_path / "worker.log").read_text():
-        time.sleep(0.01)
+    wait_for((tmp_path / "worker.log").read_text, 30)
     assert process.end() == -15
     assert not list(processes_marked(token))
 
@@ -141,8 +152,7 @@ def test_a_guarded_process_that_is_ended(tmp_path: Path) -> None:
 def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) -> None:
     process, token = start(DAEMON, tmp_path, guarded=True)
     assert process.wait(30) == 0
-    daemon = int((tmp_path / "ready").read_text())
-    assert not is_alive(daemon)
+    assert not is_alive(child_of(tmp_path))
     assert not list(processes_marked(token))
 
 
@@ -152,8 +162,8 @@ import os, signal, time
 os.kill(os.getppid(), signal.{signal})
 if os.fork() == 0:
     os.setsid()
-    open("ready.new", "w").write(str(os.getpid()))
-    os.rename("ready.new", "ready")
+    open("pid.new", "w").write(str(os.getpid()))
+    os.rename("pid.new", "pid")
     os.execve("/bin/sleep", ["sleep", "600"], {{}})
 time.sleep(600)
 """
@@ -165,19 +175,19 @@ def test_a_worker_that_attacks_its_guardian_leaves_no_daemon(
 ) -> None:
     """The runner adopts the daemon, and kills it."""
     monkeypatch.setattr(process_module, "GRACE_S", 0.2)
-    process, _ = start(ATTACK.format(signal=number), tmp_path, guarded=True)
-    wait_for((tmp_path / "ready").exists, 30)
+    process, token = start(ATTACK.format(signal=number), tmp_path, guarded=True)
+    daemon = daemon_of(tmp_path, token)
     assert process.end() == -9
-    assert not is_alive(int((tmp_path / "ready").read_text()))
+    assert not is_alive(daemon)
 
 
 def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
     """Neither one that it started before the worker nor one that it starts beside it."""
     before = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    process, token = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
     beside = subprocess.Popen(["sleep", "600"])
     try:
-        wait_for((tmp_path / "ready").exists, 30)
+        daemon_of(tmp_path, token)
         process.end()
         assert (before.poll(), beside.poll()) == (None, None)
     finally:
@@ -189,10 +199,9 @@ def test_programs_of_this_process_are_not_a_workers(tmp_path: Path) -> None:
 def test_an_adopted_process_that_cannot_be_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for it for ever."""
     monkeypatch.setattr(process_module, "KILL_S", 0.1)
-    process, _ = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
-    wait_for((tmp_path / "ready").exists, 30)
-    daemon = int((tmp_path / "ready").read_text())
-    end_marked(process._token)
+    process, token = start(ATTACK.format(signal="SIGKILL"), tmp_path, guarded=True)
+    daemon = daemon_of(tmp_path, token)
+    end_marked(token)
     kill = os.kill
     with monkeypatch.context() as patch:
         patch.setattr(os, "kill", lambda pid, number: None if pid == daemon else kill(pid, number))
@@ -220,10 +229,10 @@ def test_a_folder_is_no_program(tmp_path: Path) -> None:
 
 def test_without_a_guardian_such_a_daemon_stays(tmp_path: Path) -> None:
     """As it would: the test above can fail."""
-    process, _ = start(DAEMON, tmp_path)
+    process, token = start(DAEMON, tmp_path)
     assert process.wait(30) == 0
+    daemon = daemon_of(tmp_path, token)
     process.end()
-    daemon = int((tmp_path / "ready").read_text())
     assert is_alive(daemon)
     os.kill(daemon, 9)
 
