@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pybench.engines.base import Argv, Job
 from pybench.engines.enroot.isolation import Isolation
-from pybench.engines.environment import fixed
-from pybench.engines.image_launcher import EXCHANGE, STAGE, ImageLauncher
-from pybench.engines.process import ATTEMPT_VARIABLE, WorkerProcess, end_marked
-from pybench.model.container import ContainerRun, Mount
+from pybench.engines.image_file_launcher import ImageFileLauncher, shown_gpus
+from pybench.engines.image_launcher import EXCHANGE, STAGE
+from pybench.engines.process import ATTEMPT_VARIABLE
+from pybench.model.container import Mount
 from pybench.model.errors import UsageError
-from pybench.model.wire import Failure
 
 # Where enroot keeps its things, how it mounts an image, and which InfiniBand cards its hook 99-mellanox shows.
 _CLIENT_NAMES = frozenset(
@@ -38,13 +36,12 @@ _UNMOUNTABLE = re.compile(r"[\s:\\]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnrootLauncher(ImageLauncher):
-    """Launcher of one run. An image's id is the digest of its squashfs file, ``files`` maps each backend to its file.
+class EnrootLauncher(ImageFileLauncher):
+    """Launcher of one run, whose image files are squashfs files.
 
     Enroot maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm.
     """
 
-    files: Mapping[str, Path]
     isolation: Isolation
 
     def argv(self, job: Job) -> Argv:
@@ -62,36 +59,23 @@ class EnrootLauncher(ImageLauncher):
         return (
             *("env", "-u", ATTEMPT_VARIABLE, "enroot", "start", *self.isolation.options),
             *(("--rc", str(_ENTRYPOINT)) if image.entrypoint == "replace" else ()),
-            *(part for value in self._inside(job) for part in ("--env", value)),
+            *(part for value in self._named(job) for part in ("--env", value)),
             *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, "rbind,ro"))),
             *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), "bind,rw")),
             *(str(self.files[job.backend]), image.interpreter, *arguments),
         )
 
-    def start(self, job: Job, log: Path) -> WorkerProcess:
-        """Start the worker as a child of this process. Raises ``OSError``."""
-        return WorkerProcess(self.argv(job), self.environment(job), log, job.token, guarded=True)
-
-    def verify(self, container: ContainerRun | None, job: Job, log: Path) -> Failure | None:
-        """Nothing to read back: the image is the file that was named, which enroot mounts itself."""
-        del container, job, log
-        return None
-
-    def remove_leftovers(self, run_mark: str) -> None:
-        """End workers of a killed runner; nothing else stays of them."""
-        end_marked(f"{run_mark}/")
-
     def environment(self, job: Job) -> dict[str, str]:
         """The client's few variables, and the worker's that ``--env`` names without a value."""
         client = {name: value for name, value in job.host_environment.items() if name in _CLIENT_NAMES}
-        inside = {name: value for name, value in self._variables(job).items() if name not in self._stated}
+        inside = {name: value for name, value in self.inside(job).items() if name not in self._stated}
         return {
             **inside,
             **client,
             **_CLIENT_OFF,
             **self.isolation.environment,
             # Read by the hook 98-nvidia, before what the image sets.
-            "NVIDIA_VISIBLE_DEVICES": ",".join(job.gpu_uuids) or "void",
+            **shown_gpus(job),
             "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         }
 
@@ -100,14 +84,10 @@ class EnrootLauncher(ImageLauncher):
         """Variables of the suite stand with their values: the client on this machine has none of them."""
         return frozenset(self.environment_of_suite) - frozenset(self.secrets)
 
-    def _inside(self, job: Job) -> tuple[str, ...]:
-        variables = self._variables(job)
-        named = (f"{name}={value}" if name in self._stated else name for name, value in sorted(variables.items()))
+    def _named(self, job: Job) -> tuple[str, ...]:
+        inside = sorted(self.inside(job).items())
+        named = (f"{name}={value}" if name in self._stated else name for name, value in inside)
         return (f"{ATTEMPT_VARIABLE}={job.token}", "HOME=/tmp", *named)
-
-    def _variables(self, job: Job) -> dict[str, str]:
-        secrets = {name: job.host_environment[name] for name in self.secrets}
-        return {**self.variables(job), **fixed(job.gpu_uuids), **secrets}
 
 
 def import_argv(reference: str, blobs: Path, layers: Path, file: Path) -> Argv:
