@@ -56,7 +56,7 @@ FOREIGN = {
     f"{_TRAIN}.strategies": {"torch", "transformers"},
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
-    f"{_TRAIN}.strategies.torchtune": {"torchtune"},
+    f"{_TRAIN}.strategies.torchtune": {"torchao", "torchtune"},
     f"{_TRAIN}.strategies.unsloth": {"unsloth"},
     f"{_TRAIN}.unsloth_arguments": {"safetensors", "tokenizers"},
     f"{_TRAIN}.tuned_decoder": {"torchtune"},

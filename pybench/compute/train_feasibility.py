@@ -12,6 +12,9 @@ from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
 
+# torchao's: 256 blocks of 64 weights share what their scales are quantised by.
+_WEIGHTS_OF_A_SCALE = 256 * 64
+
 
 def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> Iterator[str]:
     """Every reason why the point can't run."""
@@ -23,6 +26,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
         yield from _on_cpu(settings)
     yield from _family(settings, shape)
     yield from _experts(settings, shape)
+    yield from _tuned_adapters(settings, shape)
     yield from _split(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
@@ -52,6 +56,31 @@ def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'"
     if settings.weights == "nf4":
         yield f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'"
+
+
+def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    """What torchtune's layers with adapters, and torchao's four bits, can't be."""
+    if settings.strategy != "torchtune" or settings.lora_rank is None:
+        return
+    if settings.tensor_parallel > 1:
+        yield "torchtune splits no layers with adapters over tensor_parallel: use data_parallel"
+    if settings.weights != "nf4":
+        return
+    if settings.cpu_offload:
+        yield "torchao unpacks four bits on their way to host memory: remove cpu_offload"
+    if shape.model_type == "qwen2" and settings.lora_targets != "all_linear":
+        yield "torchtune packs those projections of qwen2 alone that have adapters: set lora_targets = 'all_linear'"
+    together = _WEIGHTS_OF_A_SCALE * settings.data_parallel
+    uneven = [size for size in _projections(shape) if size % together]
+    if uneven:
+        size = f"{uneven[0]} weights of a projection are no multiple of {together}"
+        yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
+
+
+def _projections(shape: DecoderShape) -> tuple[int, ...]:
+    """Sizes of a layer's projections: key or value, query or output, gate, up or down."""
+    width = shape.hidden * shape.head_width
+    return (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
 
 
 def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:

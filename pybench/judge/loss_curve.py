@@ -49,9 +49,17 @@ def _curves(point: Point, measurements: Measurements) -> list[tuple[tuple[object
     settings = point.settings
     if not isinstance(settings, Train) or settings.lora_dropout:
         return []
-    same = (*(getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS)), *_update(settings))
+    equal = (getattr(settings, name) for name in (*_SAME, *_SAME_SAMPLES, *_SAME_ADAPTERS))
+    same = (*equal, _packer(settings), *_update(settings))
     good = [record for record in measurements.good(point.id) if record.ranks[0].losses]
     return [((*same, record.ranks[0].steps[0].work.samples), record.ranks[0].losses[:NUM_STEPS]) for record in good]
+
+
+def _packer(settings: Train) -> str | None:
+    """Whose four bits: torchao and bitsandbytes round the scales of blocks each in its own way."""
+    if settings.weights != "nf4":
+        return None
+    return "torchao" if settings.strategy == "torchtune" else "bitsandbytes"
 
 
 def _update(settings: Train) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import NODE_WORKLOADS
 from pybench.model.workloads.settings import PARALLEL_AXES, BackendName, Settings, WorkloadName
+from pybench.model.workloads.train_strategies import StrategyName
 from pybench.model.workloads.turn import Turn
 
 
@@ -20,16 +21,19 @@ def install(extra: str) -> str:
 class Extra:
     """Packages that a point needs for one of its settings: for ``value``, or for any where that is ``None``.
 
-    ``name`` is the extra of pybench that brings them.
+    ``name`` is the extra of pybench that brings them. The strategies in ``own_of`` have code of their own instead.
     """
 
     name: str
     packages: tuple[str, ...]
     setting: str
     value: str | None = None
+    own_of: tuple[StrategyName, ...] = ()
 
     def is_needed(self, settings: Settings) -> bool:
         """Whether a point of these settings needs it."""
+        if getattr(settings, "strategy", None) in self.own_of:
+            return False
         found = getattr(settings, self.setting, None)
         return found is not None if self.value is None else found == self.value
 
@@ -133,7 +137,8 @@ _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
 # What measures a node itself runs no model: it has no parallel degrees to raise.
 _NODE: dict[WorkloadName, tuple[str, ...]] = dict.fromkeys(NODE_WORKLOADS, ())
 
-_ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank")
+_ADAPTERS = Extra(name="train", packages=("peft",), setting="lora_rank", own_of=("torchtune",))
+_PACKED = Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4", own_of=("torchtune",))
 _FOUR_BITS = Extra(name="qlora", packages=("bitsandbytes",), setting="quantization", value="bitsandbytes")
 _OWN_MODELS = (
     Extra(name="torchtune", packages=("torchtune", "torchao"), setting="strategy", value="torchtune"),
@@ -142,7 +147,7 @@ _OWN_MODELS = (
 _TRAINING_EXTRAS = (
     _ADAPTERS,
     Extra(name="train", packages=("accelerate",), setting="strategy", value="accelerate"),
-    Extra(name="qlora", packages=("bitsandbytes",), setting="weights", value="nf4"),
+    _PACKED,
     Extra(name="deepspeed", packages=("deepspeed",), setting="strategy", value="deepspeed"),
     *_OWN_MODELS,
 )

@@ -129,6 +129,34 @@ def test_what_only_a_gpu_has(options: dict[str, Any], reason: str) -> None:
     assert reasons("cuda", **options) == ""
 
 
+TUNED: dict[str, Any] = {"strategy": "torchtune", "lora_rank": 4}
+PACKED: dict[str, Any] = {**TUNED, "lora_targets": "all_linear", "weights": "nf4"}
+WIDE = dataclasses.replace(SHAPE, hidden=256, intermediate=512, head_width=64)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({**TUNED, "tensor_parallel": 2}, "splits no layers with adapters over tensor_parallel: use data_parallel"),
+        ({**PACKED, "cpu_offload": True}, "unpacks four bits on their way to host memory: remove cpu_offload"),
+        # By hand: 256 x 256 weights are four groups of 256 scales of 64 weights.
+        ({**PACKED, "data_parallel": 8}, "65536 weights of a projection are no multiple of 131072"),
+    ],
+)
+def test_torchtunes_adapters(options: dict[str, Any], reason: str) -> None:
+    """What it can't do is known before anything runs."""
+    assert reason in reasons(shape=WIDE, **options)
+    assert reasons(shape=WIDE, **{**PACKED, "data_parallel": 2}) == ""
+
+
+def test_torchtune_packs_adapted_projections_of_qwen() -> None:
+    """The others would keep their 16 bits."""
+    qwen = dataclasses.replace(WIDE, model_type="qwen2")
+    assert "set lora_targets = 'all_linear'" in reasons(shape=qwen, **{**PACKED, "lora_targets": "attention"})
+    assert reasons(shape=qwen, **PACKED) == ""
+    assert reasons(shape=WIDE, **{**PACKED, "lora_targets": "attention"}) == ""
+
+
 MIXTURE = dataclasses.replace(SHAPE, model_type="gpt_oss", num_experts=8, active_experts=2)
 
 

@@ -55,12 +55,13 @@ def test_a_missing_backend_is_left_out_with_its_remedy(python: str) -> None:
 
 
 def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> None:
-    """By strategy and by LoRA; other trainings stay."""
+    """By strategy and by LoRA; other trainings stay, and torchtune's adapters and four bits are its own."""
     sizes: dict[str, Any] = {"backend": "torch", "model": "m", "global_batch_size": 1, "sequence_tokens": 1}
     trainings = {
         "ddp": Train(**sizes),
         "deepspeed": Train(**sizes, strategy="deepspeed"),
         "adapters": Train(**sizes, lora_rank=8),
+        "packed": Train(**sizes, lora_rank=8, weights="nf4", strategy="torchtune"),
     }
     points = tuple(
         Point(id=name, benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=None)
@@ -71,6 +72,8 @@ def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> N
     assert [skip.reason for skip in plan.left_out] == [
         "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install 'pybench[deepspeed]'",
         "lora_rank needs peft, not found here: install it there: pip install 'pybench[train]'",
+        "strategy 'torchtune' needs torchtune and torchao, not found here: "
+        "install it there: pip install 'pybench[torchtune]'",
     ]
 
 

@@ -133,7 +133,14 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
             STRONG + 'strategy = "torchtune"\nactivation_checkpointing = "selective"\n',
             "strategy: torchtune recomputes whole layers only",
         ),
-        (STRONG + 'strategy = "torchtune"\nlora_rank = 8\n', "strategy torchtune has no lora_rank, only ddp"),
+        (STRONG + 'strategy = "torchtune"\nzero_stage = 1\n', "strategy torchtune has no zero_stage, only deepspeed"),
+        *(
+            (
+                STRONG + f'strategy = "{name}"\nlora_rank = 8\nweights = "nf4"\ndouble_quantization = false\n',
+                f"strategy: {name} has four bits with scales that are quantised once more only",
+            )
+            for name in ("torchtune", "unsloth")
+        ),
         (
             'batch_size_per_gpu = "auto"\nstrategy = "layer_split"\n',
             "batch_size_per_gpu: 'auto' can't be tried with strategy layer_split, whose stages wait for each other",

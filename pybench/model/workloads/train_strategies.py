@@ -22,7 +22,8 @@ StrategyName = Literal[
 Sharing = Literal["ddp", "fsdp"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
-_OWN_MODEL = ("weights", "double_quantization", "loss_chunk_tokens", "activation_offload")
+_PACKED = ("weights", "double_quantization")
+_OWN_MODEL = (*_PACKED, "loss_chunk_tokens", "activation_offload")
 _UPDATE = ("optimizer", "max_grad_norm")
 _MODEL = ("activation_checkpointing", "compile")
 _EVALUATION = (
@@ -41,6 +42,11 @@ _SPLIT_STATES = Need(
 )
 _WHOLE_LAYERS = Need(
     other="activation_checkpointing", wanted=(None, "none", "full"), why="recomputes whole layers only"
+)
+
+
+_SCALES_TWICE = Need(
+    other="double_quantization", wanted=(None, True), why="has four bits with scales that are quantised once more only"
 )
 
 
@@ -119,16 +125,16 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     ),
     "torchtune": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),
-        options=("reshard_after_forward", "cpu_offload", *_UPDATE, *_MODEL, "control_steps"),
+        options=("reshard_after_forward", "cpu_offload", *_LORA, *_PACKED, *_UPDATE, *_MODEL, "control_steps"),
         model_types=("llama", "qwen2"),
-        needs=(_WHOLE_LAYERS, _SPLIT_STATES),
+        needs=(_WHOLE_LAYERS, _SPLIT_STATES, _SCALES_TWICE),
         untied_head=True,
     ),
     "unsloth": StrategyTraits(
         parallel_axes=("data_parallel",),
-        options=(*_DDP, *_LORA, *_UPDATE, "activation_checkpointing", "control_steps"),
+        options=(*_DDP, *_LORA, *_PACKED, *_UPDATE, "activation_checkpointing", "control_steps"),
         model_types=("llama", "qwen2", "qwen3"),
-        needs=(_WHOLE_LAYERS,),
+        needs=(_WHOLE_LAYERS, _SCALES_TWICE),
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from pybench.model.suite import Plan
 from pybench.model.wire import Work
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train import strategies
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from tests.judge.conftest import Build
@@ -50,6 +52,8 @@ PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
 CP = {"strategy": "context_parallel", "context_parallel": 2}
 NORM = {"optimizer": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.3}
 QLORA = {"lora_rank": 4, "lora_targets": "all_linear", "weights": "nf4"}
+# torchao packs 16,384 weights at once.
+WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
@@ -287,14 +291,64 @@ def test_torchtune_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> 
         assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
 
 
+@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
+def test_torchtunes_adapters_learn_the_same(
+    start: Start, alone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adapters as peft's; torchao's four bits near those of bitsandbytes, and the same on any number of ranks."""
+    # peft refuses the torchao that torchtune needs, and needs none itself.
+    monkeypatch.setattr("peft.tuners.lora.torchao.is_torchao_available", lambda: False)
+    tune: Spec = {"strategy": "torchtune", "architecture": WIDE}
+    packed: Spec = {**tune, **QLORA}
+    specs = [
+        {**tune, **DDP, "lora_rank": 4},
+        {**tune, **DDP, **QLORA, "weights": None, "activation_checkpointing": "full"},
+        {**tune, **DDP, "lora_rank": 4, "architecture": {**WIDE, "model_type": "qwen2"}},
+        {**packed, **DDP, "control_steps": 2},
+        {**packed, **DDP, "grad_accum": 2, "reshard_after_forward": False, "activation_checkpointing": "full"},
+        {**packed, **DDP, "lora_targets": "query_value"},
+        {**packed, **DDP, "architecture": {**WIDE, "model_type": "qwen2"}},
+    ]
+    for spec, found in zip(specs, start(2, specs, tmp_path / "two")[0], strict=True):
+        kept = {**shape(spec), **({"strategy": "torchtune"} if spec.get("weights") else {})}
+        assert found["losses"] == pytest.approx(alone(kept), rel=1e-5)
+    own, theirs = alone(packed), alone(shape(packed))
+    assert own == pytest.approx(theirs, rel=1e-3)
+    assert own != pytest.approx(theirs, rel=1e-6)
+    assert own == pytest.approx(alone(shape({**packed, "weights": None})), rel=2e-3)
+
+
+@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
+def test_torchao_packs_projections_alone() -> None:
+    """By hand: 256 x 256 weights, half a byte each, and a byte for the scale of 64; two builds have the same bits."""
+    packs = []
+    for _ in range(2):
+        settings = settings_of({**QLORA, "strategy": "torchtune"})
+        task = Task(settings, {**TINY, **WIDE}, TorchRanks(0, 1, CPU))
+        learner: Any = import_module(f"{strategies.__name__}.torchtune").learner(task)
+        weights = dict(learner.model.named_parameters())
+        packs.append({name: one for name, one in weights.items() if type(one.data).__name__ == "NF4Tensor"})
+        assert weights["output.weight"].dtype == torch.float32
+    first, second = packs
+    assert len(first) == 7 * 2
+    query = first["layers.0.attn.q_proj.weight"]
+    assert query.quantized_data.nbytes == 256 * 256 // 2
+    assert query.quantized_scalers.nbytes == 256 * 256 // 64
+    assert not any(one.requires_grad for one in first.values())
+    for name, one in first.items():
+        assert torch.equal(one.quantized_data, second[name].quantized_data)
+
+
 @pytest.mark.skipif(find_spec("unsloth") is None, reason="unsloth is not installed")
 def test_unsloth_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
-    """Adapters and all weights, over DDP; on a CPU by its fallback, whose layers are the library's own."""
+    """Adapters, over four bits too, and all weights, over DDP; on a CPU by its fallback to the library's own layers."""
     fast: Spec = {"strategy": "unsloth", **DDP}
     specs = [
         {**fast, "lora_rank": 4, "control_steps": 2},
         {**fast, "lora_rank": 4, "activation_checkpointing": "full"},
         {**fast, "grad_accum": 2},
+        {**fast, **QLORA, "control_steps": 2},
+        {**fast, **QLORA, "lora_targets": "query_value", "activation_checkpointing": "full"},
     ]
     for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
         assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)

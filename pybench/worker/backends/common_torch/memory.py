@@ -67,14 +67,15 @@ def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Sessio
 
     @contextmanager
     def begin(order: WorkOrder) -> Iterator[Workload]:
-        _forget(devices)
+        forget_peak(devices)
         with session(order) as workload:
             yield workload
 
     return begin
 
 
-def _forget(devices: Sequence[torch.device]) -> None:
+def forget_peak(devices: Sequence[torch.device]) -> None:
+    """Free what is no longer used, and begin the peak anew."""
     gc.collect()
     _resident.forget_peak()
     for device in devices:

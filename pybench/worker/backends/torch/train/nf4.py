@@ -39,6 +39,22 @@ def _empty(layer: nn.Linear, settings: Train, dtype: torch.dtype) -> nn.Module:
     return found.to(dtype)
 
 
+def is_packed(parameter: nn.Parameter) -> bool:
+    """Whether it is a weight of four bits, or is to be one."""
+    return isinstance(parameter, Params4bit)
+
+
+def mark_unpacked(model: Any) -> None:
+    """Make the weight of each layer of four bits one that :func:`packed` takes the place of.
+
+    transformers packs what it reads of a checkpoint; a weight that this lacks is an ordinary one, which peft refuses.
+    """
+    for layer in model.modules():
+        if isinstance(layer, Linear4bit) and not isinstance(layer.weight, Params4bit):
+            weight: Any = Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4", module=layer)
+            layer.weight = weight
+
+
 def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
     """``value``, of shape (outputs, inputs), packed where ``empty`` is a weight of four bits."""
     if not isinstance(empty, Params4bit):

@@ -21,13 +21,13 @@ _SPECIAL = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_
 
 
 def loading(task: Task, folder: str) -> dict[str, Any]:
-    """Keywords of ``FastLanguageModel.from_pretrained``: 16-bit or float32 weights, whole on this rank's device."""
+    """Keywords of ``FastLanguageModel.from_pretrained``: weights of ``dtype`` or four bits, on this rank's device."""
     settings = task.settings
     return {
         "model_name": folder,
         "max_seq_length": settings.sequence_tokens,
         "dtype": task.dtype,
-        "load_in_4bit": False,
+        "load_in_4bit": settings.weights == "nf4",
         "full_finetuning": settings.lora_rank is None,
         "device_map": {"": str(task.ranks.device)},
         "use_gradient_checkpointing": checkpointing(settings),

@@ -1,6 +1,7 @@
-"""torchtune: its own decoder, split and sharded as its recipe ``full_finetune_distributed`` does; full weights only.
+"""torchtune: its own decoder, split and sharded as its recipes ``full_`` and ``lora_finetune_distributed`` do.
 
-Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too.
+Weights, data, loss and optimizer are those of every strategy, so that the losses must be, too. Frozen weights of four
+bits are torchao's, whose scales differ a little from those of bitsandbytes.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
-from pybench.worker.backends.torch.architecture import Weights, empty_model
+from pybench.worker.backends.torch.architecture import Weights, empty_model, weight_of
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
@@ -21,13 +23,12 @@ from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathe
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 with needs_package("strategy 'torchtune'", "torchtune"):
+    from torchao.dtypes.nf4tensor import NF4Tensor, to_nf4
     from torchtune import modules, training
     from torchtune.models.llama3 import base_llama_tp_plan
+    from torchtune.modules import peft
 
-    from pybench.worker.backends.torch.train.tuned_decoder import decoder_of, tuned, untuned
-
-# Within the name of a layer that backward computes again.
-_RECOMPUTED = "_checkpoint_wrapped_module."
+    from pybench.worker.backends.torch.train.tuned_decoder import adapters, decoder_of, tuned, untuned
 
 
 def learner(task: Task) -> Learner:
@@ -36,7 +37,9 @@ def learner(task: Task) -> Learner:
     mesh = device_mesh(task)
     source = empty_model(task.architecture, task.dtype)
     with training.set_default_dtype(task.dtype), torch.device("meta"):
-        model = decoder_of(source.config, settings.sequence_tokens)
+        model = decoder_of(source.config, settings)
+    if settings.lora_rank:
+        peft.set_trainable_params(model, peft.get_adapter_params(model))
     if settings.compile:
         training.compile_model(model, verbose=False)
     if settings.tensor_parallel > 1:
@@ -74,7 +77,7 @@ class Tuned(WholeModel):
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """By torchtune's own converters."""
-        [found] = untuned(self._config, name.replace(_RECOMPUTED, ""), weight).items()
+        [found] = untuned(self._config, name, weight).items()
         return found
 
 
@@ -96,13 +99,29 @@ def _shard(task: Task, model: Any, mesh: DeviceMesh) -> None:
 
 @torch.no_grad()
 def _fill(task: Task, model: Any, source: Any) -> None:
-    """Weight by weight, so that no rank ever holds them all."""
-    device, offloads = task.ranks.device, bool(task.settings.cpu_offload)
+    """Weight by weight, so that no rank ever holds them all; four bits are packed from the values."""
+    device, seed = task.ranks.device, task.settings.seed
     with training.set_default_dtype(task.dtype), device:
         for module in model.modules():
             if hasattr(module, "rope_init"):
                 module.rope_init()
-    for name, weight in Weights(source, device, task.settings.seed).named():
-        part = tuned(source.config, name, weight)
-        training.load_from_full_model_state_dict(model, part, device, strict=False, cpu_offload=offloads)
+    for name, weight in Weights(source, device, seed).named():
+        [(own, value)] = tuned(source.config, name, weight).items()
+        _place(task, model, own, value)
+    for name, own, meta in adapters(source.config, model):
+        _place(task, model, own, weight_of(name, meta, device, seed))
     training.validate_no_params_on_meta_device(model)
+
+
+def _place(task: Task, model: Any, name: str, value: torch.Tensor) -> None:
+    """This rank's part of a weight; torchtune's loader does not pack a model that is not sharded."""
+    settings = task.settings
+    if task.ranks.world_size > 1:
+        offloads = bool(settings.cpu_offload)
+        training.load_from_full_model_state_dict(model, {name: value}, task.ranks.device, cpu_offload=offloads)
+        return
+    place, _, leaf = name.rpartition(".")
+    module = model.get_submodule(place)
+    empty = module.get_parameter(leaf)
+    held = to_nf4(value) if isinstance(empty, NF4Tensor) else value
+    setattr(module, leaf, nn.Parameter(held, requires_grad=empty.requires_grad))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from pybench.worker.backends.common_torch.memory import forget_peak
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.package import needs_package
@@ -96,6 +98,8 @@ def _model(task: Task) -> Any:
     settings = task.settings
     with loadable_folder(task) as folder:
         model, _tokenizer = FastLanguageModel.from_pretrained(**loading(task, folder))
+    if settings.weights == "nf4":
+        _four_bits().mark_unpacked(model)
     if settings.lora_rank is not None:
         model = FastLanguageModel.get_peft_model(model, **adapting(settings))
     _fill(task, model)
@@ -104,8 +108,27 @@ def _model(task: Task) -> Any:
 
 @torch.no_grad()
 def _fill(task: Task, model: Any) -> None:
-    """Give every weight the value that it has in every strategy, in memory of its own instead of a file's."""
+    """Give every weight the value that it has in every strategy, in memory of its own instead of a file's.
+
+    Where it has four bits, these are packed from the value.
+    """
     within = "" if task.settings.lora_rank is None else _ADAPTED
+    packs = task.settings.weights == "nf4"
     _, weights = trainable_model(task)
     for name, weight in weights.named():
-        model.get_parameter(f"{within}{name}").data = weight
+        place, _, leaf = f"{within}{name}".rpartition(".")
+        module = model.get_submodule(place)
+        empty = module.get_parameter(leaf)
+        if packs and _four_bits().is_packed(empty):
+            setattr(module, leaf, _four_bits().packed(weight, empty))
+        else:
+            empty.data = weight
+    if packs:
+        # Unsloth loads the model unpacked first, which is no part of a step's memory.
+        forget_peak([task.ranks.device])
+
+
+def _four_bits() -> ModuleType:
+    with needs_package("weights = 'nf4'", "qlora"):
+        from pybench.worker.backends.torch.train import nf4
+    return nf4
