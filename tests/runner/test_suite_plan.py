@@ -13,7 +13,7 @@ from pybench.compute.required import Required
 from pybench.engines.apptainer.launcher import ApptainerLauncher
 from pybench.engines.local import Local
 from pybench.machine.python_packages import missing_packages
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerSetup
 from pybench.model.effort import Effort
 from pybench.model.suite import Plan, Point
@@ -72,8 +72,7 @@ def test_a_missing_extra_leaves_out_the_points_that_ask_for_it(python: str) -> N
     assert [skip.reason for skip in plan.left_out] == [
         "strategy 'deepspeed' needs deepspeed, not found here: install it there: pip install 'pybench[deepspeed]'",
         "lora_rank needs peft, not found here: install it there: pip install 'pybench[train]'",
-        "strategy 'torchtune' needs torchtune and torchao, not found here: "
-        "install it there: pip install 'pybench[torchtune]'",
+        "strategy 'torchtune' needs torchtune and torchao, not found here: " + install("torchtune"),
     ]
 
 
