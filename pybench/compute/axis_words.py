@@ -1,14 +1,14 @@
-"""Words among the values of an axis: ``all`` GPUs that a run may use, the ``installed`` backends."""
+"""What a suite leaves to the machine: ``all`` GPUs that a run may use, the ``installed`` backends, a batch for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
+from math import lcm, prod
 
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import AxisValue, Benchmark, Suite
-from pybench.model.workloads.registry import count_axes
+from pybench.model.workloads.registry import SHARED_BATCH, count_axes
 from pybench.model.workloads.settings import ALL_GPUS, INSTALLED
 
 
@@ -19,7 +19,8 @@ def with_words(suite: Suite, *, num_devices: int, max_gpus: int | None = None) -
     take their part: with ``data_parallel`` 2, all of 8 in ``tensor_parallel`` are 4. Numbers of the axis stay, also
     those above it, which the plan leaves out and names: ``[2, 4, "all"]`` is 2, 4 and 3 on three GPUs. Below the least
     number the word adds nothing. Over several ``nodes`` all are those of each. ``"installed"`` is every backend that
-    has the workload; those whose packages are absent are left out once that is known.
+    has the workload; those whose packages are absent are left out once that is known. ``round_up_batch`` makes the
+    batch of a step a multiple that every number of GPUs here divides: 8 samples are 9 on three GPUs.
     """
     count = num_devices if max_gpus is None else min(num_devices, max_gpus)
     return replace(suite, benchmarks=tuple(_with_values(benchmark, count) for benchmark in suite.benchmarks))
@@ -34,7 +35,28 @@ def _with_values(benchmark: Benchmark, count: int) -> Benchmark:
     implied = {
         name: tuple(value for value in values if value not in benchmark.axes[name]) for name, values in axes.items()
     }
-    return replace(benchmark, axes=axes, implied={name: values for name, values in implied.items() if values})
+    filled = replace(benchmark, axes=axes, implied={name: values for name, values in implied.items() if values})
+    return _with_batch(filled, count) if benchmark.round_up_batch else filled
+
+
+def _with_batch(benchmark: Benchmark, count: int) -> Benchmark:
+    """The counts of its axes that are here share one batch, each by whole passes."""
+    name = SHARED_BATCH[benchmark.workload]
+    shared_by = (*count_axes(benchmark.workload), "grad_accum", "batch_size_per_gpu")
+    multiple = prod(_least_multiple(benchmark, setting, count) for setting in shared_by)
+    written = benchmark.settings[name]
+    batch = -(-written // multiple) * multiple
+    if batch == written:
+        return benchmark
+    settings = {**benchmark.settings, name: batch}
+    return replace(benchmark, settings=settings, implied={**benchmark.implied, name: (batch,)})
+
+
+def _least_multiple(benchmark: Benchmark, setting: str, count: int) -> int:
+    """Of the setting's numbers; counts of GPUs that are not here have no part in it."""
+    values = benchmark.given.values(setting)
+    is_count = setting in count_axes(benchmark.workload)
+    return lcm(*(value for value in values if isinstance(value, int) and not (is_count and value > count)))
 
 
 def _num_nodes(benchmark: Benchmark) -> int:

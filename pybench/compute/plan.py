@@ -117,7 +117,7 @@ def is_required(point: Point, required: Required) -> bool:
 
 
 def _is_implied(point: Point, written: Benchmark) -> bool:
-    words = any(point.axes[name] in values for name, values in written.implied.items())
+    words = any(point.axes.get(name) in values for name, values in written.implied.items())
     return words or any(written.settings.get(name) == REST for name in point.axes)
 
 

@@ -92,7 +92,8 @@ class Benchmark:
 
     ``settings`` are the workload's fixed fields, ``axes`` the swept ones in file order, each with its values. What the
     machine lacks for a ``required`` benchmark is missing instead of left out. ``job`` is the whole training that its
-    steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis.
+    steps are part of. ``implied`` holds the values that words of the file stand for on this machine, by axis, and the
+    batch that ``round_up_batch`` makes, by its setting.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Benchmark:
     expectations: tuple[Expectation, ...] = ()
     required: bool = False
     job: Job | None = None
+    round_up_batch: bool = False
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
     @property

@@ -33,7 +33,7 @@ def render(
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
     planned = () if assumed is None else (f"planned for {assumed}, whatever is here",)
-    for line in (suite.description, *planned, *_container(suite.container)):
+    for line in (suite.description, *planned, *_batches(suite), *_container(suite.container)):
         hanging(out, line)
     if plan.points:
         out.print()
@@ -77,6 +77,16 @@ def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:
 
 def _count(number: int, noun: str, ending: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else ending}"
+
+
+def _batches(suite: Suite) -> Iterator[str]:
+    """Batches that were made to fill the GPUs, with the benchmarks that have each."""
+    names: dict[str, list[str]] = {}
+    for benchmark in suite.benchmarks:
+        for setting, values in benchmark.implied.items():
+            if setting not in benchmark.axes:
+                names.setdefault(f"{setting} {values[0]}, rounded up to fill the GPUs", []).append(benchmark.name)
+    yield from (f"{batch}: {', '.join(having)}" for batch, having in names.items())
 
 
 def _container(request: ContainerRequest) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pybench.compute.axis_words import with_words
@@ -9,6 +11,7 @@ from pybench.compute.plan import expand, left_out_list
 from pybench.compute.required import Required
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
+from pybench.model.workloads.settings import WorkloadName
 from pybench.store.model_shapes import load_models
 
 
@@ -171,3 +174,35 @@ def test_a_rest_that_cannot_run_is_left_out() -> None:
     plan = expand(_rest(), load_models(), device="cuda", num_devices=5)
     assert (plan.points, plan.skips) == ((), ())
     assert "5" in plan.left_out[0].reason
+
+
+def _rounded(workload: WorkloadName, settings: dict[str, Any], **axes: tuple[AxisValue, ...]) -> Benchmark:
+    return Benchmark(name="b", workload=workload, settings=settings, axes=axes, effort=Effort(), round_up_batch=True)
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "batch"), [(1, 8), (2, 8), (3, 9), (4, 8), (5, 10), (6, 12), (7, 14), (8, 8), (16, 16)]
+)
+def test_a_batch_is_rounded_up_to_fill_the_gpus(num_devices: int, batch: int) -> None:
+    """The plan names what it changed; a batch that divides stays, and so do its points."""
+    written = _rounded("train", {"backend": "torch", "global_batch_size": 8}, data_parallel=("all",))
+    suite = Suite(name="s", description="", benchmarks=(written,))
+    (made,) = with_words(suite, num_devices=num_devices).benchmarks
+    assert made.settings["global_batch_size"] == batch
+    assert made.implied.get("global_batch_size") == (None if batch == 8 else (batch,))
+    (limited,) = with_words(suite, num_devices=8, max_gpus=num_devices).benchmarks
+    assert limited.settings["global_batch_size"] == (8 if num_devices > 8 else batch)
+
+
+@pytest.mark.parametrize(("num_devices", "batch"), [(1, 16), (2, 16), (3, 24), (4, 16), (5, 40), (6, 24), (8, 16)])
+def test_every_count_of_an_axis_divides_the_batch(num_devices: int, batch: int) -> None:
+    """By whole passes of two samples: 5 GPUs beside 1, 2 and 4 take 40."""
+    passes = {"backend": "torch", "global_batch_size": 16, "batch_size_per_gpu": 2, "grad_accum": "auto"}
+    suite = Suite(name="s", description="", benchmarks=(_rounded("train", passes, data_parallel=(1, 2, 4, "all")),))
+    assert with_words(suite, num_devices=num_devices).benchmarks[0].settings["global_batch_size"] == batch
+    fixed = {"backend": "torch", "global_batch_size": 16, "grad_accum": 4}
+    suite = Suite(name="s", description="", benchmarks=(_rounded("train", fixed, data_parallel=("all",)),))
+    assert with_words(suite, num_devices=3).benchmarks[0].settings["global_batch_size"] == 24
+    prompts = _rounded("generate", {"batch_size": 1024}, backend=("vllm",), data_parallel=(1, 2, 4, "all"))
+    suite = Suite(name="s", description="", benchmarks=(prompts,))
+    assert with_words(suite, num_devices=3).benchmarks[0].settings["batch_size"] == 1026

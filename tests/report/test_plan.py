@@ -7,7 +7,7 @@ import re
 
 from pybench.model.container import ContainerRequest, Mount
 from pybench.model.effort import Effort
-from pybench.model.suite import Plan, Point, Skip, Suite
+from pybench.model.suite import Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.report.plan import render
 
@@ -89,4 +89,18 @@ def test_what_a_suite_wants_of_the_host() -> None:
         "container environment: A=1",
         "container secrets passed on: HF_TOKEN",
         "container isolation given up: network",
+    ]
+
+
+def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
+    """Once for the benchmarks that have it; what a word of an axis stands for is in the points' names."""
+    one = Benchmark(name="a", workload="train", settings={}, axes={"data_parallel": (3,)}, effort=Effort())
+    one = dataclasses.replace(one, implied={"data_parallel": (3,), "global_batch_size": (9,)})
+    suite = Suite(name="s", description="what for", benchmarks=(one, dataclasses.replace(one, name="b")))
+    lines = render(suite, Plan(points=(), skips=()), assumed="3 x h200").splitlines()
+    assert lines[1:5] == [
+        "what for",
+        "planned for 3 x h200, whatever is here",
+        "global_batch_size 9, rounded up to fill the GPUs: a, b",
+        "",
     ]

@@ -57,6 +57,11 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "many_digits": ("a = " + "9" * 5000, "not valid TOML"),
     "lone_surrogate": ('name = "\\ud800"', "not valid TOML"),
     "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),
+    "no_batch_to_round": (
+        TRAIN + "batch_size_per_gpu = 2\nround_up_batch = true\n",
+        ":10: [[benchmark]] "t" -> round_up_batch: there is no batch to round up: give global_batch_size one number",
+    ),
+    "batch_of_products": (MATMUL + "round_up_batch = true\n", "round_up_batch: unknown key"),
     "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),
     "variables": (GOOD + 'environment = "NCCL_ALGO"', "environment: found 'NCCL_ALGO': 'NCCL_ALGO' is not NAME=VALUE"),
     "variable_of_an_axis": (

@@ -1,30 +1,112 @@
-"""Shipped suites plan what fits on a machine with any number of GPUs."""
+"""Shipped suites plan what fits on any number of GPUs of several kinds, and name all that they leave out."""
 
 from __future__ import annotations
 
 import re
+from math import prod
 from pathlib import Path
 
 import pytest
 
+from pybench.compute.assumed_gpus import with_gpus
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
+from pybench.model.suite import Plan, Suite
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
+from tests.builders import MACHINE
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.toml"))
+KINDS = ("h100", "h200", "a100-40gb", "l40s", "rtx4090")
+COUNTS = (1, 2, 3, 4, 6, 8)
 # What they compare takes two GPUs at least.
 _TWO = {"tp_vs_pp_energy", "deepspeed_scaling", "lora_scaling", "fsdp_scaling", "pipeline_scaling", "node_check"}
 _TWO |= {"replica_scaling"}
+ON_ONE = {"evaluation_step", "prefill_decode", "serve_latency"}
+"""They measure one GPU, on a machine with any number."""
+POWERS_OF_TWO = {"tp_scaling", "tensor_training_scaling", "turn_taking"}
+"""They split every layer, and no model's heads can be split over three or six."""
+LEAST = {
+    ("pipeline_scaling", "a100-40gb"): 2,
+    ("pipeline_scaling", "l40s"): 2,
+    ("pipeline_scaling", "rtx4090"): 4,
+    ("tensor_training_scaling", "a100-40gb"): 2,
+    ("tensor_training_scaling", "l40s"): 2,
+    ("tensor_training_scaling", "rtx4090"): 4,
+    ("finetune_guide", "rtx4090"): 6,
+}
+"""GPUs that hold the smallest model which the suite can split, where one does not."""
+TOO_FEW = {("turn_taking", "rtx4090", 2)}
+"""What both GPUs would do together needs four cards of that memory."""
+STRATEGIES = {
+    "h100": (10, 11, 8, 11, 8, 11),
+    "h200": (10, 11, 8, 11, 8, 11),
+    "a100-40gb": (3, 8, 5, 8, 5, 8),
+    "l40s": (3, 8, 5, 8, 5, 8),
+    "rtx4090": (3, 8, 5, 8, 5, 8),
+}
+"""Points of train_strategies on each number of GPUs."""
 
 
-@pytest.mark.parametrize("num_gpus", [1, 2, 3, 4, 6, 8])
+def planned(suite: Suite, kind: str, num_gpus: int) -> Plan:
+    memory_bytes = with_gpus(MACHINE, kind, num_gpus).gpu_memory_bytes
+    hosts = 2 if suite.name == "fleet_check" else 1
+    return expand(
+        with_words(suite, num_devices=num_gpus),
+        load_models(),
+        device="cuda",
+        num_devices=num_gpus,
+        num_hosts=hosts,
+        gpu_memory_bytes=memory_bytes,
+    )
+
+
+def read(path: Path, kind: str) -> Suite:
+    machine = with_gpus(MACHINE, kind, 1)
+    return read_suite(path, profile=None, machine_kind=machine.kind, gpu_memory_bytes=machine.gpu_memory_bytes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
+def test_every_combination_is_a_point_or_has_a_reason(path: Path, kind: str) -> None:
+    """On each number of GPUs; and where a suite splits samples or layers, some point uses all of them."""
+    suite = read(path, kind)
+    least = LEAST.get((path.stem, kind), 2 if path.stem == "tp_vs_pp_energy" else 1)
+    for num_gpus in COUNTS:
+        plan = planned(suite, kind, num_gpus)
+        words = with_words(suite, num_devices=num_gpus)
+        there = [*plan.points, *plan.skips, *plan.left_out]
+        assert len(there) == sum(prod(map(len, benchmark.axes.values())) for benchmark in words.benchmarks)
+        assert all(skip.reason.strip() for skip in (*plan.skips, *plan.left_out))
+        assert bool(plan.points) == (num_gpus >= least), num_gpus
+        if plan.points and _fills(path.stem, num_gpus) and (path.stem, kind, num_gpus) not in TOO_FEW:
+            assert max(point.num_gpus for point in plan.points) == num_gpus
+
+
+def _fills(suite: str, num_gpus: int) -> bool:
+    if suite in ON_ONE:
+        return num_gpus == 1
+    # Of two hosts, for which this is the number on each.
+    return suite != "fleet_check" and (suite not in POWERS_OF_TWO or num_gpus in {1, 2, 4, 8})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_strategies_fill_any_number_of_gpus(kind: str) -> None:
+    """Every way but those that split heads or tokens trains on three and six, all of them with the same batch."""
+    suite = read(next(path for path in SUITES if path.stem == "train_strategies"), kind)
+    plans = [planned(suite, kind, num_gpus) for num_gpus in COUNTS]
+    assert tuple(len(plan.points) for plan in plans) == STRATEGIES[kind]
+    for num_gpus, plan in zip(COUNTS, plans, strict=True):
+        assert {point.num_gpus for point in plan.points} == {num_gpus}
+        (batch,) = {point.settings.effective_batch_size for point in plan.points}
+        assert batch % num_gpus == 0
+
+
+@pytest.mark.parametrize("num_gpus", COUNTS)
 @pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
 def test_no_point_needs_more_gpus_than_there_are(path: Path, num_gpus: int) -> None:
     """On an H200 machine; where two are the least that a benchmark takes, one is too few."""
-    suite = with_words(read_suite(path, profile=None, machine_kind="h200"), num_devices=num_gpus)
-    hosts = 2 if path.stem == "fleet_check" else 1
-    plan = expand(suite, load_models(), device="cuda", num_devices=num_gpus, num_hosts=hosts)
+    plan = planned(read(path, "h200"), "h200", num_gpus)
     needs = {match[0] for skip in plan.skips if (match := re.search(r"needs \d+ GPUs?", skip.reason))}
     least = {"needs 2 GPUs"} if num_gpus == 1 and path.stem in _TWO else set()
     # Two copies of two stages.

@@ -22,7 +22,19 @@ from tests.suites.test_train_suites import SUITES, TRAINING
 CARD_BYTES = {"rtx4090": 24e9, "a100": 80e9, "h100": 80e9, "h200": 141e9}
 TOO_LARGE = {"full"}
 """Of finetune_guide: what the plan refuses on every card here, as the suite states."""
-BY_MEMORY = {"40gb": 40e9, "a100-40gb": 40e9, "16gb": 16e9}
+BY_MEMORY = {"140gb": 140e9, "80gb": 80e9, "40gb": 40e9, "a100-40gb": 40e9, "16gb": 16e9}
+PROFILED = (
+    "ddp_scaling",
+    "fsdp_scaling",
+    "lora_scaling",
+    "qlora",
+    "sft_presets",
+    "pipeline_scaling",
+    "deepspeed_scaling",
+    "train_strategies",
+    "tensor_training_scaling",
+)
+"""Suites with profiles by memory, for cards without one of their own."""
 MEASURED = {
     "ddp_scaling": "h200x4",
     "fsdp_scaling": "h200x4",
@@ -87,7 +99,7 @@ def test_the_guides_full_training_is_refused_with_its_need(machine: str) -> None
 
 
 @pytest.mark.parametrize("profile", BY_MEMORY)
-@pytest.mark.parametrize("name", ["ddp_scaling", "lora_scaling", "qlora"])
+@pytest.mark.parametrize("name", PROFILED)
 def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
     """Every point on eight cards."""
     found = {point.id: round(needed_bytes(point) / 1e9, 1) for point in points(name, profile)}

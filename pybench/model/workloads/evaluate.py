@@ -70,6 +70,7 @@ WORKLOAD = WorkloadTraits(
     settings=Evaluate,
     metrics=_METRICS,
     headline="samples_per_s",
+    shared_batch="batch_size",
     rank_values={"cuda_graph": ""},
     rules=_beams,
 )

@@ -130,6 +130,7 @@ WORKLOAD = WorkloadTraits(
     settings=Generate,
     metrics=_METRICS,
     headline="output_tokens_per_s",
+    shared_batch="batch_size",
     rank_values={"cuda_graph": "", "gpu_{rank}_layers": ""},
     rules=_rules,
 )

@@ -69,6 +69,11 @@ HEADLINES: tuple[str, ...] = (*(traits.headline for traits in WORKLOADS), "step_
 LOADS: tuple[str, ...] = tuple(traits.headline for traits in WORKLOADS if traits.loads_gpu)
 """Headlines of the workloads that keep a GPU busy all the time."""
 
+SHARED_BATCH: dict[WorkloadName, str] = {
+    traits.name: traits.shared_batch for traits in WORKLOADS if traits.shared_batch is not None
+}
+"""The setting of the samples that all GPUs share in a step, by workload."""
+
 SLOWER_FRACTIONS: dict[str, float] = {
     traits.headline: traits.slower_fraction for traits in WORKLOADS if traits.slower_fraction is not None
 }

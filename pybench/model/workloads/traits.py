@@ -29,7 +29,7 @@ class WorkloadTraits:
     lie below the median of the others, ``None`` where GPUs are not compared. ``loads_gpu``: the workload keeps a GPU
     busy all the time, so that power, temperature and clock of GPUs can be compared. ``rules`` are what its settings
     must satisfy together, and ``scaling_rules`` what an expectation of scaling needs of them. ``phases`` name the
-    parts that a step may have.
+    parts that a step may have. ``shared_batch`` is the setting of the samples that all GPUs share in a step.
     """
 
     settings: type[Settings]
@@ -39,6 +39,7 @@ class WorkloadTraits:
     slower_fraction: float | None = None
     loads_gpu: bool = False
     phases: tuple[str, ...] = ()
+    shared_batch: str | None = None
     rules: Rule = no_rule
     scaling_rules: ScalingRule = no_scaling_rule
 

@@ -33,6 +33,7 @@ def _benchmark(table: dict[str, Any], files: OwnFiles) -> WrittenBenchmark:
         fields=_fields(table, files),
         expectations=tuple(expectation_of(values) for values in table.get("expect", [])),
         required=table.get("required", False),
+        round_up_batch=table.get("round_up_batch", False),
     )
 
 

@@ -50,6 +50,7 @@ class WrittenBenchmark:
     fields: Fields
     expectations: tuple[Expectation, ...]
     required: bool
+    round_up_batch: bool
 
     def under(self, profile: Profile | None) -> Benchmark:
         """The benchmark with the profile's fields for all, then those for this one, laid over its own."""
@@ -64,6 +65,7 @@ class WrittenBenchmark:
             effort=_effort({key: value for key, value in fields.values.items() if key in _EFFORT}),
             expectations=self.expectations,
             required=self.required,
+            round_up_batch=self.round_up_batch,
             job=Job(**fields.job) if "samples" in fields.job else None,
         )
 

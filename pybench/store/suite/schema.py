@@ -18,7 +18,7 @@ from pybench.model.limits import Range
 from pybench.model.suite import Comparison, Limits, Scaling, TableFigure
 from pybench.model.tuning import MAX_ENVIRONMENT, environment_problem
 from pybench.model.workloads.placement import limits_problem, table_problem
-from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, count_axes, setting_names
+from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.container import container_model
@@ -215,7 +215,9 @@ def _benchmark(workload: WorkloadName) -> type[BaseModel]:
     listed = Annotated[list[expectation], Field(max_length=MAX_AXIS_VALUES)]  # type: ignore[valid-type]
     required = Annotated[bool, Field(description="what the machine lacks for it is missing instead of left out")]
     job = {"job": Annotated[_job(), Field(description="the whole training that a step is part of")]}
-    more = _optional({"expect": listed, "required": required, **(job if workload == JOB_WORKLOAD else {})})
+    rounded = Annotated[bool, Field(description="the batch becomes a multiple that every number of GPUs here divides")]
+    batch = {"round_up_batch": rounded} if workload in SHARED_BATCH else {}
+    more = _optional({"expect": listed, "required": required, **batch, **(job if workload == JOB_WORKLOAD else {})})
     named = {"name": (_Name, ...), "workload": (Literal[workload], ...), **more}
     return _override(f"{workload}_benchmark", types, **named)
 
