@@ -59,7 +59,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "huge_hex": (GOOD.replace("= 2", "= 0x" + "f" * 9000), "found an enormous integer, must be at most"),
     "no_batch_to_round": (
         TRAIN + "batch_size_per_gpu = 2\nround_up_batch = true\n",
-        ":10: [[benchmark]] "t" -> round_up_batch: there is no batch to round up: give global_batch_size one number",
+        ':10: [[benchmark]] "t" -> round_up_batch: there is no batch to round up: give global_batch_size one number',
     ),
     "batch_of_products": (MATMUL + "round_up_batch = true\n", "round_up_batch: unknown key"),
     "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),

@@ -12,6 +12,7 @@ from pybench.compute.assumed_gpus import with_gpus
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.model.suite import Plan, Suite
+from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
 from tests.builders import MACHINE
@@ -98,7 +99,8 @@ def test_training_strategies_fill_any_number_of_gpus(kind: str) -> None:
     assert tuple(len(plan.points) for plan in plans) == STRATEGIES[kind]
     for num_gpus, plan in zip(COUNTS, plans, strict=True):
         assert {point.num_gpus for point in plan.points} == {num_gpus}
-        (batch,) = {point.settings.effective_batch_size for point in plan.points}
+        trainings = [point.settings for point in plan.points if isinstance(point.settings, Train)]
+        (batch,) = {training.effective_batch_size for training in trainings}
         assert batch % num_gpus == 0
 
 
