@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from pybench.cli.guarded_output import GuardedStream, guarded_output
+from pybench.machine.signals import signals_interrupt
 
 
 class ErrorBoundary(click.Group):
     """A command that ends with its own exit code, one line for an error, and never a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
-        """Run the command. Standard output that is closed or full stops nothing."""
+        """Run the command. Standard output that is closed or full stops nothing; a signal is named as Ctrl-C is."""
         with guarded_output() as out:
             try:
                 result = self._invoke(ctx)
@@ -31,7 +32,9 @@ class ErrorBoundary(click.Group):
         from pybench.model.errors import PybenchError
 
         try:
-            return super().invoke(ctx)
+            # From the start on: finding an engine or making an image file takes long before a run begins.
+            with signals_interrupt():
+                return super().invoke(ctx)
         except PybenchError as error:
             _end(ctx, str(error), exit_code_of(error))
         except KeyboardInterrupt:

@@ -38,26 +38,29 @@ class PlainProgress:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._started_s = 0.0
+        self._started_s = self._run_started_s = 0.0
         self._point_id = self._place = self._attempt = ""
         self._earlier = EarlierAttempts()
         self._left = 0
-        self._is_timed = False
-        self._is_timed_by_one = False
+        self._expected_s: float | None = None
+        self._is_timed = self._is_first_round = False
 
     def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
-        """Show where the run is kept, and how long it takes; without an earlier run the first attempt shows that."""
-        self._is_timed = expected_s is not None
+        """Show where the run is kept, and how long it takes; without an earlier run the first round shows that."""
+        self._is_timed, self._expected_s, self._run_started_s = expected_s is not None, expected_s, time.monotonic()
         takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
         self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        """Keep what is running for the attempt's line; after the first round, its time is the better estimate."""
-        if attempt > 1 and self._is_timed_by_one and self._earlier.num_points > 1:
-            self._is_timed_by_one = False
-            left_s = self._earlier.left_s(point_id, 0.0, total - position)
-            if left_s is not None:
-                self._say_left(left_s, total - position + 1, "the first round")
+        """Keep what is running for the attempt's line. Before the first round is over nothing shows how long one takes.
+
+        The first attempt is mostly that of the smallest point.
+        """
+        self._is_first_round = attempt == 1
+        left_s = self._earlier.left_s(point_id, 0.0, total - position)
+        if not (self._is_timed or self._is_first_round) and left_s is not None:
+            self._is_timed = True
+            self._say_left(left_s, total - position + 1)
         self._point_id, self._place, self._attempt = point_id, f"[{position}/{total}]", f"attempt {attempt}"
         self._left = total - position
         self._started_s = time.monotonic()
@@ -74,14 +77,12 @@ class PlainProgress:
     def attempt_finished(self, point_id: str, outcome: str, ok: bool, figure: Estimate | None = None) -> None:
         """Show how the attempt ended, its figure as the final table defines it, and how long it took."""
         took_s = time.monotonic() - self._started_s
-        self._earlier.finished(point_id, took_s)
+        if ok:
+            self._earlier.finished(point_id, took_s)
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
         self._say(f"{self._place} {in_words(point_id, room) if ok else point_id} {result}")
-        if ok and self._left and not self._is_timed:
-            self._is_timed = self._is_timed_by_one = True
-            self._say_left(self._left * took_s, self._left, "this one")
 
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
@@ -90,9 +91,9 @@ class PlainProgress:
     def finished(self) -> None:
         """Nothing is left open."""
 
-    def _say_left(self, left_s: float, num_left: int, source: str) -> None:
+    def _say_left(self, left_s: float, num_left: int) -> None:
         others = "attempt" if num_left == 1 else f"{num_left} attempts"
-        self._say(f"about {duration(left_s)} for the other {others}, by {source}")
+        self._say(f"about {duration(left_s)} for the other {others}, by the first round")
 
     def _say(self, text: str) -> None:
         print(encodable(printable(text), self._stream.encoding), file=self._stream, flush=True)
@@ -152,12 +153,21 @@ class LiveProgress(PlainProgress):
     def line(self) -> Text:
         """The live line as of now; a narrow terminal cuts the name of the point, not the time left."""
         elapsed_s = time.monotonic() - self._started_s
-        left_s = self._earlier.left_s(self._point_id, elapsed_s, self._left)
+        left_s = self._left_s(elapsed_s)
         left = "" if left_s is None else f", about {duration(left_s)} left"
         doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
         text = f"{self._place} {doing}{self._watts}{left}: {self._point_id} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
+
+    def _left_s(self, elapsed_s: float) -> float | None:
+        """Seconds to the end, in the first round by earlier runs alone; ``None`` where nothing shows it."""
+        if not self._is_first_round:
+            return self._earlier.left_s(self._point_id, elapsed_s, self._left)
+        if self._expected_s is None:
+            return None
+        left_s = self._expected_s - (time.monotonic() - self._run_started_s)
+        return left_s if left_s > 0.0 else None
 
     def _start_up(self, elapsed_s: float) -> str:
         """How long the start has lasted and how long earlier ones lasted."""
@@ -182,17 +192,12 @@ class _Line:
 
 
 class EarlierAttempts:
-    """Seconds that this run's attempts took, and their start-ups."""
+    """Seconds that this run's good attempts took, and their start-ups."""
 
     def __init__(self) -> None:
         self._took_s: dict[str, list[float]] = {}
         self._start_ups_s: dict[str, list[float]] = {}
         self._started: set[str] = set()
-
-    @property
-    def num_points(self) -> int:
-        """Points of which an attempt ended."""
-        return len(self._took_s)
 
     def first_step(self, point_id: str, after_s: float) -> None:
         """Keep when an attempt's first step ended; later steps change nothing."""
@@ -201,7 +206,7 @@ class EarlierAttempts:
             self._start_ups_s.setdefault(point_id, []).append(after_s)
 
     def finished(self, point_id: str, took_s: float) -> None:
-        """Keep how long an attempt took."""
+        """Keep how long a good attempt took."""
         self._started.discard(point_id)
         self._took_s.setdefault(point_id, []).append(took_s)
 

@@ -41,7 +41,7 @@ def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
         click.option("--attempts", type=click.IntRange(1, 100), help="Attempts at each point, and no more."),
-        click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else missing."),
+        click.option("--require", metavar="WHAT", help="What must be here, such as gpus=8,backend=vllm; else no pass."),
         click.option("--max-gpus", type=click.IntRange(1), help="Leave out points that need more GPUs than this."),
         click.option("-k", "keep", metavar="EXPR", help="Keep the points whose id matches, as in pytest -k."),
         click.option("--profile", metavar="NAME", help="Profile to apply; default: the machine's own, if there."),

@@ -71,10 +71,7 @@ def gathered(options: HostOptions, engine: EngineOptions, notify: Callable[[str]
     if not options.given:
         yield None
         return
-    from pybench.runner.run import signals_interrupt
-
-    # Also while images are fetched, which takes long: the other hosts are let go with the reason.
-    with signals_interrupt(), _let_go(_gather_or_serve(options, engine, notify)) as gathering:
+    with _let_go(_gather_or_serve(options, engine, notify)) as gathering:
         yield gathering
 
 

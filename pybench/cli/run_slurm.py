@@ -20,15 +20,13 @@ def over_allocation(root: Path, num_nodes: int | None) -> int | None:
     """
     from pybench.engines.slurm.allocation import Allocation
     from pybench.engines.slurm.step import run_step
-    from pybench.runner.run import signals_interrupt
 
     allocation = Allocation.of(os.environ)
     if allocation is None:
         return None
-    with signals_interrupt():
-        return run_step(
-            allocation.srun(_command(sys.argv), num_nodes), root, os.environ, lambda line: click.echo(line, err=True)
-        )
+    return run_step(
+        allocation.srun(_command(sys.argv), num_nodes), root, os.environ, lambda line: click.echo(line, err=True)
+    )
 
 
 def submit_batch(root: Path, options: Sequence[str]) -> None:

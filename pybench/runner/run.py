@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
 from pybench.compute.schedule import pending
 from pybench.engines.base import Launcher
@@ -18,6 +16,7 @@ from pybench.judge.measurements import Measurements
 from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
 from pybench.machine.gpu_processes import look_once
+from pybench.machine.signals import signals_interrupt
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
@@ -99,20 +98,3 @@ class Run:
                 progress.note(
                     f"GPU {indices[process.uuid]}: process {process} is on it; beside it no scaling row passes"
                 )
-
-
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: a CI's cancel or a closed terminal leaves no worker behind."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    # nohup has SIGHUP ignored.
-    taken = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in taken}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

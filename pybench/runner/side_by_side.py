@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pybench.compute.interleave import next_side
+from pybench.machine.signals import signals_interrupt
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate, Results
 from pybench.runner.open_run import OpenRun
-from pybench.runner.run import Run, signals_interrupt
+from pybench.runner.run import Run
 from pybench.runner.time_budget import TimeBudget
 
 _NAMES = ("A", "B")

@@ -18,7 +18,7 @@ from pybench.engines.base import Launcher
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.backend import BACKENDS, install
 from pybench.model.container import ContainerRequest
-from pybench.model.errors import UsageError
+from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import PlanOptions
@@ -48,7 +48,8 @@ def plan_suite(
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
 
-    Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError`` or ``UsageError``.
+    Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or
+    ``MachineError`` where the machine lacks required GPUs and no point of the plan is missing for it.
     """
     device, num_devices = _devices(machine)
     read = read_suite(
@@ -60,6 +61,7 @@ def plan_suite(
     )
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
     suite = with_words(efforts, num_devices=num_devices, max_gpus=options.max_gpus)
+    required = parse_required(options.require)
     plan = expand(
         suite,
         load_models(),
@@ -68,14 +70,33 @@ def plan_suite(
         num_hosts=max(1, len(hosts)),
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
-        required=parse_required(options.require),
+        required=required,
         gpu_memory_bytes=machine.gpu_memory_bytes,
     )
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
+    _require_gpus(required, plan, machine)
+    _require_backends(required, suite)
     if options.time_limit_s is not None and root is not None:
         plan = within(plan, earlier_times_s(suite, plan, machine, root, hosts), options.time_limit_s)
     return suite, plan
+
+
+def _require_gpus(required: Required, plan: Plan, machine: Machine) -> None:
+    """Points of all GPUs, and those of the cpu profile, need no more than is there: without them nothing is missing."""
+    here = len(machine.gpus)
+    if here < required.num_gpus and not any(skip.num_gpus > here for skip in plan.skips):
+        reason = f" ({machine.gpu_reason})" if machine.gpu_reason else ""
+        raise MachineError(
+            f"--require gpus={required.num_gpus}: {here} here{reason}; see pybench doctor, or require what is here"
+        )
+
+
+def _require_backends(required: Required, suite: Suite) -> None:
+    profile = f" in its profile {suite.profile}" if suite.profile else ""
+    for name in sorted(required.backends):
+        if not any(name in (*each.axes.get("backend", ()), each.settings.get("backend")) for each in suite.benchmarks):
+            raise UsageError(f"--require backend={name}: no benchmark of {suite.name} has it{profile}")
 
 
 def _digests(plan: Plan) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +14,25 @@ from click.testing import CliRunner
 
 from pybench.cli import exit_codes
 from pybench.cli.main import main
+from pybench.engines import choice
 from pybench.runner import prepare
 
 Drill = Callable[..., tuple[str, ...]]
 COMMAND = (sys.executable, "-m", "pybench.cli.main")
 CODE = "from pybench.cli.main import main; main()"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_before_a_run_is_named(
+    here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """While an engine is chosen, which may make an image file: exit 130, one line, and no run's folder."""
+    before = signal.getsignal(number)
+    monkeypatch.setattr(choice, "choose_launcher", lambda *_any, **_options: signal.raise_signal(number))
+    result = CliRunner().invoke(main, drill())
+    assert (result.exit_code, result.stderr) == (exit_codes.INTERRUPTED, "pybench: interrupted\n")
+    assert signal.getsignal(number) is before
+    assert not list(here.glob("runs/*"))
 
 
 def test_an_internal_error_is_no_verdict(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,3 +88,27 @@ def test_plan_for_gpus_that_are_not_here() -> None:
     done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--time-limit", "1h"))
     assert done.exit_code == 2
     assert "leave it out with --gpu and --gpus" in done.output
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_required_gpus_that_no_point_misses_are_no_pass(drill: Drill, command: str) -> None:
+    """All points need fewer than are required, or a suite fell to its cpu profile: exit 3 before anything runs."""
+    written = drill()
+    done = CliRunner().invoke(
+        main, (command, *(written[1:] if command == "run" else written[1:2]), "--require", "gpus=1")
+    )
+    assert done.exit_code == 3
+    assert done.stderr.startswith("pybench: --require gpus=1: 0 here (no NVIDIA driver")
+    assert done.stderr.endswith("; see pybench doctor, or require what is here\n")
+    assert not Path("runs").exists()
+
+
+def test_a_required_backend_that_no_benchmark_has_is_refused(drill: Drill) -> None:
+    """Else the run would pass without it; one that a benchmark has is planned."""
+    drill()
+    done = CliRunner().invoke(main, ("plan", "drill.toml", "--require", "backend=vllm"))
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "pybench: --require backend=vllm: no benchmark of drill has it\n",
+    )
+    assert CliRunner().invoke(main, ("plan", "drill.toml", "--require", "backend=torch")).exit_code == 0

@@ -98,34 +98,59 @@ def test_every_kind_of_value_has_its_words() -> None:
     assert progress.in_words("benchmark", 8) == "bench..."
 
 
-def test_the_first_attempt_shows_how_long_a_run_takes_that_was_never_made(clock: SimpleNamespace) -> None:
-    """3 more of 90 s; said once, after the first that was measured, and by no failed one."""
+def _rounds(shown: Progress, clock: SimpleNamespace, *attempts: tuple[str, int, bool]) -> None:
+    """Attempts at point ``a``, of 90 s, and ``b``, of 30 s; a failed one takes a second."""
+    for position, (point, attempt, ok) in enumerate(attempts, 1):
+        shown.attempt_started(point, attempt, position, len(attempts))
+        clock.now_s += (90.0 if point == "a" else 30.0) if ok else 1.0
+        shown.attempt_finished(point, "ok", ok=ok)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "time"),
+    [
+        # 90 s and 30 s a point: the running one of 30 s, and three of their mean.
+        (
+            [("a", 1, True), ("b", 1, True), ("b", 2, True), ("a", 2, True), ("a", 3, True), ("b", 3, True)],
+            "about 3.5 min for the other 4 attempts, by the first round",
+        ),
+        ([("a", 1, True), ("a", 2, True)], "about 1.5 min for the other attempt, by the first round"),
+        # What failed shows no time: both of the second round as point b.
+        (
+            [("a", 1, False), ("b", 1, True), ("b", 2, True), ("a", 2, True)],
+            "about 1.0 min for the other 2 attempts, by the first round",
+        ),
+        ([("a", 1, False), ("a", 2, False)], None),
+        # One attempt each: the first is that of the smallest point, and no measure of the others.
+        ([("a", 1, True), ("b", 1, True)], None),
+    ],
+)
+def test_the_first_round_shows_how_long_a_run_takes_that_was_never_made(
+    clock: SimpleNamespace, attempts: list[tuple[str, int, bool]], time: str | None
+) -> None:
+    """Once, and not before each point was tried."""
     stream = io.StringIO()
     shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", 4)
-    _attempt(shown, clock, "out_of_memory: tried 2 GiB")
-    _attempt(shown, clock)
-    _attempt(shown, clock)
+    shown.run_started("run", "runs/run", len(attempts))
+    _rounds(shown, clock, *attempts)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "run run: 4 attempts, kept in runs/run"
-    assert lines[3] == "about 4.5 min for the other 3 attempts, by this one"
-    assert len(lines) == 5
+    assert lines[0] == f"run run: {len(attempts)} attempts, kept in runs/run"
+    assert [line for line in lines if line.startswith("about")] == ([time] if time else [])
 
 
-def test_the_first_round_shows_it_better(clock: SimpleNamespace) -> None:
-    """90 s and 30 s a point: the running one, and three of their mean."""
-    stream = io.StringIO()
-    shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", 6)
-    for position, (point, attempt) in enumerate([("a", 1), ("b", 1), ("b", 2), ("a", 2), ("a", 3), ("b", 3)], 1):
-        shown.attempt_started(point, attempt, position, 6)
-        clock.now_s += 90.0 if point == "a" else 30.0
-        shown.attempt_finished(point, "ok", ok=True)
-    times = [line for line in stream.getvalue().splitlines() if line.startswith("about")]
-    assert times == [
-        "about 7.5 min for the other 5 attempts, by this one",
-        "about 3.5 min for the other 4 attempts, by the first round",
-    ]
+def test_the_live_line_of_the_first_round_counts_down_what_earlier_runs_took(clock: SimpleNamespace) -> None:
+    """120 s expected, 90 s of them gone; without an earlier run, and beyond it, nothing."""
+    for expected_s, left in (
+        (120.0, "starting the worker 0 s, about 30 s left: b"),
+        (None, "0 s: b"),
+        (80.0, "0 s: b"),
+    ):
+        shown = progress.LiveProgress(_Terminal())
+        shown.run_started("run", "runs/run", 2, expected_s)
+        _rounds(shown, clock, ("a", 1, True))
+        shown.attempt_started("b", 1, 2, 2)
+        assert left in str(shown.line())
+        shown.finished()
 
 
 def test_slow_rates_are_not_zero(clock: SimpleNamespace) -> None:
@@ -147,7 +172,7 @@ def test_a_workers_message_stays_on_its_line(clock: SimpleNamespace, *, terminal
 
 
 def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: SimpleNamespace) -> None:
-    """Time left is the median attempt so far, times the attempts left: (3 + 1) times 90 s."""
+    """Time left, from the second round on: the median attempt so far, times the attempts left: (3 + 1) times 90 s."""
     stream = _Terminal()
     shown = progress.make_progress(stream)
     shown.run_started("run", "runs/run", 4)

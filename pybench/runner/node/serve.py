@@ -37,10 +37,10 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker
 from pybench.images.lock import default_lock
 from pybench.machine.device_lock import locked_devices
+from pybench.machine.signals import signals_interrupt
 from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host
 from pybench.runner.node.part import Part
-from pybench.runner.run import signals_interrupt
 
 Notify = Callable[[str], None]
 Choose = Callable[[LaunchRequirements], Launcher]
