@@ -202,7 +202,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             "turn": ("tensor_parallel",),
         },
         packages=("torch", "transformers", "vllm"),
-        extras=(_ADAPTERS, _FOUR_BITS, *_OWN_MODELS),
+        extras=(_ADAPTERS, _FOUR_BITS, _PACKED, *_OWN_MODELS),
         remedy="use its image, docker.io/vllm/vllm-openai (--engine docker or podman), or install vllm there",
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),

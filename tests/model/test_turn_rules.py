@@ -23,6 +23,8 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
         SHARED,
         LORA,
         {**LORA, "strategy": "unsloth", "backend": "vllm"},
+        {**LORA, "weights": "nf4", "double_quantization": False},
+        {**DECOUPLED, "weights": "nf4"},
         {**LORA, "strategy": "unsloth", "backend": "torch", "handover": "file"},
         DECOUPLED,
         {**DECOUPLED, "strategy": "unsloth", "backend": "vllm"},
@@ -95,6 +97,13 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         ({**SHARED, "loss": "grpo", "group_size": 3}, "group_size", "8 sequences can't be split into groups of 3"),
         ({**SHARED, "group_size": 4}, "group_size", "needs loss = 'grpo'"),
         ({**SHARED, "lora_alpha": 4}, "lora_alpha", "needs lora_rank"),
+        ({**SHARED, "weights": "nf4"}, "weights", "needs lora_rank"),
+        ({**LORA, "double_quantization": True}, "double_quantization", "belongs to weights = 'nf4'"),
+        (
+            {**LORA, "strategy": "unsloth", "weights": "nf4", "double_quantization": False},
+            "double_quantization",
+            "strategy unsloth has four bits with scales that are quantised once more only",
+        ),
         ({**SHARED, "async_weight_syncing": True}, "async_weight_syncing", "only handover = 'file'"),
         (
             {**SHARED, "async_weight_syncing": True, "handover": "file", "sleep_level": 2},

@@ -66,6 +66,12 @@ class Turn(ModelSettings):
     lora_targets: Annotated[
         Literal["query_value", "attention", "all_linear"] | None, "projections that get adapters"
     ] = None
+    weights: Annotated[
+        Literal["dtype", "nf4"] | None,
+        "the trainer's frozen weights under adapters: in dtype, or in four bits (QLoRA); the engine computes with what "
+        "these unpack to, in dtype",
+    ] = None
+    double_quantization: Annotated[bool | None, "nf4: the scales of blocks quantised once more; default: true"] = None
     max_num_seqs: Annotated[int | None, BatchSize, "sequences that an engine runs at a time"] = None
     enforce_eager: Annotated[bool, "no CUDA graphs and no compilation in the engine"] = False
     gpu_memory_utilization: Annotated[float, Range(0.01, 1), "vllm: share of a GPU's memory"] = 0.9
@@ -143,6 +149,8 @@ class Turn(ModelSettings):
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,
             lora_targets=self.lora_targets,
+            weights=self.weights,
+            double_quantization=self.double_quantization,
         )
 
 

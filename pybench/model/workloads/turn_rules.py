@@ -35,6 +35,8 @@ _DEFAULTS: dict[str, Any] = {
     "lora_rank": None,
     "lora_alpha": None,
     "lora_targets": None,
+    "weights": None,
+    "double_quantization": None,
     "loss": "cross_entropy",
     "group_size": None,
     "batch_size": None,
@@ -67,6 +69,7 @@ def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
     yield from _degrees(point)
     yield from _chunks(point)
     yield from _adapters(point)
+    yield from _four_bits(point)
     yield from _handover(point)
     yield from _policy_loss(point)
 
@@ -120,7 +123,7 @@ def _chunks(point: Mapping[str, Any]) -> Iterator[Breach]:
 
 
 def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
-    for name in ("lora_alpha", "lora_targets"):
+    for name in ("lora_alpha", "lora_targets", "weights"):
         if point[name] is not None and point["lora_rank"] is None:
             yield Breach("needs lora_rank", name)
     if point["sleep_level"] == 2 and point["lora_rank"] is not None:  # noqa: PLR2004 - the level
@@ -128,6 +131,15 @@ def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
             "level 2 discards the base weights, LoRA hands over the adapter alone, and vLLM 0.20.2 loses adapters, too"
         )
         yield Breach(f"{why}; take level 0 or 1", "sleep_level")
+
+
+def _four_bits(point: Mapping[str, Any]) -> Iterator[Breach]:
+    if point["double_quantization"] is not None and point["weights"] != "nf4":
+        yield Breach("belongs to weights = 'nf4'", "double_quantization")
+    strategy = point["strategy"]
+    for need in STRATEGIES[strategy].needs:
+        if need.other == "double_quantization" and point["double_quantization"] not in need.wanted:
+            yield Breach(f"strategy {strategy} {need.why}", "double_quantization")
 
 
 def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:

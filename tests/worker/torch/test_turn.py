@@ -24,7 +24,9 @@ from pybench.compute.ordered_work import ordered_phases
 from pybench.model.wire import Event, Metric, Step, WorkOrder
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError, WrongResultError
+from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch import entry
+from pybench.worker.backends.torch.architecture import unchanged
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.turn.apart import EngineApart
 from pybench.worker.backends.torch.turn.engine import TorchEngine
@@ -45,6 +47,8 @@ BASE: dict[str, Any] = {
     "learning_rate": 0.01,
 }
 LORA: dict[str, Any] = {"lora_rank": 4, "lora_targets": "all_linear"}
+QLORA: dict[str, Any] = {**LORA, "weights": "nf4"}
+ALONE = TorchRanks(0, 1, torch.device("cpu"))
 Take = Callable[..., list[Event]]
 PROJECTION = "model.layers.1.mlp.down_proj.weight"
 
@@ -102,6 +106,8 @@ def _steps(events: list[Event]) -> list[Step]:
         {"handover": "direct", **LORA},
         {"handover": "ipc", **LORA},
         {"handover": "file", "async_weight_syncing": True, **LORA},
+        QLORA,
+        {"handover": "file", **QLORA, "double_quantization": False},
         {"loss": "grpo", "group_size": 2, "max_grad_norm": 0.1},
     ],
     ids=str,
@@ -134,6 +140,35 @@ def test_adapters_alone_are_handed_over(take: Take) -> None:
     """Two matrices of rank 4 at two projections in each of two layers; all weights are many times as large."""
     [adapters, whole] = (_steps(take(**given))[0].values["handover_bytes"] for given in ({"lora_rank": 4}, {}))
     assert adapters < whole / 10
+
+
+def test_an_engine_with_other_weights_than_four_bits_leave_is_caught(
+    take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the 16-bit weights that were packed it would answer by another policy than is trained."""
+    monkeypatch.setattr("pybench.worker.backends.torch.turn.engine.rounded", lambda _double: unchanged)
+    with pytest.raises(WrongResultError, match=r"_proj\.\S*weight: .* other bits than the trainer sent"):
+        take(**QLORA)
+
+
+def test_a_trainer_of_four_bits_takes_them_to_the_host(architecture: dict[str, Any]) -> None:
+    """By hand: half a byte for a weight of a projection, a byte for the scale of 64; an engine holds float32."""
+    trainers = [Trainer(Turn(**{**BASE, **given}), architecture, ALONE) for given in (QLORA, LORA)]
+    packed, plain = trainers
+    assert packed.whole_bytes == plain.whole_bytes
+    hidden, wide = architecture["hidden_size"], architecture["intermediate_size"]
+    heads, shared = (architecture[f"num_{name}_heads"] for name in ("attention", "key_value"))
+    projections = architecture["num_hidden_layers"] * (
+        2 * hidden * hidden * (heads + shared) // heads + 3 * hidden * wide
+    )
+    for trainer in trainers:
+        trainer.offload_weights()
+    assert plain.offloaded_bytes - packed.offloaded_bytes == projections * 4 - projections // 2 - projections // 64
+    for trainer in trainers:
+        trainer.load()
+    names = [dict(trainer.weights()) for trainer in trainers]
+    assert names[0].keys() == names[1].keys()
+    assert all(torch.isfinite(weight).all() for weight in names[0].values())
 
 
 class _FastLanguageModel:

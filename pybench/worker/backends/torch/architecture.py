@@ -19,6 +19,9 @@ from pybench.worker.seeds import WEIGHT_STD, weight_seed
 # Families whose module names, attention masks and buffers this backend knows.
 FAMILIES = BACKENDS["torch"].model_types
 
+Changed = Callable[[str, torch.Tensor], torch.Tensor]
+"""Gives the value that a weight has, by its name in transformers, instead of its own."""
+
 
 def build_model(
     architecture: dict[str, Any], dtype: torch.dtype, device: torch.device, seed: int, shard: Shard | None = None
@@ -54,10 +57,16 @@ def plain(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(like(value, empty), requires_grad=empty.requires_grad)
 
 
+def unchanged(_name: str, value: torch.Tensor) -> torch.Tensor:
+    """A weight's own value."""
+    return value
+
+
 class Weights:
     """Fills an empty model, all at once or part by part, before or after it was split; made before any split.
 
-    ``make`` turns the value of a weight and its empty parameter into the parameter that holds it.
+    ``make`` turns the value of a weight and its empty parameter into the parameter that holds it; ``changed`` gives the
+    value that a weight of a name, in transformers, has instead of its own.
     """
 
     def __init__(
@@ -66,9 +75,11 @@ class Weights:
         device: torch.device,
         seed: int,
         make: Callable[[torch.Tensor, nn.Parameter], nn.Parameter] = plain,
+        changed: Changed = unchanged,
     ) -> None:
         self._model = model
         self._make = make
+        self._changed = changed
         self._device = device
         self._seed = seed
         self._tied = _tied_names(model)
@@ -108,7 +119,7 @@ class Weights:
         weight = full_weight(plain, meta, _constant(module, name), self._device, self._seed)
         config: Any = self._model.config
         has_experts = getattr(config, "num_local_experts", None) is not None
-        return balanced(plain, weight, config.hidden_size) if has_experts else weight
+        return self._changed(plain, balanced(plain, weight, config.hidden_size) if has_experts else weight)
 
 
 def full_weight(name: str, meta: torch.Tensor, value: float | None, device: torch.device, seed: int) -> torch.Tensor:

@@ -72,7 +72,7 @@ class Trainer:
     def offload_weights(self) -> None:
         """Take the weights to the host."""
         if self._weights is None:  # not before the first step, at which FSDP may give a part other memory
-            self._weights = Parked(self.model.parameters())
+            self._weights = Parked(self._held())
         self._weights.leave(keep=True)
         _let_go(self._device)
 
@@ -90,7 +90,7 @@ class Trainer:
         """
         for name, parameter in self._parameters:
             if trainable is None or parameter.requires_grad == trainable:
-                yield self._learner.exported(name, _whole(parameter))
+                yield self._learner.exported(name, self._whole(parameter))
 
     def trainable_names(self) -> tuple[str, ...]:
         """Names of what is trained, and so handed over."""
@@ -117,8 +117,8 @@ class Trainer:
 
     @property
     def whole_bytes(self) -> int:
-        """Size of all weights of the model."""
-        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+        """Size of all weights of the model, as the engine holds them."""
+        return sum(_unpacked_bytes(p) for p in self.model.parameters())
 
     @torch.no_grad()
     def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -129,6 +129,22 @@ class Trainer:
             self.model.reshard()  # which only a backward pass would do with the outermost weights
         whole = logits.full_tensor() if isinstance(logits, DTensor) else logits
         return self._joined(log_probabilities(whole[0], batch.labels[0]))[:-1].cpu()
+
+    def _whole(self, parameter: torch.Tensor) -> torch.Tensor:
+        """A weight as the engine gets it: gathered, or unpacked."""
+        if self._task.settings.weights == "nf4":
+            from pybench.worker.backends.torch.train.nf4 import unpacked
+
+            return unpacked(parameter)
+        return _whole(parameter)
+
+    def _held(self) -> Iterator[torch.Tensor]:
+        """All weights, and the scales of those of four bits."""
+        yield from self.model.parameters()
+        if self._task.settings.weights == "nf4":
+            from pybench.worker.backends.torch.train.nf4 import scales
+
+            yield from scales(self.model.parameters())
 
     def _joined(self, own: torch.Tensor) -> torch.Tensor:
         """What each chunk of a sequence gives, in their order: neighbouring ranks have neighbouring chunks."""
@@ -165,6 +181,13 @@ def _whole(parameter: torch.Tensor) -> torch.Tensor:
         whole: torch.Tensor = plain.full_tensor()
         return whole
     return plain
+
+
+def _unpacked_bytes(parameter: nn.Parameter) -> int:
+    packed: Any = getattr(parameter, "quant_state", None)
+    if packed is not None:
+        return int(packed.shape.numel() * packed.dtype.itemsize)
+    return parameter.numel() * parameter.element_size()
 
 
 def _shape_of(parameter: torch.Tensor) -> torch.Tensor:

@@ -7,15 +7,15 @@ from typing import Any
 from torch import nn
 
 from pybench.worker.backend import UnsupportedError
-from pybench.worker.backends.torch.architecture import Weights, empty_model, plain
+from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.loss import lose_by_chunks, loss_of
 from pybench.worker.backends.torch.train.package import needs_package
 
 
-def trainable_model(task: Task) -> tuple[Any, Weights]:
-    """The empty model in training mode, and what fills it."""
+def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weights]:
+    """The empty model in training mode, and what fills it, with values that are ``changed``."""
     settings = task.settings
     model = empty_model(task.architecture, task.dtype).train()
     make = plain
@@ -31,7 +31,7 @@ def trainable_model(task: Task) -> tuple[Any, Weights]:
     if settings.loss_chunk_tokens:
         lose_by_chunks(model, settings.loss_chunk_tokens, loss_of(settings))
     checkpoint_layers(model, settings.activation_checkpointing or "none", compiled=bool(settings.compile))
-    return model, Weights(model, task.ranks.device, settings.seed, make)
+    return model, Weights(model, task.ranks.device, settings.seed, make, changed)
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:

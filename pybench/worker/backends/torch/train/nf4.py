@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from bitsandbytes.nn.modules import Linear4bit, Params4bit
 from torch import nn
 
@@ -37,6 +39,35 @@ def _empty(layer: nn.Linear, settings: Train, dtype: torch.dtype) -> nn.Module:
         device="meta",
     )
     return found.to(dtype)
+
+
+def unpacked(parameter: torch.Tensor) -> torch.Tensor:
+    """What it computes with, of shape (outputs, inputs), where it is a weight of four bits; else itself."""
+    if not isinstance(parameter, Params4bit):
+        return parameter
+    state: Any = parameter.quant_state
+    found: torch.Tensor = dequantize_4bit(parameter.data, state)
+    return found
+
+
+def scales(parameters: Iterator[nn.Parameter]) -> Iterator[torch.Tensor]:
+    """Of the blocks of each weight of four bits."""
+    for parameter in parameters:
+        state: Any = getattr(parameter, "quant_state", None)
+        if state is not None:
+            yield state.absmax
+
+
+def through_four_bits(name: str, value: torch.Tensor, *, double: bool) -> torch.Tensor:
+    """What ``value`` of shape (outputs, inputs) is once it was packed, where a weight of this name in transformers is.
+
+    For an engine that computes with the weights of a trainer's four bits.
+    """
+    if not (name.startswith("model.layers.") and name.endswith("_proj.weight")):
+        return value
+    bits, state = quantize_4bit(value, quant_type="nf4", compress_statistics=double)
+    found: torch.Tensor = dequantize_4bit(bits, state)
+    return found
 
 
 def is_packed(parameter: nn.Parameter) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, read
 from pybench.worker.backends.turn.digest import digest
+from pybench.worker.backends.turn.engine_weights import rounded, rounding
 from pybench.worker.backends.turn.objective import log_probabilities
 from pybench.worker.backends.turn.parked import Parked, local
 from pybench.worker.backends.turn.party import pinned_bytes
@@ -163,7 +165,9 @@ class TorchEngine:
 
 def _model(settings: Turn, architecture: dict[str, Any], ranks: TorchRanks) -> Any:
     """The model that the trainer has, with its weights as they are before any training, split over the ranks."""
-    model, weights = trainable_model(Task(settings.training, architecture, ranks))
+    training = settings.training
+    unpacked = replace(training, weights=None, double_quantization=None)
+    model, weights = trainable_model(Task(unpacked, architecture, ranks), rounded(rounding(training)))
     if ranks.world_size > 1:
         Split.over_all_ranks(ranks.device, ranks.world_size).split(model)
     weights.fill()

@@ -16,6 +16,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config, parts
+from pybench.worker.backends.turn.engine_weights import rounding
 from pybench.worker.backends.vllm.arguments import prompt_of
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
@@ -48,8 +49,8 @@ class VllmEngine:
         self._scoring = [_sampling(1, 0 if seeds else None, prompt_logprobs=0)]
         model, _ = trainable_model(task)
         names = [(name, list(weight.shape)) for name, weight in model.named_parameters()]
-        architecture = dict(task.architecture)
-        self._ask("pybench_fill", architecture, settings.dtype, settings.seed, names, settings.tensor_parallel)
+        given = (dict(task.architecture), settings.dtype, settings.seed, rounding(task.settings))
+        self._ask("pybench_fill", *given, names, settings.tensor_parallel)
 
     def generate(self, prompts: torch.Tensor, halfway: Callable[[], None] | None) -> torch.Tensor:
         """All at once, sampled at temperature 1."""

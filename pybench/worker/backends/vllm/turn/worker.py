@@ -24,9 +24,15 @@ class TurnWorker(DeviceReport):
 
     rank: int
 
-    def pybench_fill(self, architecture: dict[str, Any], dtype: str, seed: int, names: list[Any], shards: int) -> None:
-        """Give the base model the weights that the trainer's has. ``names`` are all weights with their shapes."""
+    def pybench_fill(
+        self, architecture: dict[str, Any], dtype: str, seed: int, double: bool | None, names: list[Any], shards: int
+    ) -> None:
+        """Give the base model the weights that the trainer's has. ``names`` are all weights with their shapes.
+
+        ``double`` is what :func:`~pybench.worker.backends.turn.engine_weights.rounding` gives.
+        """
         from pybench.worker.backends.torch.architecture import Weights, empty_model
+        from pybench.worker.backends.turn.engine_weights import rounded
 
         self._layout = Layout(architecture, self.rank % shards, shards)
         self._names = {name: tuple(shape) for name, shape in names}
@@ -37,7 +43,7 @@ class TurnWorker(DeviceReport):
         self._modules = dict(self.model_runner.model.named_modules())
         model = empty_model(architecture, getattr(torch, dtype))
         with torch.no_grad():
-            for name, whole in Weights(model, self.device, seed).named():
+            for name, whole in Weights(model, self.device, seed, changed=rounded(double)).named():
                 found = self._layout.slice_of(name, tuple(whole.shape))
                 self._held(found).copy_(cut(whole, found))
         torch.cuda.synchronize(self.device)
