@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, ComparisonResult, NodeCheck, ScalingResult
+from pybench.model.results import ComparisonResult, JudgedRow, ScalingResult
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
@@ -15,7 +15,6 @@ FINAL_CAUSES: frozenset[FailureCause] = frozenset(
     {"out_of_memory", "missing_package", "unsupported", "wrong_result", "collective_timeout", "time_limit"}
 )
 
-Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
 Attempt = tuple[Point, int]
 """A point and the 1-based number of its attempt."""
 
@@ -52,7 +51,7 @@ def pending(points: Sequence[Point], records: Sequence[Record]) -> tuple[Attempt
     return tuple((point, number) for point, number in owed if not given_up(point, records))
 
 
-def undecided(points: Sequence[Point], rows: Iterable[Row], records: Sequence[Record]) -> tuple[Attempt, ...]:
+def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Sequence[Record]) -> tuple[Attempt, ...]:
     """One more attempt for every point of a row that more measuring could still decide.
 
     Rows without a decision (a starved baseline, a loss curve, what a driver counted) stay as they are, however often
@@ -71,12 +70,12 @@ def undecided(points: Sequence[Point], rows: Iterable[Row], records: Sequence[Re
     return tuple(sorted(owed, key=lambda a: (a[1], order[a[0].id] if a[1] % 2 else -order[a[0].id])))
 
 
-def _could_change(row: Row) -> bool:
+def _could_change(row: JudgedRow) -> bool:
     decision = row.decision
     return row.verdict == "inconclusive" and decision is not None and not decision.is_final
 
 
-def _point_ids(row: Row) -> tuple[str | None, ...]:
+def _point_ids(row: JudgedRow) -> tuple[str | None, ...]:
     if isinstance(row, ScalingResult):
         return row.baseline_id, row.point_id
     return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from pybench.engines.base import Launcher, Notify
@@ -13,6 +14,9 @@ from pybench.images.selection import AbsentImageError
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.store.suite.container import forbidden_source
+
+Choose = Callable[[LaunchRequirements], Launcher]
+"""Gives the launcher of a run."""
 
 
 def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:

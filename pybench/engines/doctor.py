@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from pybench.engines.base import ImageStore
-from pybench.engines.oci.nvidia import has_cdi, toolkit_version
+from pybench.engines.oci.nvidia import CDI_COMMAND, has_cdi, toolkit_version
 from pybench.engines.registry import find_container_engines
 from pybench.images.lock import default_lock, read_lock
 from pybench.images.selection import this_platform
@@ -62,8 +62,7 @@ def _toolkit() -> Finding:
 def _cdi() -> Finding:
     if has_cdi():
         return Finding.ok("CDI", "names the GPUs by UUID")
-    remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
-    return Finding.warning("CDI", "no specification names the GPUs by UUID", remedy)
+    return Finding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
 
 
 def _drivers(lock: ImageLock, machine: Machine) -> list[Finding]:

@@ -15,9 +15,9 @@ from pybench.judge.node.checks import node_checks
 from pybench.judge.provenance import provenance, software_of
 from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
-from pybench.judge.verdict import Row, overall
+from pybench.judge.verdict import overall
 from pybench.model.manifest import Manifest
-from pybench.model.results import Results
+from pybench.model.results import JudgedRow, Results
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
@@ -40,7 +40,7 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     )
     counts = count(suite, plan, (*scaling, *checks, *comparisons), node)
     losses = loss_checks(measurements)
-    rows: tuple[Row, ...] = (*scaling, *checks, *comparisons, *node)
+    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     left_out = left_out_list(plan)
     verdict, reason = overall(
         points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out, skips=plan.skips

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pybench.model.results import CheckResult, ComparisonResult, Counts, NodeCheck, ScalingResult
+from pybench.model.results import ComparisonResult, Counts, ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
 
-_Row = ScalingResult | CheckResult | ComparisonResult
 _MOST_NAMED = 3
 
 
-def count(suite: Suite, plan: Plan, rows: Sequence[_Row], node: Sequence[NodeCheck]) -> Counts:
+def count(suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck]) -> Counts:
     """Count rows by what became of them. A ratio without a table is shown, and no expectation."""
     shown = _only_shown(suite)
     expected = [row for row in rows if not (isinstance(row, ScalingResult) and _key(row) in shown)]
@@ -78,7 +77,7 @@ def _key(row: ScalingResult) -> tuple[str, str, str]:
     return row.benchmark, row.metric, row.along
 
 
-def _point_ids(row: _Row) -> tuple[str, ...]:
+def _point_ids(row: ExpectationRow) -> tuple[str, ...]:
     if isinstance(row, ScalingResult):
         return row.point_id, row.baseline_id
     return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pybench.model.results import CheckResult, ComparisonResult, Decision, NodeCheck, ScalingResult
+from pybench.model.results import Decision, JudgedRow
 
-Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
-_Row = TypeVar("_Row", bound=Row)
+_Row = TypeVar("_Row", bound=JudgedRow)
 
 
 def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
@@ -23,7 +22,7 @@ def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
     return stand
 
 
-def corrected(rows: Sequence[_Row], all_rows: Sequence[Row]) -> tuple[_Row, ...]:
+def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row, ...]:
     """``rows`` with fails that do not stand among ``all_rows`` made inconclusive."""
     decisions = [row.decision for row in all_rows if row.decision is not None]
     stands = {id(decision): stand for decision, stand in zip(decisions, fails_that_stand(decisions), strict=True)}

@@ -8,13 +8,12 @@ from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
 from pybench.model.results import (
     CheckResult,
-    ComparisonResult,
     Counts,
     Decision,
     Expected,
+    JudgedRow,
     NodeCheck,
     PointResult,
-    ScalingResult,
     Verdict,
 )
 from pybench.model.suite import Order, Skip
@@ -22,7 +21,6 @@ from pybench.model.suite import Order, Skip
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10
 
-Row = ScalingResult | CheckResult | ComparisonResult | NodeCheck
 Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
 """Verdict, reason in words, flags, and how it was decided."""
 
@@ -98,12 +96,12 @@ def _worded(evidence: Evidence, decision: Decision, found: str, *limits: float |
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.
-_ORDER: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
+BY_IMPORTANCE: tuple[Verdict, ...] = ("fail", "error", "missing", "inconclusive")
 
 
 def overall(
     points: Sequence[PointResult],
-    rows: Sequence[Row],
+    rows: Sequence[JudgedRow],
     guards: Sequence[CheckResult] = (),
     *,
     counts: Counts,
@@ -123,7 +121,7 @@ def overall(
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
-    for verdict in _ORDER:
+    for verdict in BY_IMPORTANCE:
         culprits = [reason for found, reason in named if found == verdict]
         if culprits:
             more = f" (and {len(culprits) - 1} more)" if len(culprits) > 1 else ""
@@ -139,5 +137,5 @@ def overall(
     return "no_expectation", "the suite expects nothing; everything was measured"
 
 
-def _subject(row: Row) -> str:
+def _subject(row: JudgedRow) -> str:
     return f"{row.name}: {row.subject}" if isinstance(row, NodeCheck) else f"{row.point_id}: {row.metric}"

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
+from pybench.model.suite import AxisValue
 
 ANY = "any"
 ANY_GPU = "gpu"
 """As a machine: every kind but ``cpu``."""
-
-
-SettingValue = str | int | float | bool
-
 
 RowKind = Literal["measured", "published", "claim"]
 
@@ -65,7 +62,7 @@ class FigureRow(_Row):
     """The metric itself, for points of ``count`` GPUs whose settings are as in ``where``."""
 
     unit: Annotated[str, "unit of an absolute figure; none for a ratio"]
-    where: Annotated[dict[str, SettingValue], "settings that a point must have for an absolute figure"] = field(
+    where: Annotated[dict[str, AxisValue], "settings that a point must have for an absolute figure"] = field(
         default_factory=dict
     )
     per_gpu: Annotated[bool, "an absolute figure of each GPU or link: holds for count GPUs and more"] = False

@@ -52,3 +52,7 @@ def duration_text(seconds: float) -> str:
         return f"{whole}s"
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+NO_OPTIONS = PlanOptions()
+"""Everything that the suite expects, on all of the machine."""

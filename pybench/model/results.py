@@ -252,6 +252,11 @@ class ComparisonResult:
         return tuple(name for name in named if name is not None)
 
 
+ExpectationRow = ScalingResult | CheckResult | ComparisonResult
+"""What became of one expectation of the suite."""
+JudgedRow = ExpectationRow | NodeCheck
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
     """What a whole training job takes at one point: measured steps, times their number.
@@ -411,3 +416,13 @@ class Results:
     options: tuple[str, ...] = ()
     part_of: PartOf | None = None
     schema_version: int = RESULTS_VERSION
+
+    @property
+    def expectations(self) -> tuple[ExpectationRow, ...]:
+        """What the suite expects of points: ratios to a baseline, limits, comparisons with other points."""
+        return (*self.scaling, *self.checks, *self.comparisons)
+
+    @property
+    def rows(self) -> tuple[JudgedRow, ...]:
+        """Those and the checks of the node."""
+        return (*self.expectations, *self.node)

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pybench.model.results import CheckResult, ComparisonResult, PointResult, Results, ScalingResult
+from pybench.model.results import CheckResult, ExpectationRow, PointResult, Results, ScalingResult
 from pybench.report.headline import headline_name
 
-Judged = ScalingResult | CheckResult | ComparisonResult
 NONE = "-"
 _WORST = ("fail", "error", "missing", "inconclusive", "pass")
-
-
-def expectations(results: Results) -> tuple[Judged, ...]:
-    """Ratios to a baseline, limits, comparisons with other points."""
-    return (*results.scaling, *results.checks, *results.comparisons)
 
 
 @dataclass(frozen=True)
 class Expectations:
     """What is expected of each point, found by its id."""
 
-    by_point: dict[str, tuple[Judged, ...]]
+    by_point: dict[str, tuple[ExpectationRow, ...]]
     baselines: frozenset[str]
 
     @classmethod
     def of(cls, results: Results) -> Expectations:
         """Sort the rows of ``results`` by point."""
-        found: dict[str, list[Judged]] = {}
-        for row in expectations(results):
+        found: dict[str, list[ExpectationRow]] = {}
+        for row in results.expectations:
             found.setdefault(row.point_id, []).append(row)
         baselines = frozenset(row.baseline_id for row in results.scaling)
         return cls({point_id: tuple(rows) for point_id, rows in found.items()}, baselines)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.record import Record
 from pybench.model.results import Decision, PointResult, Results
-from pybench.report.expectations import expectations
 from pybench.report.labels import short_labels
 from pybench.report.run_view import RunView
 
-_ORDER = ("fail", "error", "missing", "inconclusive")
 _OF_CAUSE = {
     "out_of_memory": "use a smaller batch or model, or more GPUs, for these points",
     "missing_package": "install the package for the workers' Python (--python), or use --engine with its image",
@@ -43,14 +42,14 @@ def findings(view: RunView) -> tuple[Finding, ...]:
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
     found = [*_of_points(view, names), *_of_rows(results, names), *_of_node(results)]
-    return tuple(sorted(_merged(found), key=lambda finding: _ORDER.index(finding.verdict)))
+    return tuple(sorted(_merged(found), key=lambda finding: BY_IMPORTANCE.index(finding.verdict)))
 
 
 def not_judged(results: Results) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by."""
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id for point in results.points if point.status == "ok"}
-    rows = tuple(expectations(results))
+    rows = results.expectations
     judged = {row.point_id for row in rows if row.verdict != "no_expectation"}
     found = []
     for row in rows:
@@ -108,8 +107,8 @@ def _log(point: PointResult, records: Sequence[Record]) -> str:
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
     beside = {point.id for point in results.points if "not_alone" in point.flags}
-    for row in expectations(results):
-        if row.verdict in _ORDER and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
+    for row in results.expectations:
+        if row.verdict in BY_IMPORTANCE and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
             step = _IN_COMPANY if row.point_id in beside else _step(row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
@@ -117,7 +116,7 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
 
 def _of_node(results: Results) -> Iterable[Finding]:
     for check in results.node:
-        if check.verdict in _ORDER:
+        if check.verdict in BY_IMPORTANCE:
             step = _step(check.verdict, check.decision) if check.verdict == "inconclusive" else None
             yield Finding(check.verdict, check.reason, (f"{check.subject} {check.name}",), step)
 

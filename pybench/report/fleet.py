@@ -17,7 +17,7 @@ from pybench.model.figures import PointFigures
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
 from pybench.report.change_words import value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain
+from pybench.report.numbers import plain, short_percent
 from pybench.report.printable import printable
 from pybench.report.text_table import COLOURS, console, hanging, without_trailing_spaces
 
@@ -87,8 +87,8 @@ def _measured(result: FleetResult) -> Iterator[str]:
 
 
 def _finds(group: GroupSpread) -> str:
-    one = "" if group.gpu_fraction is None else f" (one GPU {_percent(group.gpu_fraction)})"
-    return f"{group.name} {_percent(group.detectable_fraction)}{one}"
+    one = "" if group.gpu_fraction is None else f" (one GPU {short_percent(group.gpu_fraction)})"
+    return f"{group.name} {short_percent(group.detectable_fraction)}{one}"
 
 
 def _kind(keys: Mapping[str, str]) -> str:
@@ -171,7 +171,3 @@ def _counts(result: FleetResult) -> str:
 
 def _word(state: NodeState) -> tuple[str, str]:
     return state, _COLOUR.get(state, COLOURS["inconclusive"])
-
-
-def _percent(fraction: float) -> str:
-    return f"{plain(100 * fraction, 2)} %"

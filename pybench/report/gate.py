@@ -15,7 +15,7 @@ from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain
+from pybench.report.numbers import plain, short_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
@@ -112,7 +112,7 @@ def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:
         value_text(row.before, row.unit),
         value_text(row.now, row.unit),
         change,
-        "-" if row.spread_fraction is None else f"{plain(100 * row.spread_fraction, 2)} %",
+        "-" if row.spread_fraction is None else short_percent(row.spread_fraction),
         "-" if row.level_change is None else row.level_change.since,
     )
 
@@ -142,9 +142,7 @@ def _reason(result: GateResult) -> str:
     counts = [(state, sum(row.state == state for row in result.rows)) for state in BY_IMPORTANCE]
     text = ", ".join(f"{count} {state}" for state, count in counts if count)
     found = [row.detectable_fraction for row in result.rows if row.detectable_fraction is not None]
-    seen = f"; one night finds {_percent(median(found))} (median row) to {_percent(max(found))}" if found else ""
+    seen = ""
+    if found:
+        seen = f"; one night finds {short_percent(median(found))} (median row) to {short_percent(max(found))}"
     return f"of {len(result.rows)} rows: {text}; smallest effect {plain(100 * result.effects.default)} %{seen}"
-
-
-def _percent(fraction: float) -> str:
-    return f"{plain(100 * fraction, 2)} %"

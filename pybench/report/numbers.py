@@ -70,6 +70,11 @@ def percent(fraction: float | None) -> str:
     return "-" if fraction is None else f"{fraction * 100:.1f} %"
 
 
+def short_percent(fraction: float) -> str:
+    """A fraction as a percentage of two digits."""
+    return f"{plain(100 * fraction, 2)} %"
+
+
 def _decimals(low: float, high: float) -> int | None:
     """Decimals (negative: tens, hundreds …) that show two digits of the half-width; ``None`` for no width."""
     half_width = (high - low) / 2

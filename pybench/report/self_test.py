@@ -9,7 +9,7 @@ from rich.text import Text
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.self_test import SelfTest
 from pybench.report.change_words import metric_words
-from pybench.report.numbers import plain
+from pybench.report.numbers import short_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
@@ -42,16 +42,12 @@ def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool =
         (
             metric_words(one.metric),
             str(one.num_rows),
-            _percent(one.spread_fraction),
-            f"-{_percent(one.found_fraction)}",
-            f"-{_percent(one.worst_fraction)}",
+            short_percent(one.spread_fraction),
+            f"-{short_percent(one.found_fraction)}",
+            f"-{short_percent(one.worst_fraction)}",
         )
         for one in found.metrics
     )
     out.print()
     out.print(draw(Table("Changes for the worse that are found with 95 % power", _HEADS, cells), width))
     return without_trailing_spaces(stream.getvalue())
-
-
-def _percent(fraction: float) -> str:
-    return f"{plain(100 * fraction, 2)} %"

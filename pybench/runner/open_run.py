@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pybench.compute.schedule import Attempt, Row, pending, undecided
+from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.compute.session import next_session
 from pybench.compute.time_budget import unknown
 from pybench.engines.base import Job, Launcher
@@ -108,8 +108,7 @@ class OpenRun:
 
     def _undecided(self) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
-        rows: tuple[Row, ...] = (*results.scaling, *results.checks, *results.comparisons, *results.node)
-        return undecided(self.manifest.plan.points, rows, self.records)
+        return undecided(self.manifest.plan.points, results.rows, self.records)
 
     def _measure(self, attempts: tuple[Attempt, ...], num_owed: int) -> None:
         """Make the attempts in one process, up to the first that fails or has no time, and keep their records."""

@@ -23,20 +23,18 @@ from pybench.machine.environment import snapshot
 from pybench.machine.power_recorder import sampler_unavailable_reason
 from pybench.model.manifest import Manifest
 from pybench.model.path_text import path_text
-from pybench.model.plan_options import PartOf, PlanOptions
+from pybench.model.plan_options import NO_OPTIONS, PartOf, PlanOptions
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements, plan_suite, with_packages
 from pybench.store.expected_tables import load_tables
 from pybench.store.journal import RunFolder
-
-_NO_OPTIONS = PlanOptions()
 
 
 def prepare_run(
     path: Path,
     root: Path,
     choose: Callable[[LaunchRequirements], Launcher],
-    options: PlanOptions = _NO_OPTIONS,
+    options: PlanOptions = NO_OPTIONS,
     gathering: Gathering | None = None,
     part_of: PartOf | None = None,
 ) -> Run:

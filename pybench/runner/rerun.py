@@ -6,15 +6,15 @@ Where a reference ran other images, those run beside it, interleaved A-B-B-A by 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pybench.engines.base import Launcher
+from pybench.engines.choice import Choose
 from pybench.engines.environment import recorded
 from pybench.engines.local import Local
-from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker, worker_digest
 from pybench.machine.environment import snapshot
 from pybench.model.errors import MachineError
@@ -31,8 +31,6 @@ from pybench.store.journal import RunFolder
 
 FOLDER = "reruns"
 _MIN_ATTEMPTS = 3
-
-Choose = Callable[[LaunchRequirements], Launcher]
 
 
 def rerun(

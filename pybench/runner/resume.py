@@ -20,19 +20,17 @@ from pybench.model.errors import MachineError, RunFolderError, UsageError, is_ma
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
-from pybench.model.plan_options import PlanOptions
+from pybench.model.plan_options import NO_OPTIONS, PlanOptions
 from pybench.model.software import Software
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements
 from pybench.store.journal import RunFolder
 
-_NO_OPTIONS = PlanOptions()
-
 
 def resume_run(
     path: Path,
     choose: Callable[[LaunchRequirements], Launcher],
-    given: PlanOptions = _NO_OPTIONS,
+    given: PlanOptions = NO_OPTIONS,
     gathering: Gathering | None = None,
 ) -> Run:
     """Open a run that was interrupted.

@@ -21,15 +21,13 @@ from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
-from pybench.model.plan_options import PlanOptions
+from pybench.model.plan_options import NO_OPTIONS, PlanOptions
 from pybench.model.suite import DeviceKind, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.runner.time_budget import earlier_attempts_s
 from pybench.store.model_shapes import load_models
 from pybench.store.shipped import find_suite
 from pybench.store.suite.file import read_suite
-
-_NO_OPTIONS = PlanOptions()
 
 
 def earlier_times_s(
@@ -42,7 +40,7 @@ def earlier_times_s(
 def plan_suite(
     path: Path,
     machine: Machine,
-    options: PlanOptions = _NO_OPTIONS,
+    options: PlanOptions = NO_OPTIONS,
     root: Path | None = None,
     hosts: Sequence[Host] = (),
 ) -> tuple[Suite, Plan]:

@@ -24,7 +24,7 @@ from pybench.model.gate import Accepted
 from pybench.model.workloads.registry import METRICS
 from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import nearest_line
-from pybench.store.toml.problem_text import did_you_mean, message_of
+from pybench.store.toml.problem_text import did_you_mean, dotted, message_of
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -61,14 +61,10 @@ def read_accepted(path: Path) -> tuple[Accepted, ...]:
     if problems:
         raise FileError(
             tuple(
-                Problem(file=str(path), line=nearest_line(lines, keys), path=_shown(keys), message=message)
+                Problem(file=str(path), line=nearest_line(lines, keys), path=dotted(keys), message=message)
                 for keys, message in problems
             )
         )
     return tuple(
         Accepted(point=one.point, metric=one.metric, since=one.date.isoformat(), reason=one.reason) for one in found
     )
-
-
-def _shown(keys: tuple[str | int, ...]) -> str:
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")

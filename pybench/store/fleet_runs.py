@@ -20,6 +20,7 @@ from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.fleet import NodeRun, PairFigure
 from pybench.store.journal import RunFolder
 from pybench.store.results_file import read_results
+from pybench.store.run_folder_error import DEFECTS
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """What a scheduler takes as a node's name."""
@@ -27,7 +28,6 @@ _NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
 _OF_NO_NODE = re.compile(r"\d{8}T\d{6}Z-.*|runs|results|\.{0,2}|/")
 _MANIFEST, _RESULTS = "manifest.json", "results.json"
 _MOST_LEVELS = 3
-_DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def _read(node: str | None, place: Path) -> NodeRun | tuple[PairFigure, ...]:
         return node_run(_known(node, place), results, gpu_figures(measurements, manifest.machine))
     except PybenchError:
         raise
-    except _DEFECTS as error:
+    except DEFECTS as error:
         raise RunFolderError(f"{place}: cannot be judged: {type(error).__name__}: {error}") from error
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from pybench.model.errors import PybenchError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.store.history_index import INDEX_FILE, Entry, decode_index, encode_index, source_of
+from pybench.store.run_folder_error import DEFECTS
 from pybench.store.safe_folder import opened_folder, read_below, write_file
 
 _MAX_INDEX_BYTES = 2**28
 _MANIFEST, _JOURNAL, _RESULTS = "manifest.json", "journal.jsonl", "results.json"
 _MAX_REASON = 300
-_DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def _read(path: Path, entry: Entry) -> Entry:
         when = _time(path, found.created_utc)
     except PybenchError as error:
         return replace(entry, reason=str(error)[:_MAX_REASON])
-    except _DEFECTS as error:
+    except DEFECTS as error:
         return replace(entry, reason=f"{path}: cannot be judged: {type(error).__name__}: {error}"[:_MAX_REASON])
     # Settings are for naming a difference between two runs; a digest stands for them here.
     points = tuple(replace(point, settings={}) for point in found.points)

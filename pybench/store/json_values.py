@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pybench.model.limits import LARGEST
+from pybench.model.limits import INTEGERS, LARGEST
 
-_INTEGERS = range(-(2**63), 2**63)
 # Any 64 bits need at most 19 digits. Every digit becomes a 0, anything else a space: finding is faster than a pattern.
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 _MANY = b"0" * 19
@@ -50,6 +49,6 @@ def _out_of_bounds(value: object, place: str = "") -> Iterator[tuple[str, object
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _out_of_bounds(item, f"{place}.{key}" if place else str(key))
     elif (isinstance(value, float) and not -LARGEST <= value <= LARGEST) or (
-        isinstance(value, int) and value not in _INTEGERS
+        isinstance(value, int) and value not in INTEGERS
     ):
         yield place, value

@@ -19,8 +19,8 @@ from pybench.model.errors import FileError, Problem, RunFolderError
 from pybench.model.fleet import Barriers, PairFigure
 from pybench.model.workloads.registry import METRICS
 from pybench.store.fleet_runs import NODE_NAME
-from pybench.store.safe_folder import opened_folder, read_file
-from pybench.store.toml.problem_text import did_you_mean, message_of
+from pybench.store.safe_folder import read_named
+from pybench.store.toml.problem_text import did_you_mean, dotted, message_of
 
 _CONFIG = ConfigDict(strict=True, extra="forbid")
 _MAX_BYTES = 2**26
@@ -94,9 +94,7 @@ def _problem(pair: _Pair) -> str | None:
 
 def _read(path: Path, kind: TypeAdapter[_File]) -> _File:
     try:
-        whole = path.resolve()
-        with opened_folder(whole.parent) as folder:
-            data = read_file(folder, whole.name, _MAX_BYTES)
+        data = read_named(path, _MAX_BYTES)
     except (OSError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
     try:
@@ -104,11 +102,7 @@ def _read(path: Path, kind: TypeAdapter[_File]) -> _File:
     except ValidationError as error:
         raise FileError(
             tuple(
-                Problem(file=str(path), line=None, path=_shown(item["loc"]), message=message_of(item, _KEYS))
+                Problem(file=str(path), line=None, path=dotted(item["loc"]), message=message_of(item, _KEYS))
                 for item in error.errors(include_url=False)[:20]
             )
         ) from error
-
-
-def _shown(keys: tuple[str | int, ...]) -> str:
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")

@@ -13,7 +13,7 @@ from pybench.model.limits import LARGEST
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.store.journal import RunFolder
 from pybench.store.json_values import decode_json
-from pybench.store.safe_folder import opened_folder, read_file
+from pybench.store.safe_folder import read_named
 
 # In a tuple, for whose parts a configuration may be given.
 _RESULTS = TypeAdapter(tuple[Results], config=ConfigDict(allow_inf_nan=False))
@@ -32,9 +32,7 @@ def results_of(path: Path) -> Results:
 def read_results(path: Path) -> Results:
     """Read a ``results.json``. Raises ``RunFolderError``."""
     try:
-        whole = path.resolve()
-        with opened_folder(whole.parent) as folder:
-            data = read_file(folder, whole.name, _MAX_BYTES)
+        data = read_named(path, _MAX_BYTES)
     except (OSError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path}: cannot read the results: {getattr(error, 'strerror', error)}") from error
     return decode_results(path, data)

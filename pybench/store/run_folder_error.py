@@ -8,6 +8,9 @@ from pathlib import Path
 
 from pybench.model.errors import RunFolderError, is_machine_fault
 
+DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a folder raises that is no run of this pybench."""
+
 
 class AbsentError(RunFolderError):
     """A file of the run's folder is not there."""

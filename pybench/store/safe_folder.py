@@ -58,6 +58,16 @@ def read_file(folder: int, name: str, max_bytes: int) -> bytes:
         return bytes(data)
 
 
+def read_named(path: Path, max_bytes: int) -> bytes:
+    """Content of a file that the user names, perhaps by a link. Raises ``OSError`` as :func:`read_file`.
+
+    Raises ``ValueError`` or ``RuntimeError`` for a path that no file can have.
+    """
+    whole = path.resolve()
+    with opened_folder(whole.parent) as folder:
+        return read_file(folder, whole.name, max_bytes)
+
+
 def read_below(path: Path, name: str, max_bytes: int) -> bytes:
     """Content of a file below the folder ``path``. Raises ``OSError`` as :func:`read_file`.
 

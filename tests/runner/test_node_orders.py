@@ -14,6 +14,7 @@ from typing import TypeVar
 import pytest
 
 from pybench.engines.base import Job
+from pybench.engines.choice import Choose
 from pybench.engines.hosts.frames import Frames
 from pybench.engines.hosts.interface import held_port, port_of
 from pybench.engines.hosts.messages import (
@@ -38,7 +39,7 @@ from pybench.model.container import ContainerRequest, ContainerRun
 from pybench.model.errors import MachineError
 from pybench.model.host import Host
 from pybench.model.wire import Failure
-from pybench.runner.node.serve import Choose, NodeRunner
+from pybench.runner.node.serve import NodeRunner
 from tests.builders import MACHINE
 from tests.engines.hosts.test_frames import connected
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from pybench.compute.likeness import unlike
+from pybench.engines.base import Notify
 from pybench.engines.hosts.frames import HANDSHAKE_LIMIT_S, ConnectionLostError, Frames
 from pybench.engines.hosts.link import HostLink, HostLostError
 from pybench.engines.hosts.messages import PROTOCOL, Goodbye, Hello, Welcome, decode, send
@@ -17,7 +18,6 @@ from pybench.engines.hosts.rendezvous import Rendezvous
 from pybench.model.errors import MachineError
 from pybench.model.host import Host, HostClock, Place
 
-Notify = Callable[[str], None]
 _SLICE_S = 0.5
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.likeness import unlike_images
 from pybench.engines.base import Launcher
+from pybench.engines.choice import Choose
 from pybench.engines.hosts.gathering import Gathering
 from pybench.engines.hosts.link import HostLink
 from pybench.engines.hosts.messages import Prepare, Prepared
@@ -15,8 +16,6 @@ from pybench.model.errors import MachineError
 
 PREPARE_LIMIT_S = 7500.0
 """A host pulls an image, or makes an image file, within this; one that is gone is noticed at once."""
-
-Choose = Callable[[LaunchRequirements], Launcher]
 
 
 def chosen_on_all(choose: Choose, gathering: Gathering) -> Choose:

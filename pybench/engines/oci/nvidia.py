@@ -9,6 +9,8 @@ from pybench.machine.command import run_command
 
 # Where the container device interface keeps its specifications (CDI specification, section "Location").
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+CDI_COMMAND = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+"""Writes a specification that names GPUs by UUID."""
 # Older toolkits name devices by index unless configured otherwise; an index does not identify a GPU.
 _CDI_UUID = re.compile(r'"?name"?:\s*"?GPU-')
 

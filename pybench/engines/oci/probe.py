@@ -9,6 +9,7 @@ from pybench.engines.error import engine_error
 from pybench.engines.oci.confinement import after_refusal
 from pybench.engines.oci.container import prepare_exchange
 from pybench.engines.oci.launcher import OciLauncher
+from pybench.engines.oci.nvidia import CDI_COMMAND
 from pybench.engines.trial import python_version, trial_job
 from pybench.machine.command import CommandResult, run_command
 from pybench.model.container import EngineFacts, ImageIdentity
@@ -74,11 +75,10 @@ def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> C
         try:
             return run_command(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
         except KeyError as error:
-            remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
             message = (
                 f"{launcher.name} can't be given GPU {error}: it has no device file, and no CDI specification names it"
             )
-            raise MachineError(f"{message}; {remedy}") from None
+            raise MachineError(f"{message}; {CDI_COMMAND}") from None
         finally:
             run_command(launcher.remove_argv(job), outlives=True)
 

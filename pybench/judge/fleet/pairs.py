@@ -77,7 +77,7 @@ class _Kind:
 
     @classmethod
     def of(cls, pairs: Sequence[PairFigure], effects: SmallestEffects) -> _Kind:
-        sign = 1 if METRICS[pairs[0].metric].higher_is_better else -1
+        sign = METRICS[pairs[0].metric].sign
         ordered = sorted(pairs, key=_key)
         values = {
             key: sign * math.log(median(value for pair in own for value in pair.values))

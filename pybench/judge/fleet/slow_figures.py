@@ -141,7 +141,7 @@ class SlowFigures:
         return math.log1p(self.effects.of(row.metric))
 
     def _evidence(self, node: str, row: Row, reading: Reading, distance: Distance, uuid: str | None = None) -> Evidence:
-        sign = _sign(row)
+        sign = METRICS[row.metric].sign
         return Evidence(
             group=group_of(row.metric) or row.metric,
             text="; ".join(filter(None, ("" if uuid else self._how_many(node, row), self._stood(node, row, uuid)))),
@@ -201,11 +201,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 def _reading(row: Row, runs: Sequence[tuple[float, ...]]) -> Reading:
     """The median attempt of each run; the error is that of their mean."""
-    logs = [[_sign(row) * math.log(value) for value in own] for own in runs]
+    logs = [[METRICS[row.metric].sign * math.log(value) for value in own] for own in runs]
     errors = [_OF_MEDIAN**2 * variance_of(own) / len(own) for own in logs if len(own) > 1]
     error = math.sqrt(fmean(errors) / len(logs)) if errors else 0.0
     return Reading(tuple(median(own) for own in logs), error)
-
-
-def _sign(row: Row) -> float:
-    return 1.0 if METRICS[row.metric].higher_is_better else -1.0

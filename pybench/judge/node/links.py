@@ -82,17 +82,9 @@ def _kind(point: PointRecords, sender: int, receiver: int) -> str:
 
 def _check(point: PointRecords, link: _Link, found: Judged, tolerance: float, blind_spot: str) -> NodeCheck:
     speed = location(link.bytes_per_s) / _BYTES_PER_GB
-    return NodeCheck(
-        name="link",
-        subject=f"{point.name(link.sender)} → {point.name(link.receiver)}",
-        point_id=point.point.id,
-        value=found.fraction,
-        limit=-tolerance,
-        unit="fraction",
-        verdict=found.verdict,
-        decision=found.decision,
-        reason=(
-            f"{link.kind}, {speed:.4g} GB/s: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
-            f"{found.what_next}{blind_spot}"
-        ),
+    reason = (
+        f"{link.kind}, {speed:.4g} GB/s: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
+        f"{found.what_next}{blind_spot}"
     )
+    subject = f"{point.name(link.sender)} → {point.name(link.receiver)}"
+    return found.check("link", subject, point.point, tolerance, reason)

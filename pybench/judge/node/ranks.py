@@ -14,7 +14,7 @@ from pybench.compute.stats import Samples, estimate, logs
 from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record
-from pybench.model.results import Decision, Verdict
+from pybench.model.results import Decision, NodeCheck, Verdict
 from pybench.model.suite import Point
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -45,6 +45,20 @@ class Judged:
         """What an undecided one would take; nothing of others."""
         undecided = self.verdict == "inconclusive" and self.low is not None
         return f"; {more_attempts_text(self.decision)}" if undecided else ""
+
+    def check(self, name: str, subject: str, point: Point, tolerance: float, reason: str) -> NodeCheck:
+        """The check that allows a throughput to be slower by ``tolerance``."""
+        return NodeCheck(
+            name=name,
+            subject=subject,
+            point_id=point.id,
+            value=self.fraction,
+            limit=-tolerance,
+            unit="fraction",
+            verdict=self.verdict,
+            decision=self.decision,
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,5 @@ def slowest(point: PointRecords) -> Iterator[NodeCheck]:
         judged = judge_alike(point.point, shares, tolerance)
         for rank in shown(judged):
             found = judged[rank]
-            yield NodeCheck(
-                name="slowest",
-                subject=point.name(rank),
-                point_id=point.point.id,
-                value=found.fraction,
-                limit=-tolerance,
-                unit="fraction",
-                verdict=found.verdict,
-                decision=found.decision,
-                reason=f"{metric}: {found} against the others, allowed {-tolerance:+.0%}{found.what_next}",
-            )
+            reason = f"{metric}: {found} against the others, allowed {-tolerance:+.0%}{found.what_next}"
+            yield found.check("slowest", point.name(rank), point.point, tolerance, reason)

@@ -68,10 +68,10 @@ def _confirmed(row: GateRow, rerun: Rerun, smallest: float) -> GateRow:
         found, deviation = _beside(now, before, smallest)
         beside = "beside the reference's software a rerun shows"
     else:
-        deviation = median(now) - _sign(row) * math.log(row.before)
+        deviation = median(now) - METRICS[row.row.metric].sign * math.log(row.before)
         found = _alone(deviation, abs(math.log1p(row.fraction or 0.0)), smallest)
         beside = "a rerun shows"
-    reason = f"{beside} {100 * as_fraction(_sign(row) * deviation):+.1f} %"
+    reason = f"{beside} {100 * as_fraction(METRICS[row.row.metric].sign * deviation):+.1f} %"
     state = row.state if found == "confirmed" else "pass" if found == "cleared" else "undecided"
     return replace(row, state=state, confirmation=found, reason="; ".join(filter(None, (row.reason, reason))))
 
@@ -98,10 +98,6 @@ def _logs(run: RunFigures, row: GateRow) -> tuple[float, ...]:
     """Turned so that higher is better."""
     for point in run.points:
         if point.id == row.row.point_id:
-            medians = point.medians.get(row.row.metric, ())
-            return tuple(_sign(row) * math.log(value) for value in medians) if all(v > 0 for v in medians) else ()
+            medians, sign = point.medians.get(row.row.metric, ()), METRICS[row.row.metric].sign
+            return tuple(sign * math.log(value) for value in medians) if all(v > 0 for v in medians) else ()
     return ()
-
-
-def _sign(row: GateRow) -> float:
-    return 1.0 if METRICS[row.row.metric].higher_is_better else -1.0

@@ -161,9 +161,9 @@ class _Night:
             row=row,
             unit=METRICS[row.metric].unit,
             state="pass",
-            before=1 + as_fraction(_sign(row) * base.centre),
+            before=1 + as_fraction(METRICS[row.metric].sign * base.centre),
             now=self.series.values(row)[-1],
-            fraction=as_fraction(_sign(row) * found.deviation) if found else None,
+            fraction=as_fraction(METRICS[row.metric].sign * found.deviation) if found else None,
             num_recent=found.num_nights if found else 1,
             num_nights=base.num_nights,
             spread_fraction=base.sd,
@@ -189,7 +189,8 @@ class _Night:
             return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
         tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
         if self.shift(row) and abs(tonight) >= self.smallest(row.metric):
-            return replace(figures, state="host off", fraction=as_fraction(_sign(row) * tonight), num_recent=1)
+            fraction = as_fraction(METRICS[row.metric].sign * tonight)
+            return replace(figures, state="host off", fraction=fraction, num_recent=1)
         return figures
 
     def _improved(self, row: Row, found: Look) -> GateRow:
@@ -226,13 +227,14 @@ class _Night:
         since, earliest, latest = (
             self.series.runs[places[n]].created_utc[:10] for n in (split.place, split.first, split.last)
         )
-        fraction = as_fraction(_sign(row) * (split.after - split.before))
+        fraction = as_fraction(METRICS[row.metric].sign * (split.after - split.before))
         return LevelChange(since=since, earliest=earliest, latest=latest, fraction=fraction)
 
 
 def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
-    values = tuple(_sign(row) * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
+    sign = METRICS[row.metric].sign
+    values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
     since = max((one.since for one in accepted if one.is_of(row)), default="")
     start = next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(values) - 1)
     return Nights(values, start)
@@ -248,10 +250,6 @@ def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row
 
 def _p(found: Look) -> float:
     return found.p
-
-
-def _sign(row: Row) -> float:
-    return 1.0 if METRICS[row.metric].higher_is_better else -1.0
 
 
 def _importance(row: GateRow) -> tuple[int, float]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pybench.compute.measured_window import window_ns
-from pybench.compute.schedule import Row, pending, undecided
+from pybench.compute.schedule import pending, undecided
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
@@ -26,8 +26,7 @@ def attempt_label(record: Record) -> str:
 
 def check_completeness(manifest: Manifest, records: Sequence[Record], results: Results) -> Iterator[Discrepancy]:
     """Every attempt that the plan and its undecided rows call for is recorded, under the settings of the plan."""
-    rows: tuple[Row, ...] = (*results.scaling, *results.checks, *results.comparisons, *results.node)
-    owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, rows, records))
+    owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
         yield Discrepancy(place=f"{point}, attempt {number}", text="no record: a missing attempt, or an unfinished run")
     planned = manifest.plan.digests

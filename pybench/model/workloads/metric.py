@@ -21,6 +21,11 @@ class MetricTraits:
     description: str
     over_ranks: OverRanks | None = None
 
+    @property
+    def sign(self) -> float:
+        """Factor by which logarithms are turned so that more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
 
 def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
     """A metric that should be high."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from pybench.model.limits import INTEGERS
 from pybench.model.wire import EVENT_KINDS, PROTOCOL_VERSION, Event, Failure
 
 # What a record keeps of a failure.
 _MAX_MESSAGE = 2_000
 _MAX_DETAIL = 64 * 1024
 _MAX_SHOWN = 200
-_INTEGERS = range(-(2**63), 2**63)
 
 
 def decode_event(line: bytes | str) -> Event:
@@ -56,7 +56,7 @@ def _refusal(line: bytes | str, reason: str) -> str:
 def _oversized(value: Any, name: str = "") -> str | None:  # noqa: ANN401 - any field of an event
     """Name of an integer inside ``value`` that no 64 bits hold, if there is one: no clock and no count is as large."""
     if isinstance(value, int):
-        return None if value in _INTEGERS else name
+        return None if value in INTEGERS else name
     if is_dataclass(value) and not isinstance(value, type):
         inside = ((field.name, getattr(value, field.name)) for field in fields(value))
     elif isinstance(value, tuple):

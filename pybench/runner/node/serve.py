@@ -11,7 +11,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pybench.engines.base import Launcher
+from pybench.engines.base import Launcher, Notify
+from pybench.engines.choice import Choose
 from pybench.engines.hosts.frames import ConnectionLostError, Frames
 from pybench.engines.hosts.interface import held_port, port_of
 from pybench.engines.hosts.messages import (
@@ -42,8 +43,6 @@ from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host
 from pybench.runner.node.part import Part
 
-Notify = Callable[[str], None]
-Choose = Callable[[LaunchRequirements], Launcher]
 _IDLE_S, _RUNNING_S = 1.0, 0.1
 
 

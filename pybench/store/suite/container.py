@@ -31,6 +31,11 @@ _RESERVED = frozenset(
 )
 
 
+def without_default(schema: dict[str, Any]) -> None:
+    """Leave the default out of a field's JSON schema: what is left out has the benchmark's or no value."""
+    schema.pop("default", None)
+
+
 @cache
 def container_model() -> type[BaseModel]:
     """The table's shape."""
@@ -47,7 +52,10 @@ def container_model() -> type[BaseModel]:
         "relax": Annotated[list[RelaxationName], Field(max_length=len(get_args(RelaxationName)))],
     }
     described = {
-        key: (Annotated[kind, Field(description=_description(key))], Field(default=None, json_schema_extra=_no_default))
+        key: (
+            Annotated[kind, Field(description=_description(key))],
+            Field(default=None, json_schema_extra=without_default),
+        )
         for key, kind in fields.items()
     }
     return create_model("container", __config__=_CONFIG, **described)  # type: ignore[call-overload, no-any-return]
@@ -114,7 +122,3 @@ def _checked_value(value: str) -> str:
 def _description(key: str) -> str:
     hint = get_type_hints(ContainerRequest, include_extras=True)[key]
     return str(get_args(hint)[-1])
-
-
-def _no_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)

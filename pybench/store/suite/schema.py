@@ -21,7 +21,7 @@ from pybench.model.workloads.placement import limits_problem, table_problem
 from pybench.model.workloads.registry import METRICS_OF, SETTINGS_OF, SHARED_BATCH, count_axes, setting_names
 from pybench.model.workloads.settings import ALL_GPUS, ENVIRONMENT, INSTALLED, MODEL_CONFIG, NODES, REST, WorkloadName
 from pybench.store.model_shapes import load_models
-from pybench.store.suite.container import container_model
+from pybench.store.suite.container import container_model, without_default
 
 MAX_AXIS_VALUES = 64
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
@@ -145,12 +145,8 @@ def _is_json(value: Any) -> bool:  # noqa: ANN401 - whatever TOML can hold
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _drop_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
-
-
 def _optional(types: dict[str, Any]) -> dict[str, Any]:
-    return {name: (kind, Field(default=None, json_schema_extra=_drop_default)) for name, kind in types.items()}
+    return {name: (kind, Field(default=None, json_schema_extra=without_default)) for name, kind in types.items()}
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -177,7 +173,7 @@ def _axes_model(name: str, types: dict[str, Any]) -> type[BaseModel]:
 def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
     if MODEL_CONFIG in fields:  # pydantic keeps a class's options under that name
         (kind, _), others = fields[MODEL_CONFIG], {key: value for key, value in fields.items() if key != MODEL_CONFIG}
-        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=_drop_default)
+        field = Field(default=None, alias=MODEL_CONFIG, json_schema_extra=without_default)
         return _model(name, {**others, "config_of_model": (kind, field)})
     return create_model(name, __config__=_CONFIG, **fields)
 

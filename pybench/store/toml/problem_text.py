@@ -49,15 +49,16 @@ def key_text(path: KeyPath, document: dict[str, Any]) -> str:
         return _arrow(head, path[2:])
     if path[:1] == ("profile",) and len(path) > 1:
         end = 4 if path[2:3] == ("benchmark",) and len(path) > 3 else 2  # noqa: PLR2004 - profile.NAME.benchmark.BENCH
-        return _arrow(f"[{_dotted(path[:end])}]", path[end:])
-    return _dotted(path)
+        return _arrow(f"[{dotted(path[:end])}]", path[end:])
+    return dotted(path)
 
 
 def _arrow(head: str, rest: KeyPath) -> str:
-    return f"{head} -> {_dotted(rest)}" if rest else head
+    return f"{head} -> {dotted(rest)}" if rest else head
 
 
-def _dotted(path: KeyPath) -> str:
+def dotted(path: KeyPath) -> str:
+    """Keys apart by dots, places in brackets."""
     text = ""
     for part in path:
         if isinstance(part, int):
