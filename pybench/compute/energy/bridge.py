@@ -82,9 +82,9 @@ def _filtered(parts: Sequence[_Part], belief: Matrix) -> Filter:
         part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
         for part in parts
     )
-    state = Filter.of(belief, spread)
-    for number, part in enumerate(parts):
-        state.follow(part.values_j, part.value_j2, part.steps, first=number == 0)
+    state = Filter.of(belief, spread, in_step=any(part.steps.in_step_j.any() for part in parts))
+    for part in parts:
+        state.follow(part.values_j, part.value_j2, part.steps)
     return state
 
 

@@ -5,8 +5,9 @@ all of them; a column that is the same for every phase has one.
 
 It follows four quantities (Kalman, J. Basic Eng. 82, 1960): what the counter should hold, the same less what the
 windows hold, the series' gain, and how far the counter's own sampling goes wrong at jumps of a load in step with it.
-Between two values the series' variance is added, and the variance of what a counter that adds up samples misses at
-jumps of any phase. The difference of the first two is the joules within the windows.
+The first two are without what the series has since the curve's first value, so that nothing moves them from one value
+to the next but doubt: the series' variance is added, and the variance of what a counter that adds up samples misses at
+jumps of any phase. Their difference and the series' joules within the windows are the joules within the windows.
 
 Hypotheses are weighted by how well the values follow on each other, under one unknown common scale of all variances (a
 multivariate Student t), so that a shape that does not follow the counter widens the bound. Now and then a value lies
@@ -58,6 +59,11 @@ class Steps:
     counted_j2: Matrix
     in_step_j: Matrix
 
+    @property
+    def counter_j2(self) -> Matrix:
+        """Variance that each step adds to what the counter should hold."""
+        return self.spent_j2 + self.sampled_j2 + self.counted_j2
+
     def keep(self, which: npt.NDArray[np.bool_]) -> Steps:
         """Only the hypotheses that are marked."""
         return Steps(**{name: column[..., which] for name, column in vars(self).items()})
@@ -70,20 +76,22 @@ class Steps:
 
 @dataclass
 class Filter:
-    """Mean and covariance of the four quantities, which are their first axes, by phase and hypothesis."""
+    """Mean and covariance of the quantities, which are their first axes, by phase and hypothesis."""
 
     mean: Matrix
     covariance: npt.NDArray[np.float64]
     log_weight: Matrix
     misfit: Matrix
     num_values: int = 0
+    last: Steps | None = None
 
     @classmethod
-    def of(cls, belief: Matrix, further_spread: float) -> Filter:
-        """Before any value; the series' gain has a further spread beside the usual."""
-        covariance = np.zeros((4, 4, *belief.shape))
-        covariance[GAIN, GAIN], covariance[IN_STEP, IN_STEP] = GAIN_SPREAD**2 + further_spread**2, STEP_SPREAD**2
-        return cls(np.zeros((4, *belief.shape)), covariance, np.log(belief), np.full(belief.shape, SCALE_FREEDOM))
+    def of(cls, belief: Matrix, further_spread: float, *, in_step: bool) -> Filter:
+        """Before any value; the series' gain has a further spread. Only a load ``in_step`` needs the last quantity."""
+        num = 4 if in_step else 3
+        covariance = np.zeros((num, num, *belief.shape))
+        covariance[GAIN, GAIN], covariance[IN_STEP:, IN_STEP:] = GAIN_SPREAD**2 + further_spread**2, STEP_SPREAD**2
+        return cls(np.zeros((num, *belief.shape)), covariance, np.log(belief), np.full(belief.shape, SCALE_FREEDOM))
 
     @property
     def weight(self) -> Matrix:
@@ -96,23 +104,31 @@ class Filter:
     def _freedom(self) -> float:
         return SCALE_FREEDOM + self.num_values - 1
 
-    def follow(self, values_j: Matrix, value_j2: Matrix, steps: Steps, *, first: bool) -> None:
+    def follow(self, values_j: Matrix, value_j2: Matrix, steps: Steps) -> None:
         """Take in the values along one curve; what lies before its first one is unknown, and within the windows."""
-        if first:
+        if self.last is None:
             self._begin_gain(values_j[-1] - values_j[0], steps, value_j2)
-        self._begin(values_j[0], value_j2[0], first=first)
-        for number in range(len(values_j) - 1):
-            self._predict(steps, number)
-            self._correct(values_j[number + 1], value_j2[number + 1])
+        else:
+            self._leave(self.last)
+        self._begin(values_j[0], value_j2[0], first=self.last is None)
+        spent_j, in_step_j = np.cumsum(steps.spent_j, axis=0), np.cumsum(steps.in_step_j, axis=0)
+        counter_j2 = steps.counter_j2
+        outside_j2 = counter_j2 - steps.taken_j2
+        for number, value_j in enumerate(values_j[1:]):
+            self._doubt(counter_j2[number], outside_j2[number])
+            self._correct(value_j, value_j2[number + 1], spent_j[number], in_step_j[number])
         self.num_values += len(values_j)
+        self.last = steps
 
     def bridged(self, beyond_j: Matrix, beyond_j2: Matrix, least_scale: float) -> Bridged:
         """The joules within the windows, with those before the first value and after the last."""
+        assert self.last is not None
         mean, covariance, weight = self.mean, self.covariance, self.weight
-        energy_j = mean[COUNTED] - mean[OUTSIDE] + beyond_j * (1 + mean[GAIN])
-        within_j2 = covariance[COUNTED, COUNTED] + covariance[OUTSIDE, OUTSIDE] - 2 * covariance[COUNTED, OUTSIDE]
+        within_j = self.last.taken_j.sum(axis=0) + beyond_j
+        energy_j = mean[COUNTED] - mean[OUTSIDE] + within_j * (1 + mean[GAIN])
+        apart_j2 = covariance[COUNTED, COUNTED] + covariance[OUTSIDE, OUTSIDE] - 2 * covariance[COUNTED, OUTSIDE]
         with_gain_j = covariance[COUNTED, GAIN] - covariance[OUTSIDE, GAIN]
-        variance_j2 = within_j2 + beyond_j * (2 * with_gain_j + beyond_j * covariance[GAIN, GAIN]) + beyond_j2
+        variance_j2 = apart_j2 + within_j * (2 * with_gain_j + within_j * covariance[GAIN, GAIN]) + beyond_j2
         scale = np.maximum(self.misfit / self._freedom, least_scale)
         mean_j = float(np.sum(weight * energy_j))
         doubt_j2 = scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2
@@ -140,24 +156,13 @@ class Filter:
             for other in (COUNTED, OUTSIDE):
                 covariance[OUTSIDE, other] = covariance[other, OUTSIDE] = value_j2
 
-    def _predict(self, steps: Steps, number: int) -> None:
-        """From one value to the next: the first two quantities grow by the others' parts, with the steps' variances."""
-        spent_j, in_step_j = steps.spent_j[number], steps.in_step_j[number]
-        outside_j = spent_j - steps.taken_j[number]
-        mean, covariance = self.mean, self.covariance
-        mean[COUNTED] += spent_j
-        mean[OUTSIDE] += outside_j
-        self._add(COUNTED, GAIN, spent_j)
+    def _leave(self, steps: Steps) -> None:
+        """Behind a curve, what the series has outside of the windows along it is part of the second quantity."""
+        outside_j = (steps.spent_j - steps.taken_j).sum(axis=0)
+        self.mean[OUTSIDE] += outside_j
         self._add(OUTSIDE, GAIN, outside_j)
-        if in_step_j.any():
-            self._add(COUNTED, IN_STEP, in_step_j)
-            self._add(OUTSIDE, IN_STEP, in_step_j)
-        counted_j2 = steps.sampled_j2[number] + steps.counted_j2[number]
-        outside_j2 = steps.spent_j2[number] - steps.taken_j2[number] + counted_j2
-        covariance[COUNTED, COUNTED] += steps.spent_j2[number] + counted_j2
-        covariance[OUTSIDE, OUTSIDE] += outside_j2
-        covariance[COUNTED, OUTSIDE] += outside_j2
-        covariance[OUTSIDE, COUNTED] += outside_j2
+        if len(self.mean) > IN_STEP:
+            self._add(OUTSIDE, IN_STEP, steps.in_step_j.sum(axis=0))
 
     def _add(self, quantity: int, other: int, times: Matrix) -> None:
         """Add to one quantity another, which it does not change, so many times."""
@@ -165,12 +170,28 @@ class Filter:
         self.covariance[quantity] += times * self.covariance[other]
         self.covariance[:, quantity] += times * self.covariance[:, other]
 
-    def _correct(self, value_j: Matrix, value_j2: Matrix) -> None:
-        off_j = value_j - self.mean[COUNTED]
-        expected_j2, off_j2 = self.covariance[COUNTED, COUNTED] + value_j2, off_j**2
+    def _doubt(self, counted_j2: Matrix, outside_j2: Matrix) -> None:
+        """From one value to the next: what is doubtful outside of the windows is so of both quantities alike."""
+        self.covariance[COUNTED, COUNTED] += counted_j2
+        self.covariance[OUTSIDE, OUTSIDE] += outside_j2
+        self.covariance[COUNTED, OUTSIDE] += outside_j2
+        self.covariance[OUTSIDE, COUNTED] += outside_j2
+
+    def _correct(self, value_j: Matrix, value_j2: Matrix, spent_j: Matrix, in_step_j: Matrix) -> None:
+        """Take in a value that comes after so many joules of the series, and of what may go wrong in step."""
+        mean, covariance = self.mean, self.covariance
+        off_j = value_j - spent_j - _of_value(mean, spent_j, in_step_j)
+        with_value_j2 = _of_value(covariance, spent_j, in_step_j)
+        expected_j2, off_j2 = _of_value(with_value_j2, spent_j, in_step_j) + value_j2, off_j**2
         far = off_j2 > OUTLIER_SIGMAS**2 * expected_j2
         self.log_weight -= np.log(expected_j2) / 2
         self.misfit += np.minimum(off_j2 / expected_j2, OUTLIER_SIGMAS**2)
-        pull = self.covariance[:, COUNTED] / np.where(far, expected_j2 + off_j2, expected_j2)
-        self.mean += pull * off_j
-        self.covariance -= pull[:, None] * self.covariance[COUNTED]
+        pull = with_value_j2 / np.where(far, expected_j2 + off_j2, expected_j2)
+        mean += pull * off_j
+        covariance -= pull[:, None] * with_value_j2
+
+
+def _of_value(quantities: Matrix, spent_j: Matrix, in_step_j: Matrix) -> Matrix:
+    """What is expected of a value less the series' joules, by that of each quantity."""
+    expected = quantities[COUNTED] + spent_j * quantities[GAIN]
+    return expected + in_step_j * quantities[IN_STEP] if len(quantities) > IN_STEP else expected

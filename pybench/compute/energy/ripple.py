@@ -44,6 +44,9 @@ RIVAL_STEP = 0.0037
 HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
 RIPPLE_NOISES = 2.0
+# Untuned, the true frequency leaves no more than this many times what any other leaves, or this part of the deviation.
+UNTUNED_TIMES = 3.0
+UNTUNED_FRACTION = 0.15
 
 Matrix = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.intp]
@@ -121,9 +124,12 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    fits = _fits(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
+    near_hz = _likely(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
+    if not np.any(near_hz + NUM_STEPS * _step_hz(time_s) >= RIPPLE_HZ):
+        return None
+    fits = _fits(time_s - middle_s, power_w, near_hz)
     fits.sort(key=lambda fit: fit.left_w)
-    if not fits or fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
+    if fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
     if _looks_slow(fits[0], time_s - middle_s, power_w):
         return None
@@ -211,11 +217,28 @@ class _Fit:
         )
 
 
+def _likely(time_s: Column, power_w: Column, near_hz: Column) -> Column:
+    """The frequencies of which one may fit best, or about as well: tuning no other could change that."""
+    if not len(near_hz):
+        return near_hz
+    rows = _rows(time_s, near_hz, _num_harmonics(near_hz))
+    left_w = np.std(power_w - (_solve(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
+    most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
+    return near_hz[left_w <= most_w]
+
+
+def _num_harmonics(frequency_hz: Column) -> Counts:
+    return np.asarray(np.clip(HIGHEST_HARMONIC_HZ // frequency_hz, 1, MOST_HARMONICS), dtype=np.intp)
+
+
+def _step_hz(time_s: Column) -> float:
+    """The farthest that one step tunes a frequency."""
+    return 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
+
+
 def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
     """A wave and its harmonics at each frequency, tuned."""
-    if not len(near_hz):
-        return []
-    num = np.clip(HIGHEST_HARMONIC_HZ // near_hz, 1, MOST_HARMONICS).astype(int)
+    num = _num_harmonics(near_hz)
     frequency_hz = _tuned(time_s, power_w, near_hz, num)
     rows = _rows(time_s, frequency_hz, num)
     even = np.arange(len(time_s)) // 2 % 2 == 0
@@ -233,7 +256,7 @@ def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
 
 def _tuned(time_s: Column, power_w: Column, frequency_hz: Column, num: Counts) -> Column:
     """The frequencies at which all harmonics together fit best, by Gauss and Newton's steps."""
-    farthest_hz = 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
+    farthest_hz = _step_hz(time_s)
     order = np.arange(1, MOST_HARMONICS + 1)
     for _ in range(NUM_STEPS):
         rows = _rows(time_s, frequency_hz, num)
