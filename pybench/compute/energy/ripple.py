@@ -9,6 +9,7 @@ It is believed only where it predicts samples that it was not fitted to.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -84,11 +85,17 @@ class Ripple:
     def energy_j(self, time_s: Column) -> Column:
         """Joules since its start; as much as at its end after that."""
         inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
-        amplitude_j = self.seen_w * self._gain(self.tau_s) / (1j * self._omega)
-        begun_j = _wave(np.array([self.start_s]), self.frequency_hz, amplitude_j)
-        return np.asarray(_wave(inside_s, self.frequency_hz, amplitude_j) - begun_j[0])
+        return np.asarray(_wave(inside_s, self.frequency_hz, self._amplitude_j) - self._begun_j)
 
-    @property
+    @cached_property
+    def _amplitude_j(self) -> npt.NDArray[np.complex128]:
+        return np.asarray(self.seen_w * self._gain(self.tau_s) / (1j * self._omega))
+
+    @cached_property
+    def _begun_j(self) -> float:
+        return float(_wave(np.array([self.start_s]), self.frequency_hz, self._amplitude_j)[0])
+
+    @cached_property
     def sigma_j(self) -> float:
         """Standard deviation of the joules at any time, by noise, an unknown low-pass and rivals."""
         noise_w = np.abs(self._gain(self.tau_s)) * self.left_w / np.sqrt(self.num_samples)
@@ -222,7 +229,7 @@ def _likely(time_s: Column, power_w: Column, near_hz: Column) -> Column:
     if not len(near_hz):
         return near_hz
     rows = _rows(time_s, near_hz, _num_harmonics(near_hz))
-    left_w = np.std(power_w - (_solve(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
+    left_w = np.std(power_w - (_least_squares(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
     most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
     return near_hz[left_w <= most_w]
 
@@ -244,10 +251,10 @@ def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
     even = np.arange(len(time_s)) // 2 % 2 == 0
     off_w = []
     for one, other in ((even, ~even), (~even, even)):
-        weight = _solve(rows[:, :, one], power_w[one])
+        weight = _least_squares(rows[:, :, one], power_w[one])
         off_w.append(power_w[other] - (weight[:, None] @ rows[:, :, other])[:, 0])
     left_w = np.sqrt(np.mean(np.concatenate(off_w, axis=1) ** 2, axis=1))
-    seen_w = _amplitude(_solve(rows, power_w))
+    seen_w = _amplitude(_least_squares(rows, power_w))
     return [
         _Fit(float(hz), seen[:harmonics], float(left))
         for hz, seen, harmonics, left in zip(frequency_hz, seen_w, num, left_w, strict=True)
@@ -260,12 +267,22 @@ def _tuned(time_s: Column, power_w: Column, frequency_hz: Column, num: Counts) -
     order = np.arange(1, MOST_HARMONICS + 1)
     for _ in range(NUM_STEPS):
         rows = _rows(time_s, frequency_hz, num)
-        turned_w = _amplitude(_solve(rows, power_w)) * 2j * np.pi * order
+        products = _products(rows)
+        weight = _solve(products, rows @ power_w)
+        turned_w = _amplitude(weight) * 2j * np.pi * order
         waves = np.concatenate((turned_w.real, -turned_w.imag), axis=1)
-        slope = time_s * (waves[:, None] @ rows[:, : 2 * MOST_HARMONICS])
-        step_hz = _solve(np.concatenate((rows, slope), axis=1), power_w)[:, -1]
+        slope = time_s * (waves[:, None] @ rows[:, : 2 * MOST_HARMONICS])[:, 0]
+        step_hz = _slope_weight(rows, products, slope, power_w, weight)
         frequency_hz = frequency_hz + np.clip(step_hz, -farthest_hz, farthest_hz)
     return frequency_hz
+
+
+def _slope_weight(rows: Matrix, products: Matrix, slope: Matrix, power_w: Column, weight: Matrix) -> Column:
+    """By how much of its slope, beside all rows, the samples are explained best: of the normal equations' last row."""
+    with_rows = (rows @ slope[:, :, None])[:, :, 0]
+    alone = np.einsum("kt,kt->k", slope, slope) * (1 + RIDGE_FRACTION / slope.shape[1])
+    beside = alone - np.einsum("kr,kr->k", with_rows, _solve(products, with_rows))
+    return np.asarray((slope @ power_w - np.einsum("kr,kr->k", with_rows, weight)) / beside)
 
 
 def _rows(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
@@ -274,24 +291,32 @@ def _rows(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
     Harmonics beyond ``num`` are 0.
     """
     turn = np.exp(2j * np.pi * np.outer(frequency_hz, time_s))
-    turns = np.empty((len(turn), MOST_HARMONICS, len(time_s)), dtype=np.complex128)
-    turns[:, 0] = turn
-    for order in range(1, MOST_HARMONICS):
-        turns[:, order] = turns[:, order - 1] * turn
-    turns *= (np.arange(MOST_HARMONICS) < num[:, None])[:, :, None]
-    drift = time_s / max(float(np.max(np.abs(time_s))), 1e-9)
-    rest = np.broadcast_to(np.stack((np.ones_like(drift), drift)), (len(turn), 2, len(time_s)))
-    return np.concatenate((turns.real, turns.imag, rest), axis=1)
+    rows = np.empty((len(turn), 2 * MOST_HARMONICS + 2, len(time_s)))
+    wave = (num > 0)[:, None] * turn
+    for order in range(MOST_HARMONICS):
+        rows[:, order], rows[:, MOST_HARMONICS + order] = wave.real, wave.imag
+        wave = wave * turn * (num > order + 1)[:, None]
+    rows[:, -2], rows[:, -1] = 1.0, time_s / max(float(np.max(np.abs(time_s))), 1e-9)
+    return rows
 
 
 def _amplitude(weight: Matrix) -> npt.NDArray[np.complex128]:
     return np.asarray(weight[:, :MOST_HARMONICS] - 1j * weight[:, MOST_HARMONICS : 2 * MOST_HARMONICS])
 
 
-def _solve(rows: Matrix, power_w: Column) -> Matrix:
-    """Least squares; rows that the samples can't separate share what they explain."""
+def _products(rows: Matrix) -> Matrix:
+    """Of each two rows, raised so that rows which the samples can't separate share what they explain."""
     products = rows @ rows.transpose(0, 2, 1)
     size = np.einsum("kii->ki", products)
     # A view: the diagonal itself is raised.
     size += RIDGE_FRACTION * size / rows.shape[2] + np.where(size > 0, 0.0, 1.0)
-    return np.asarray(np.linalg.solve(products, (rows @ power_w)[:, :, None])[:, :, 0])
+    return products
+
+
+def _solve(products: Matrix, explained: Matrix) -> Matrix:
+    return np.asarray(np.linalg.solve(products, explained[:, :, None])[:, :, 0])
+
+
+def _least_squares(rows: Matrix, power_w: Column) -> Matrix:
+    """The weight of each row."""
+    return _solve(_products(rows), rows @ power_w)
