@@ -68,8 +68,8 @@ def bridge(
         by_phase = np.array([UNPHASED_WEIGHT, *np.full(len(phases), (1 - UNPHASED_WEIGHT) / len(phases))])
         parts, belief = phased, by_phase[:, None] * belief[:, likely]
         found = _filtered(parts, belief)
-    before, after = parts[0].beyond(ends_s, before=True), parts[-1].beyond(ends_s, before=False)
-    return found.bridged(before[0] + after[0], before[1] + after[1], least_scale)
+    before, after = parts[0].before, parts[-1].after
+    return found.bridged(before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2, least_scale)
 
 
 def lags_between(low_s: float, high_s: float) -> Column:
@@ -89,14 +89,31 @@ def _filtered(parts: Sequence[_Part], belief: Matrix) -> Filter:
 
 
 @dataclass(frozen=True)
+class _Taken:
+    """What lies within the windows, by phase and hypothesis."""
+
+    energy_j: Matrix
+    variance_j2: Matrix
+
+    def keep(self, which: npt.NDArray[np.bool_]) -> _Taken:
+        """Only the hypotheses that are marked."""
+        return _Taken(self.energy_j[..., which], self.variance_j2[..., which])
+
+
+@dataclass(frozen=True)
 class _Part:
-    """The counter's values next to one curve: by value, phase and hypothesis, as the filter has them."""
+    """The counter's values next to one curve: by value, phase and hypothesis, as the filter has them.
+
+    ``before`` is of the windows before the first value, ``after`` of those after the last.
+    """
 
     curve: Curve
     at_s: Matrix
     values_j: Matrix
     value_j2: Matrix
     steps: Steps
+    before: _Taken
+    after: _Taken
 
     @classmethod
     def of(cls, hypotheses: Hypotheses, number: int, curve: Curve, ends_s: Column, lags_s: Column) -> _Part:
@@ -108,7 +125,21 @@ class _Part:
         values_j = own[0].energy_j[chosen] - hypotheses[0][0][0].energy_j[0]
         blurs_s = np.repeat(blur_s, len(lags_s), axis=1)[:, None]
         value_j2 = (_power_w(curve, at_s) * blurs_s) ** 2 + DIGIT_J2
-        return cls(curve, at_s, values_j[:, None, None], value_j2, _steps(curve, at_s, ends_s))
+        energy_j, variance_j2, within = curve.at(at_s), curve.variance_at(at_s), _Within.of(at_s, ends_s)
+        ends_j, ends_j2 = curve.at(ends_s), curve.variance_at(ends_s)
+        taken_j, taken_j2 = within.sum(energy_j, ends_j), within.sum(variance_j2, ends_j2)
+        whole_j, whole_j2 = (float(np.sum(ends[1::2] - ends[::2])) for ends in (ends_j, ends_j2))
+        steps = Steps(
+            _grown(energy_j),
+            _grown(taken_j),
+            _grown(variance_j2) + DIGIT_J2,
+            _grown(taken_j2),
+            _grown(curve.sum_at("sampled_j2", at_s)),
+            _grown(curve.sum_at("counted_j2", at_s)),
+            _grown(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD),
+        )
+        before, after = _Taken(taken_j[0], taken_j2[0]), _Taken(whole_j - taken_j[-1], whole_j2 - taken_j2[-1])
+        return cls(curve, at_s, values_j[:, None, None], value_j2, steps, before, after)
 
     def shows_sampling(self) -> bool:
         """Whether the load jumps by so much that a counter which samples would be off by more than its blur.
@@ -121,7 +152,12 @@ class _Part:
     def keep(self, which: npt.NDArray[np.bool_]) -> _Part:
         """Only the hypotheses that are marked."""
         return replace(
-            self, at_s=self.at_s[..., which], value_j2=self.value_j2[..., which], steps=self.steps.keep(which)
+            self,
+            at_s=self.at_s[..., which],
+            value_j2=self.value_j2[..., which],
+            steps=self.steps.keep(which),
+            before=self.before.keep(which),
+            after=self.after.keep(which),
         )
 
     def by_phase(self, phases: Column, sample_period_s: float) -> _Part:
@@ -129,16 +165,6 @@ class _Part:
         missed = missed_j(self.curve, self.at_s, phases, sample_period_s)
         since_j = np.concatenate((np.zeros_like(self.at_s), missed - missed[:1]), axis=1)
         return replace(self, values_j=self.values_j + since_j, steps=self.steps.by_phase(len(phases)))
-
-    def beyond(self, ends_s: Column, *, before: bool) -> tuple[Matrix, Matrix]:
-        """Joules and variance within the windows before the first value, or after the last."""
-        at_s, found = self.at_s[0 if before else -1], []
-        within = _Within.of(at_s, ends_s)
-        for at_times in (self.curve.at, self.curve.variance_at):
-            ends = at_times(ends_s)
-            taken = within.sum(at_times(at_s), ends)
-            found.append(taken if before else float(np.sum(ends[1::2] - ends[::2])) - taken)
-        return found[0], found[1]
 
 
 def _of_values(own: Sequence[Anchors], chosen: npt.NDArray[np.intp]) -> list[tuple[Column, Column]]:
@@ -175,21 +201,6 @@ class _Within:
         np.cumsum(ends[1::2] - ends[::2], out=whole[1::2])
         whole[2::2] = whole[1:-1:2]
         return np.asarray(whole[self.last] * self.after_first + (column - ends[self.last]) * self.begun)
-
-
-def _steps(curve: Curve, at_s: Matrix, ends_s: Column) -> Steps:
-    energy_j, variance_j2, within = curve.at(at_s), curve.variance_at(at_s), _Within.of(at_s, ends_s)
-    taken_j = within.sum(energy_j, curve.at(ends_s))
-    taken_j2 = within.sum(variance_j2, curve.variance_at(ends_s))
-    return Steps(
-        _grown(energy_j),
-        _grown(taken_j),
-        _grown(variance_j2) + DIGIT_J2,
-        _grown(taken_j2),
-        _grown(curve.sum_at("sampled_j2", at_s)),
-        _grown(curve.sum_at("counted_j2", at_s)),
-        _grown(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD),
-    )
 
 
 def _grown(column: Matrix) -> Matrix:

@@ -164,8 +164,8 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
 
 def _seen_w(power_w: Column, at_step_w: Column, inner: npt.NDArray[np.bool_]) -> Column:
     """The sensor's power at the curve's times, those of samples and of the steps between."""
-    both_w = np.column_stack((np.where(inner, at_step_w, power_w[1:]), power_w[1:])).ravel()
-    keep = np.column_stack((np.ones_like(inner), inner)).ravel()
+    both_w = _in_turn(np.where(inner, at_step_w, power_w[1:]), power_w[1:])
+    keep = _in_turn(np.ones_like(inner), inner)
     return np.concatenate((np.repeat(power_w[0], 2), both_w[keep], power_w[-1:]))
 
 
@@ -214,15 +214,20 @@ def _curve(
     sums: dict[str, npt.NDArray[np.float64]],
 ) -> Curve:
     """Two pieces a cell, before and after its step; a cell without one has a second piece of no length."""
-    step_s = time_s[1:] - back_s
     inner = back_s > 0
-    knots_s = np.concatenate((time_s[:1], np.column_stack((step_s, time_s[1:])).ravel()))
-    length_s = np.diff(time_s)
-    pieces_j = np.column_stack((early_j, late_j)).ravel()
-    share = np.maximum(np.column_stack((1 - back_s / length_s, back_s / length_s)).ravel(), 0.0)
-    keep = np.column_stack((np.ones_like(inner), inner)).ravel()
-    split = (np.repeat(list(sums.values()), 2, axis=1) * share)[:, keep]
     # A cell without a step ends where its first piece does.
-    ends_s = np.concatenate((knots_s[:1], knots_s[1:][keep]))
-    sigma_of_pieces_j = (np.repeat(sigma_j, 2) * np.sqrt(share))[keep]
-    return Curve.of_pieces(ends_s, pieces_j[keep], sigma_of_pieces_j, shift_s, **dict(zip(sums, split, strict=True)))
+    pieces = np.flatnonzero(_in_turn(np.ones_like(inner), inner))
+    ends_s = np.concatenate((time_s[:1], _in_turn(time_s[1:] - back_s, time_s[1:])[pieces]))
+    late = back_s / np.diff(time_s)
+    share = np.maximum(_in_turn(1 - late, late)[pieces], 0.0)
+    cell = pieces // 2
+    split = np.array(list(sums.values()))[:, cell] * share
+    pieces_j, pieces_sigma_j = _in_turn(early_j, late_j)[pieces], sigma_j[cell] * np.sqrt(share)
+    return Curve.of_pieces(ends_s, pieces_j, pieces_sigma_j, shift_s, **dict(zip(sums, split, strict=True)))
+
+
+def _in_turn(early: Column, late: Column) -> Column:
+    """Values of a cell's two pieces, cell after cell."""
+    both = np.empty(2 * len(early), dtype=early.dtype)
+    both[::2], both[1::2] = early, late
+    return both
