@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.anchors import Anchors
-from pybench.compute.energy.counter_filter import STEP_SPREAD, Bridged, Filter, Steps
+from pybench.compute.energy.counter_filter import STEP_SPREAD, Bridged, Filter, Outcome, Steps, together
 from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.sampled_counter import missed_j, phases_s
 from pybench.compute.energy.times import Column
@@ -59,17 +59,13 @@ def bridge(
     ends_s = np.ravel(windows_s)
     parts = [_Part.of(hypotheses, number, curve, ends_s, lags_s) for number, curve in enumerate(curves)]
     belief = np.repeat([weight for _, weight in hypotheses], len(lags_s))[None]
-    found = _filtered(parts, belief)
+    outcomes = [_followed(parts, belief)]
     if sample_period_s is not None and all(part.shows_sampling() for part in parts):
-        (weight,) = found.weight
-        likely = weight > LIKELY * float(weight.max())
-        phases = phases_s(sample_period_s)
+        likely, phases = outcomes[0].likely(LIKELY), phases_s(sample_period_s)
         phased = [part.keep(likely).by_phase(phases, sample_period_s) for part in parts]
-        by_phase = np.array([UNPHASED_WEIGHT, *np.full(len(phases), (1 - UNPHASED_WEIGHT) / len(phases))])
-        parts, belief = phased, by_phase[:, None] * belief[:, likely]
-        found = _filtered(parts, belief)
-    before, after = parts[0].before, parts[-1].after
-    return found.bridged(before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2, least_scale)
+        by_phase = np.repeat((1 - UNPHASED_WEIGHT) / len(phases) * belief[:, likely], len(phases), axis=0)
+        outcomes = [outcomes[0].keep(likely, UNPHASED_WEIGHT), _followed(phased, by_phase)]
+    return together(outcomes, least_scale)
 
 
 def lags_between(low_s: float, high_s: float) -> Column:
@@ -77,7 +73,7 @@ def lags_between(low_s: float, high_s: float) -> Column:
     return np.arange(low_s, high_s + LAG_STEP_S / 2, LAG_STEP_S)
 
 
-def _filtered(parts: Sequence[_Part], belief: Matrix) -> Filter:
+def _followed(parts: Sequence[_Part], belief: Matrix) -> Outcome:
     spread = max(
         part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
         for part in parts
@@ -85,7 +81,8 @@ def _filtered(parts: Sequence[_Part], belief: Matrix) -> Filter:
     state = Filter.of(belief, spread, in_step=any(part.steps.in_step_j.any() for part in parts))
     for part in parts:
         state.follow(part.values_j, part.value_j2, part.steps)
-    return state
+    before, after = parts[0].before, parts[-1].after
+    return state.outcome(before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2)
 
 
 @dataclass(frozen=True)
@@ -161,10 +158,9 @@ class _Part:
         )
 
     def by_phase(self, phases: Column, sample_period_s: float) -> _Part:
-        """Without a phase, as before, and for every phase of a sampling counter."""
+        """For every phase of a sampling counter."""
         missed = missed_j(self.curve, self.at_s, phases, sample_period_s)
-        since_j = np.concatenate((np.zeros_like(self.at_s), missed - missed[:1]), axis=1)
-        return replace(self, values_j=self.values_j + since_j, steps=self.steps.by_phase(len(phases)))
+        return replace(self, values_j=self.values_j + (missed - missed[:1]), steps=self.steps.phased())
 
 
 def _of_values(own: Sequence[Anchors], chosen: npt.NDArray[np.intp]) -> list[tuple[Column, Column]]:

@@ -9,6 +9,9 @@ The first two are without what the series has since the curve's first value, so 
 to the next but doubt: the series' variance is added, and the variance of what a counter that adds up samples misses at
 jumps of any phase. Their difference and the series' joules within the windows are the joules within the windows.
 
+Phases differ in their values, not in their doubts, so that they have one covariance until a value lies far beside its
+grid for one of them.
+
 Hypotheses are weighted by how well the values follow on each other, under one unknown common scale of all variances (a
 multivariate Student t), so that a shape that does not follow the counter widens the bound. Now and then a value lies
 far beside the grid: it is given that much doubt.
@@ -16,6 +19,7 @@ far beside the grid: it is given that much doubt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,19 +63,45 @@ class Steps:
     counted_j2: Matrix
     in_step_j: Matrix
 
-    @property
-    def counter_j2(self) -> Matrix:
-        """Variance that each step adds to what the counter should hold."""
-        return self.spent_j2 + self.sampled_j2 + self.counted_j2
-
     def keep(self, which: npt.NDArray[np.bool_]) -> Steps:
         """Only the hypotheses that are marked."""
         return Steps(**{name: column[..., which] for name, column in vars(self).items()})
 
-    def by_phase(self, num_phases: int) -> Steps:
-        """Without a phase and for every phase of a sampling counter: what it misses is known but for a part."""
-        rest = np.repeat([1.0, PHASED_REST], [1, num_phases])[:, None]
-        return replace(self, sampled_j2=self.sampled_j2 * rest**2, in_step_j=self.in_step_j * rest)
+    def phased(self) -> Steps:
+        """The same where the phase of a sampling counter is known: what it misses is known but for a part."""
+        return replace(self, sampled_j2=self.sampled_j2 * PHASED_REST**2, in_step_j=self.in_step_j * PHASED_REST)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of each hypothesis, by phase: its weight's logarithm, the joules within the windows, and how the values fit."""
+
+    log_weight: Matrix
+    energy_j: Matrix
+    variance_j2: Matrix
+    misfit: Matrix
+
+    def likely(self, least: float) -> npt.NDArray[np.bool_]:
+        """Those of one phase whose weight is at least this part of the best one's."""
+        (log_weight,) = self.log_weight
+        return np.asarray(log_weight > np.log(least) + log_weight.max())
+
+    def keep(self, which: npt.NDArray[np.bool_], belief: float) -> Outcome:
+        """Only the hypotheses that are marked, believed so much."""
+        kept = {name: column[:, which] for name, column in vars(self).items()}
+        return replace(Outcome(**kept), log_weight=kept["log_weight"] + np.log(belief))
+
+
+def together(outcomes: Sequence[Outcome], least_scale: float) -> Bridged:
+    """The joules by all hypotheses, whose variances are never scaled below ``least_scale``."""
+    columns = zip(*(vars(outcome).values() for outcome in outcomes), strict=True)
+    log_weight, energy_j, variance_j2, misfit = (np.concatenate([each.ravel() for each in column]) for column in columns)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    scale = np.maximum(misfit, least_scale)
+    mean_j = float(weight @ energy_j)
+    doubt_j2 = scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2
+    return Bridged(mean_j, float(np.sqrt(weight @ doubt_j2)), float(weight @ scale))
 
 
 @dataclass
@@ -89,72 +119,66 @@ class Filter:
     def of(cls, belief: Matrix, further_spread: float, *, in_step: bool) -> Filter:
         """Before any value; the series' gain has a further spread. Only a load ``in_step`` needs the last quantity."""
         num = 4 if in_step else 3
-        covariance = np.zeros((num, num, *belief.shape))
+        covariance = np.zeros((num, num, 1, belief.shape[1]))
         covariance[GAIN, GAIN], covariance[IN_STEP:, IN_STEP:] = GAIN_SPREAD**2 + further_spread**2, STEP_SPREAD**2
         return cls(np.zeros((num, *belief.shape)), covariance, np.log(belief), np.full(belief.shape, SCALE_FREEDOM))
 
-    @property
-    def weight(self) -> Matrix:
-        """Of each hypothesis; they add up to 1."""
-        log_weight = self.log_weight - self._freedom / 2 * np.log(self.misfit)
-        weight = np.exp(log_weight - log_weight.max())
-        return np.asarray(weight / weight.sum())
-
-    @property
-    def _freedom(self) -> float:
-        return SCALE_FREEDOM + self.num_values - 1
-
     def follow(self, values_j: Matrix, value_j2: Matrix, steps: Steps) -> None:
         """Take in the values along one curve; what lies before its first one is unknown, and within the windows."""
-        if self.last is None:
-            self._begin_gain(values_j[-1] - values_j[0], steps, value_j2)
-        else:
-            self._leave(self.last)
-        self._begin(values_j[0], value_j2[0], first=self.last is None)
+        counted_j2 = steps.spent_j2 + steps.sampled_j2 + steps.counted_j2
+        outside_j2 = counted_j2 - steps.taken_j2
         spent_j, in_step_j = np.cumsum(steps.spent_j, axis=0), np.cumsum(steps.in_step_j, axis=0)
-        counter_j2 = steps.counter_j2
-        outside_j2 = counter_j2 - steps.taken_j2
+        if self.last is None:
+            doubt_j2 = counted_j2.sum(axis=0) + value_j2[0] + value_j2[-1]
+            doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=0)) ** 2
+            self._begin_gain(values_j[-1] - values_j[0], steps.spent_j.sum(axis=0), doubt_j2)
+        self._begin(values_j[0], value_j2[0])
         for number, value_j in enumerate(values_j[1:]):
-            self._doubt(counter_j2[number], outside_j2[number])
+            self._doubt(counted_j2[number], outside_j2[number])
             self._correct(value_j, value_j2[number + 1], spent_j[number], in_step_j[number])
         self.num_values += len(values_j)
         self.last = steps
 
-    def bridged(self, beyond_j: Matrix, beyond_j2: Matrix, least_scale: float) -> Bridged:
+    def outcome(self, beyond_j: Matrix, beyond_j2: Matrix) -> Outcome:
         """The joules within the windows, with those before the first value and after the last."""
         assert self.last is not None
-        mean, covariance, weight = self.mean, self.covariance, self.weight
+        mean, covariance = self.mean, self.covariance
         within_j = self.last.taken_j.sum(axis=0) + beyond_j
         energy_j = mean[COUNTED] - mean[OUTSIDE] + within_j * (1 + mean[GAIN])
         apart_j2 = covariance[COUNTED, COUNTED] + covariance[OUTSIDE, OUTSIDE] - 2 * covariance[COUNTED, OUTSIDE]
         with_gain_j = covariance[COUNTED, GAIN] - covariance[OUTSIDE, GAIN]
         variance_j2 = apart_j2 + within_j * (2 * with_gain_j + within_j * covariance[GAIN, GAIN]) + beyond_j2
-        scale = np.maximum(self.misfit / self._freedom, least_scale)
-        mean_j = float(np.sum(weight * energy_j))
-        doubt_j2 = scale * np.maximum(variance_j2, 0.0) + (energy_j - mean_j) ** 2
-        return Bridged(mean_j, float(np.sqrt(np.sum(weight * doubt_j2))), float(np.sum(weight * scale)))
+        freedom = SCALE_FREEDOM + self.num_values - 1
+        log_weight = self.log_weight - freedom / 2 * np.log(self.misfit)
+        return Outcome(log_weight, energy_j, np.broadcast_to(variance_j2, energy_j.shape), self.misfit / freedom)
 
-    def _begin_gain(self, counted_j: Matrix, steps: Steps, value_j2: Matrix) -> None:
+    def _begin_gain(self, counted_j: Matrix, spent_j: Matrix, doubt_j2: Matrix) -> None:
         """Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that."""
-        spent_j = np.maximum(steps.spent_j.sum(axis=0), 1e-9)
-        doubt_j2 = (steps.spent_j2 + steps.sampled_j2 + steps.counted_j2).sum(axis=0) + value_j2[0] + value_j2[-1]
-        doubt_j2 += (STEP_SPREAD * steps.in_step_j.sum(axis=0)) ** 2
+        spent_j = np.maximum(spent_j, 1e-9)
         gain_spread2 = self.covariance[GAIN, GAIN]
         off, doubt2 = counted_j / spent_j - 1, gain_spread2 + doubt_j2 / spent_j**2
         far = off**2 > OUTLIER_SIGMAS**2 * doubt2
+        if not far.any():
+            return
+        self._part_phases()
         self.log_weight -= np.where(far, np.minimum(off**2 / doubt2 / 2, MOST_GAIN_COST), 0.0)
         self.mean[GAIN] = np.where(far, off, 0.0)
         self.covariance[GAIN, GAIN] = np.where(far, doubt2, gain_spread2)
 
-    def _begin(self, value_j: Matrix, value_j2: Matrix, *, first: bool) -> None:
+    def _part_phases(self) -> None:
+        """From now on each phase has a covariance of its own."""
+        self.covariance = np.array(np.broadcast_to(self.covariance, (len(self.mean), *self.mean.shape)))
+
+    def _begin(self, value_j: Matrix, value_j2: Matrix) -> None:
         mean, covariance = self.mean, self.covariance
-        mean[COUNTED] = value_j
-        covariance[COUNTED] = covariance[:, COUNTED] = 0.0
-        covariance[COUNTED, COUNTED] = value_j2
-        if first:
-            mean[OUTSIDE] = value_j
-            for other in (COUNTED, OUTSIDE):
-                covariance[OUTSIDE, other] = covariance[other, OUTSIDE] = value_j2
+        if self.last is None:
+            mean[COUNTED], mean[OUTSIDE] = value_j, value_j
+            covariance[: OUTSIDE + 1, : OUTSIDE + 1] = value_j2
+        else:
+            self._leave(self.last)
+            mean[COUNTED] = value_j
+            covariance[COUNTED] = covariance[:, COUNTED] = 0.0
+            covariance[COUNTED, COUNTED] = value_j2
 
     def _leave(self, steps: Steps) -> None:
         """Behind a curve, what the series has outside of the windows along it is part of the second quantity."""
@@ -186,9 +210,12 @@ class Filter:
         far = off_j2 > OUTLIER_SIGMAS**2 * expected_j2
         self.log_weight -= np.log(expected_j2) / 2
         self.misfit += np.minimum(off_j2 / expected_j2, OUTLIER_SIGMAS**2)
-        pull = with_value_j2 / np.where(far, expected_j2 + off_j2, expected_j2)
+        if far.any():
+            self._part_phases()
+            expected_j2 = np.where(far, expected_j2 + off_j2, expected_j2)
+        pull = with_value_j2 / expected_j2
         mean += pull * off_j
-        covariance -= pull[:, None] * with_value_j2
+        self.covariance -= pull[:, None] * with_value_j2
 
 
 def _of_value(quantities: Matrix, spent_j: Matrix, in_step_j: Matrix) -> Matrix:
