@@ -9,9 +9,6 @@ The first two are without what the series has since the curve's first value, so 
 to the next but doubt: the series' variance is added, and the variance of what a counter that adds up samples misses at
 jumps of any phase. Their difference and the series' joules within the windows are the joules within the windows.
 
-Phases differ in their values, not in their doubts, so that they have one covariance until a value lies far beside its
-grid for one of them.
-
 Hypotheses are weighted by how well the values follow on each other, under one unknown common scale of all variances (a
 multivariate Student t), so that a shape that does not follow the counter widens the bound. Now and then a value lies
 far beside the grid: it is given that much doubt.
@@ -119,7 +116,7 @@ class Filter:
     def of(cls, belief: Matrix, further_spread: float, *, in_step: bool) -> Filter:
         """Before any value; the series' gain has a further spread. Only a load ``in_step`` needs the last quantity."""
         num = 4 if in_step else 3
-        covariance = np.zeros((num, num, 1, belief.shape[1]))
+        covariance = np.zeros((num, num, *belief.shape))
         covariance[GAIN, GAIN], covariance[IN_STEP:, IN_STEP:] = GAIN_SPREAD**2 + further_spread**2, STEP_SPREAD**2
         return cls(np.zeros((num, *belief.shape)), covariance, np.log(belief), np.full(belief.shape, SCALE_FREEDOM))
 
@@ -150,7 +147,7 @@ class Filter:
         variance_j2 = apart_j2 + within_j * (2 * with_gain_j + within_j * covariance[GAIN, GAIN]) + beyond_j2
         freedom = SCALE_FREEDOM + self.num_values - 1
         log_weight = self.log_weight - freedom / 2 * np.log(self.misfit)
-        return Outcome(log_weight, energy_j, np.broadcast_to(variance_j2, energy_j.shape), self.misfit / freedom)
+        return Outcome(log_weight, energy_j, variance_j2, self.misfit / freedom)
 
     def _begin_gain(self, counted_j: Matrix, spent_j: Matrix, doubt_j2: Matrix) -> None:
         """Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that."""
@@ -160,14 +157,9 @@ class Filter:
         far = off**2 > OUTLIER_SIGMAS**2 * doubt2
         if not far.any():
             return
-        self._part_phases()
         self.log_weight -= np.where(far, np.minimum(off**2 / doubt2 / 2, MOST_GAIN_COST), 0.0)
         self.mean[GAIN] = np.where(far, off, 0.0)
         self.covariance[GAIN, GAIN] = np.where(far, doubt2, gain_spread2)
-
-    def _part_phases(self) -> None:
-        """From now on each phase has a covariance of its own."""
-        self.covariance = np.array(np.broadcast_to(self.covariance, (len(self.mean), *self.mean.shape)))
 
     def _begin(self, value_j: Matrix, value_j2: Matrix) -> None:
         mean, covariance = self.mean, self.covariance
@@ -210,12 +202,9 @@ class Filter:
         far = off_j2 > OUTLIER_SIGMAS**2 * expected_j2
         self.log_weight -= np.log(expected_j2) / 2
         self.misfit += np.minimum(off_j2 / expected_j2, OUTLIER_SIGMAS**2)
-        if far.any():
-            self._part_phases()
-            expected_j2 = np.where(far, expected_j2 + off_j2, expected_j2)
-        pull = with_value_j2 / expected_j2
+        pull = with_value_j2 / np.where(far, expected_j2 + off_j2, expected_j2)
         mean += pull * off_j
-        self.covariance -= pull[:, None] * with_value_j2
+        covariance -= pull[:, None] * with_value_j2
 
 
 def _of_value(quantities: Matrix, spent_j: Matrix, in_step_j: Matrix) -> Matrix:

@@ -200,7 +200,8 @@ def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
     swing_w = power_w - power_w.mean()
     bins = np.bincount(np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w, length)
     most = max(len(time_s) * float(np.sum(swing_w**2)) / 2, 1e-12)
-    return 1 / (length * BIN_S), np.asarray(np.abs(np.fft.rfft(bins)) ** 2 / most)
+    waves = np.fft.rfft(bins)
+    return 1 / (length * BIN_S), np.asarray((waves.real**2 + waves.imag**2) / most)
 
 
 @dataclass(frozen=True)
