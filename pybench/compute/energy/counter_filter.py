@@ -92,7 +92,9 @@ class Outcome:
 def together(outcomes: Sequence[Outcome], least_scale: float) -> Bridged:
     """The joules by all hypotheses, whose variances are never scaled below ``least_scale``."""
     columns = zip(*(vars(outcome).values() for outcome in outcomes), strict=True)
-    log_weight, energy_j, variance_j2, misfit = (np.concatenate([each.ravel() for each in column]) for column in columns)
+    log_weight, energy_j, variance_j2, misfit = (
+        np.concatenate([each.ravel() for each in column]) for column in columns
+    )
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     scale = np.maximum(misfit, least_scale)
@@ -210,4 +212,4 @@ class Filter:
 def _of_value(quantities: Matrix, spent_j: Matrix, in_step_j: Matrix) -> Matrix:
     """What is expected of a value less the series' joules, by that of each quantity."""
     expected = quantities[COUNTED] + spent_j * quantities[GAIN]
-    return expected + in_step_j * quantities[IN_STEP] if len(quantities) > IN_STEP else expected
+    return np.asarray(expected + in_step_j * quantities[IN_STEP] if len(quantities) > IN_STEP else expected)

@@ -165,8 +165,8 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
 def _seen_w(power_w: Column, at_step_w: Column, inner: npt.NDArray[np.bool_]) -> Column:
     """The sensor's power at the curve's times, those of samples and of the steps between."""
     both_w = _in_turn(np.where(inner, at_step_w, power_w[1:]), power_w[1:])
-    keep = _in_turn(np.ones_like(inner), inner)
-    return np.concatenate((np.repeat(power_w[0], 2), both_w[keep], power_w[-1:]))
+    pieces = np.flatnonzero(_in_turn(np.ones_like(at_step_w), inner))
+    return np.concatenate((np.repeat(power_w[0], 2), both_w[pieces], power_w[-1:]))
 
 
 def _likeness(rise_w: Column, next_w: Column, near_w: Column, margin_w: Column, load_w: Column) -> float:
@@ -216,7 +216,7 @@ def _curve(
     """Two pieces a cell, before and after its step; a cell without one has a second piece of no length."""
     inner = back_s > 0
     # A cell without a step ends where its first piece does.
-    pieces = np.flatnonzero(_in_turn(np.ones_like(inner), inner))
+    pieces = np.flatnonzero(_in_turn(np.ones_like(back_s), inner))
     ends_s = np.concatenate((time_s[:1], _in_turn(time_s[1:] - back_s, time_s[1:])[pieces]))
     late = back_s / np.diff(time_s)
     share = np.maximum(_in_turn(1 - late, late)[pieces], 0.0)
@@ -226,8 +226,8 @@ def _curve(
     return Curve.of_pieces(ends_s, pieces_j, pieces_sigma_j, shift_s, **dict(zip(sums, split, strict=True)))
 
 
-def _in_turn(early: Column, late: Column) -> Column:
+def _in_turn(early: Column, late: npt.NDArray[np.float64 | np.bool_]) -> Column:
     """Values of a cell's two pieces, cell after cell."""
-    both = np.empty(2 * len(early), dtype=early.dtype)
+    both = np.empty(2 * len(early))
     both[::2], both[1::2] = early, late
     return both

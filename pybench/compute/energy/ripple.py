@@ -232,7 +232,7 @@ def _likely(time_s: Column, power_w: Column, near_hz: Column) -> Column:
     rows = _rows(time_s, near_hz, _num_harmonics(near_hz))
     left_w = np.std(power_w - (_least_squares(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
     most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
-    return near_hz[left_w <= most_w]
+    return np.asarray(near_hz[left_w <= most_w])
 
 
 def _num_harmonics(frequency_hz: Column) -> Counts:
