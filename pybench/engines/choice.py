@@ -40,7 +40,7 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
     facts = engine.find()
     if facts.reason:
         raise MachineError(
-            f"{facts.reason}; start it, choose another --engine, or run without containers: --engine {LOCAL}"
+            f"{facts.reason}; install or start it, choose another --engine, or run without containers: --engine {LOCAL}"
         )
     return engine.launcher(facts, needs, options, notify, fetch=True)
 

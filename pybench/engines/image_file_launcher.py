@@ -27,12 +27,16 @@ class ImageFileLauncher(ImageLauncher, ABC):
     files: Mapping[str, Path]
 
     @abstractmethod
-    def argv(self, job: Job) -> Argv:
-        """Command line of the engine's client, which becomes the worker."""
+    def start_argv(self, job: Job, *arguments: str) -> Argv:
+        """Command line of the engine's client, which becomes the image's Python with ``arguments``."""
 
     @abstractmethod
     def environment(self, job: Job) -> dict[str, str]:
         """Environment of the client."""
+
+    def argv(self, job: Job) -> Argv:
+        """Command line of the worker."""
+        return self.start_argv(job, *self.worker_arguments(job))
 
     def start(self, job: Job, log: Path) -> WorkerProcess:
         """Start the worker as a child of this process. Raises ``OSError``."""

@@ -21,7 +21,7 @@ from pybench.engines.stage import stage_worker
 from pybench.images.selection import this_platform
 from pybench.model.container import ContainerRequest
 from pybench.model.host import Place
-from tests.builders import decode_benchmark
+from tests.builders import decode_benchmark, training_over_hosts
 from tests.containers.root_image import SITE
 
 TAG = "localhost/pybench-test:1"
@@ -125,3 +125,14 @@ time_limit_s = 240
 [benchmark.axes]
 tensor_parallel = {ranks}
 """
+
+
+def write_training(folder: Path, nodes: int) -> Path:
+    """A suite of a real training of two ranks over ``nodes`` hosts, its packages mounted."""
+    path = folder / "hosts.toml"
+    mounts = f'[container]\nmounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]\n'
+    text = training_over_hosts(
+        data_parallel=2, before=mounts, nodes=nodes, max_attempts=1, max_warmup_steps=2, time_limit_s=400
+    )
+    path.write_text(text, encoding="utf-8")
+    return path

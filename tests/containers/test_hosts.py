@@ -9,28 +9,16 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from pybench.store.journal import RunFolder
-from tests.builders import training_over_hosts
-from tests.containers.boxed_engine import Boxed, site_packages
-from tests.containers.root_image import SITE
+from tests.containers.boxed_engine import Boxed, write_training
 from tests.runner.two_hosts import TwoHosts, ended
 
 pytestmark = pytest.mark.timeout(1200)  # another session may have the engines first
 LIMIT_S = 600
 
 
-def _write_suite(folder: Path, nodes: int) -> Path:
-    path = folder / "hosts.toml"
-    mounts = f'[container]\nmounts = [{{ source = "{site_packages()}", target = "{SITE}" }}]\n'
-    text = training_over_hosts(
-        data_parallel=2, before=mounts, nodes=nodes, max_attempts=1, max_warmup_steps=2, time_limit_s=400
-    )
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def _losses_of_one_host(folder: Path) -> tuple[float, ...]:
     """Of the same training by this Python."""
-    words = ["run", str(_write_suite(folder, 1)), "--runs", str(folder / "bare"), "--engine", "none"]
+    words = ["run", str(write_training(folder, 1)), "--runs", str(folder / "bare"), "--engine", "none"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 4, result.output
     (path,) = (folder / "bare").iterdir()
@@ -43,7 +31,7 @@ def test_a_training_in_containers_of_two_hosts(boxed: Boxed, tmp_path: Path, no_
     """Its loss is that of one host without containers; both parts ran in the locked image, and none is left."""
     two = TwoHosts(tmp_path, engine=("--engine", boxed.name, "--lock", str(boxed.lock)))
     for name in "ab":
-        _write_suite(tmp_path / name, 2)
+        write_training(tmp_path / name, 2)
     with two.host("a") as a, two.host("b") as b:
         code, out = ended(a, LIMIT_S)
         assert (code, ended(b, LIMIT_S)[0]) == (4, 0), out

@@ -196,7 +196,7 @@ def test_an_engine_that_goes_down_midway(boxed: Boxed, tmp_path: Path, monkeypat
     assert len(RunFolder.open(run).records()) == 1
     down = pybench_run(boxed, tmp_path)
     assert down.exit_code == 3
-    assert "start it, choose another --engine, or run without containers: --engine none" in down.stderr
+    assert "install or start it, choose another --engine, or run without containers: --engine none" in down.stderr
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setattr(PlainProgress, "attempt_finished", finished)
     assert CliRunner().invoke(main, ["run", "--resume", str(run), "--lock", str(boxed.lock)]).exit_code == 4

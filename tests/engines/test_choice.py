@@ -39,7 +39,7 @@ def test_auto_runs_here_and_says_why() -> None:
 @pytest.mark.usefixtures("down")
 def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
     """Exit 3, with the daemon's words and the ways on."""
-    with pytest.raises(MachineError, match="connection refused; start it, choose another --engine"):
+    with pytest.raises(MachineError, match="connection refused; install or start it, choose another --engine"):
         choose_launcher(EngineOptions(engine="docker"), NEEDS, print)
 
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from pybench.engines.image_file import file_digest
 from tests.builders import image_lock_text
+from tests.engines.apptainer_host import install_apptainer
 from tests.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text
 from tests.processes import wait_for
 from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
-
-STAND_IN = Path(__file__).with_name("fake_apptainer.py")
 
 
 def _lock(two: TwoHosts, name: str, digest: str) -> None:
@@ -29,9 +27,7 @@ def _install(two: TwoHosts, name: str) -> str:
     """Put the stand-in on a host; gives its PATH."""
     folder = two.folder / name / "bin"
     folder.mkdir()
-    words = f'"{sys.executable}" "{STAND_IN}" "{two.folder / name / "python"}" "{two.folder / name / "log"}"'
-    (folder / "apptainer").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    (folder / "apptainer").chmod(0o755)
+    install_apptainer(folder, two.folder / name / "python", two.folder / name / "log")
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -63,7 +59,7 @@ def test_an_image_is_made_once_and_both_hosts_run_in_it(two: TwoHosts) -> None:
     assert [host.engine for host in manifest.machines] == ["apptainer"] * 2
     logs = [(two.folder / name / "log").read_text().splitlines() for name in "ab"]
     assert logs[0] == [f"build docker://registry.example/tested@{digest_of('image')}", *logs[1]]
-    assert logs[1] == [f"exec {file.name}"]
+    assert logs[1] == ["probe", f"exec {file.name}"]
     assert two.left() == []
 
 
@@ -100,7 +96,7 @@ def test_what_differs_between_hosts_is_a_line_and_no_run(two: TwoHosts, tmp_path
     with two.host("a", PATH=first) as a, two.host("b", PATH=str(tmp_path / "none")) as b:
         for code, out in (ended(a), ended(b)):
             assert code == 3, out
-            assert "host b: apptainer is not installed; start it, choose another --engine" in out
+            assert "host b: apptainer is not installed; install or start it, choose another --engine" in out
     with two.host("a", PATH=first) as a, two.host("b", PATH=_install(two, "b")) as b:
         for code, out in (ended(a), ended(b)):
             assert code == 3, out

@@ -8,6 +8,7 @@ from pathlib import Path
 from pybench.engines.apptainer.launcher import ApptainerLauncher, build_argv
 from pybench.engines.error import engine_error
 from pybench.engines.image_file_engine import Files, ImageFileEngine
+from pybench.engines.image_file_trial import USER_NAMESPACES, tried
 from pybench.engines.requirements import LaunchRequirements
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts, Relaxation
@@ -21,6 +22,12 @@ _NEVER_BOUNDED = (
         name="gpu_files", reason="--nv shows every GPU's device files; CUDA is restricted to the requested ones"
     ),
 )
+_ONLINE = Relaxation(name="network", reason="apptainer here gives this user no network namespace")
+_REMEDIES = {
+    "user namespace": USER_NAMESPACES,
+    "squashfuse": "install squashfuse, or let apptainer mount images by the kernel",
+    "libcuda": "install the NVIDIA driver's libraries and run ldconfig: apptainer's --nv finds them by it",
+}
 
 
 def examine() -> EngineFacts:
@@ -41,14 +48,20 @@ def build_image(reference: str, file: Path) -> None:
 
 
 def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) -> ApptainerLauncher:
+    """One without a network where apptainer can here, unless the suite requests it. Raises ``MachineError``."""
     request = needs.request
-    return ApptainerLauncher(
+    online = ApptainerLauncher(
         container=replace(setup, relaxations=(*_NEVER_BOUNDED, *setup.relaxations)),
         files=files,
-        offline="network" not in request.relax,
+        offline=False,
         environment_of_suite=request.environment,
         secrets=request.secrets,
     )
+    if "network" in request.relax:
+        return tried((online,), needs.gpu_uuids, _REMEDIES)
+    forced = replace(online.container, relaxations=(*online.container.relaxations, _ONLINE))
+    tries = (replace(online, offline=True), replace(online, container=forced))
+    return tried(tries, needs.gpu_uuids, _REMEDIES)
 
 
 ENGINE = ImageFileEngine("apptainer", "sif", examine, build_image, _launcher, honours_entrypoint=False)

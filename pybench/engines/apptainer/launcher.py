@@ -21,13 +21,13 @@ class ApptainerLauncher(ImageFileLauncher):
     """Launcher of one run, whose image files are SIF files.
 
     Apptainer maps this user to itself and grants no capability; it bounds neither pids nor /dev/shm, shows the device
-    files of every GPU, and shares the host's network unless ``offline``, which an administrator must allow.
+    files of every GPU, and shares the host's network unless ``offline``.
     """
 
     GUARDED: ClassVar[bool] = False  # --pid: what is inside ends with its first process
     offline: bool = True
 
-    def argv(self, job: Job) -> Argv:
+    def start_argv(self, job: Job, *arguments: str) -> Argv:
         """``exec`` with the host's environment, home and current folder left out."""
         ours = Mount(source=str(job.stage), target=str(STAGE))
         return (
@@ -39,7 +39,7 @@ class ApptainerLauncher(ImageFileLauncher):
             *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), read_only=False)),
             *("--pwd", "/tmp"),  # noqa: S108 - inside, private
             str(self.files[job.backend]),
-            *(self.image(job).interpreter, *self.worker_arguments(job)),
+            *(self.image(job).interpreter, *arguments),
         )
 
     def environment(self, job: Job) -> dict[str, str]:

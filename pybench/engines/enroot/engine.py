@@ -12,8 +12,8 @@ from pathlib import Path
 from pybench.engines.enroot.importing import import_image
 from pybench.engines.enroot.isolation import NAMESPACES, available_namespaces, isolations
 from pybench.engines.enroot.launcher import EnrootLauncher
-from pybench.engines.enroot.probe import probed
 from pybench.engines.image_file_engine import Files, ImageFileEngine
+from pybench.engines.image_file_trial import USER_NAMESPACES, tried
 from pybench.engines.requirements import LaunchRequirements
 from pybench.machine.command import run_command
 from pybench.model.container import ContainerSetup, EngineFacts
@@ -24,6 +24,13 @@ from pybench.model.machine import Finding
 _OLDEST = (4, 0)
 # Programs that enroot looks for only once it needs them.
 _PROGRAMS = {"mksquashfs": "squashfs-tools", "unsquashfs": "squashfs-tools", "squashfuse": "squashfuse"}
+_REMEDIES = {
+    "user namespace": USER_NAMESPACES,
+    "fuse": "load the kernel's module fuse and install squashfuse with fusermount3",
+    "libcuda": "install libnvidia-container-tools and enroot's hook 98-nvidia.sh",
+    "nvidia-container-cli": "install libnvidia-container-tools",
+    "failed to execute": "an image needs a shell for enroot to start it",
+}
 _KERNEL = Path("/proc/sys")
 _SWITCH, _SWITCH_OF_USERS = "user/max_user_namespaces", "kernel/unprivileged_userns_clone"
 _QUOTED = re.compile(r"[\"'].*[\"']\s*")
@@ -58,7 +65,7 @@ def _launcher(setup: ContainerSetup, files: Files, needs: LaunchRequirements) ->
         secrets=request.secrets,
     )
     _refuse_quoted(launcher)
-    found = probed(launcher, tries, needs.gpu_uuids)
+    found = tried((replace(launcher, isolation=isolation) for isolation in tries), needs.gpu_uuids, _REMEDIES)
     relaxations = (*found.isolation.relaxations(online=online), *setup.relaxations)
     return replace(found, container=replace(found.container, relaxations=relaxations))
 

@@ -44,12 +44,8 @@ class EnrootLauncher(ImageFileLauncher):
 
     isolation: Isolation
 
-    def argv(self, job: Job) -> Argv:
-        """``start`` without the image's entrypoint, this user's home and the client's environment."""
-        return self.start_argv(job, *self.worker_arguments(job))
-
     def start_argv(self, job: Job, *arguments: str) -> Argv:
-        """Start the image's Python with ``arguments``.
+        """``start`` without the image's entrypoint, this user's home and the client's environment.
 
         Only what runs inside carries the job's mark: ended with the worker, the process that serves the image's files
         would take them away while the worker writes its last event. It ends by itself as the container does.

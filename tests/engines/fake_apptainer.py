@@ -1,7 +1,7 @@
 """apptainer as far as pybench uses it: an image file is text, and what should run in it runs here.
 
-``PYTHON LOG`` come before apptainer's own words: what runs in place of the image's Python, and a file that gets a line
-for each image file that is made or started.
+``PYTHON LOG REFUSED`` come before apptainer's own words: what runs in place of the image's Python, a file that gets a
+line for each image file that is made, tried or started, and an option that this machine's apptainer refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-python, log, command, *words = sys.argv[1:]
+python, log, refused, command, *words = sys.argv[1:]
 INSIDE = "APPTAINERENV_"
 
 
@@ -35,15 +35,16 @@ def run_inside(options: list[str]) -> None:
         if option == "--mount":
             fields = dict(field.partition("=")[::2] for field in value.split(","))
             places[fields["destination"]] = fields["source"]
-    inside = [_here(word, places) for word in options[image + 2 :]]
+    if refused in options[:image]:
+        sys.exit(f"FATAL:   container creation failed: {refused} is for root")
+    inside = options[image + 2 :]
+    for target, source in places.items():
+        inside = [word.replace(target, source) for word in inside]
     variables = {name.removeprefix(INSIDE): value for name, value in os.environ.items() if name.startswith(INSIDE)}
-    note(f"exec {Path(options[image]).name}")
-    os.execve(python, [python, *inside], {"PATH": os.environ["PATH"], **variables})
-
-
-def _here(word: str, places: dict[str, str]) -> str:
-    target = next((target for target in places if word == target or word.startswith(f"{target}/")), None)
-    return word if target is None else word.replace(target, places[target], 1)
+    probes = "-c" in inside
+    note("probe" if probes else f"exec {Path(options[image]).name}")
+    program = sys.executable if probes else python
+    os.execve(program, [program, *inside], {"PATH": os.environ["PATH"], **variables})
 
 
 if command == "--version":
