@@ -24,7 +24,7 @@ _RUN = click.Path(path_type=Path)
     "-o", "--output", type=_RUN, metavar="PATH", help="File to write, or folder for formats of several files."
 )
 @click.option(
-    "--node", "node_path", type=_RUN, metavar="RUN", help="A run of node_check here; --format html explains by it."
+    "--node", "node_path", type=_RUN, metavar="RUN", help="Run or results.json of node_check; --format html explains."
 )
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 def report(

@@ -10,6 +10,7 @@ from pybench.compute.comm_model.step_time import attribute
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.launches import refuse_launch_bound
+from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_step import predicted_step
@@ -21,12 +22,11 @@ from pybench.model.explanation import CollectiveFit, ExplainedPoint, ExplainedTu
 from pybench.model.manifest import Manifest
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
+_NO_SINGLE_GPUS = "a results.json has the figures of the node's slowest GPU alone, which stands for each"
 _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it measured stands for each"
 
 
-def explain(
-    manifest: Manifest, measurements: Measurements, node: Manifest, node_measurements: Measurements
-) -> Explanation:
+def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> Explanation:
     """Every point of a model's workload above the baseline of its group, predictions for more GPUs, and every turn.
 
     Raises ``UsageError`` when the run has no such point, or the node's run lacks what any prediction needs.
@@ -39,15 +39,17 @@ def explain(
             f"{manifest.run_id}: it measured no model on two numbers of GPUs and no turn; nothing to explain"
         )
     notes = [] if manifest.fingerprint == node.fingerprint else [_OTHER_MACHINE]
-    if changes := _other_software(manifest, measurements, node, node_measurements):
+    if changes := _other_software(manifest, measurements, node):
         notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
+    if not node.has_each_gpu:
+        notes.append(_NO_SINGLE_GPUS)
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
     fits: tuple[CollectiveFit, ...] = ()
     for group in groups:
-        figures = node_figures(node.run_id, node_measurements, group[0].settings.dtype)
+        figures = node_figures(node, group[0].settings.dtype)
         fits = tuple(_fits(figures))
-        if not all(name in figures.gpus for step in group for name in step.gpus):
+        if node.has_each_gpu and not all(name in figures.gpus for step in group for name in step.gpus):
             notes.append(f"{group[0].label}: {_OTHER_GPUS}")
             figures = replace(figures, gpus={})
         explained = [_explained(figures, group[0], other) for other in group[1:]]
@@ -57,7 +59,7 @@ def explain(
         notes += [f"{group[0].label}: {gap}" for gap in gaps]
     explained_turns = []
     for turn in turns:
-        figures = node_figures(node.run_id, node_measurements, turn.settings.dtype)
+        figures = node_figures(node, turn.settings.dtype)
         explained_turns.append(explained_turn(_of_turn(figures, turn), turn, measurements))
         notes += _gaps(explained_turns[-1])
     return Explanation(
@@ -86,11 +88,9 @@ def _gaps(turn: ExplainedTurn) -> Iterator[str]:
             yield f"{turn.point_id}: the run has no benchmark of workload {phase.name!r} with the turn's settings"
 
 
-def _other_software(
-    manifest: Manifest, measurements: Measurements, node: Manifest, node_measurements: Measurements
-) -> list[str]:
+def _other_software(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> list[str]:
     """Versions that differ of what both runs' workers had, and variables that differ, the node's first."""
-    seen, of_node = worker_packages(measurements.records), worker_packages(node_measurements.records)
+    seen, of_node = worker_packages(measurements.records), node.packages
     both = of_node.keys() & seen.keys()
     versions = differences(*({name: found[name] for name in sorted(both)} for found in (of_node, seen)))
     return [*versions, *differences(node.environment, manifest.environment)]

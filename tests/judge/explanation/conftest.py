@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pybench.judge.explanation.explanation import explain
+from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.measurements import Measurements
 from pybench.model.effort import Effort
 from pybench.model.explanation import Explanation
@@ -54,6 +55,10 @@ class Runs:
     def node_measurements(self) -> Measurements:
         return Measurements.of(self.node.plan, self.node_records)
 
+    @property
+    def measured_node(self) -> MeasuredNode:
+        return MeasuredNode.of_run(self.node, self.node_measurements)
+
     def manifest(self, points: tuple[Point, ...], run_id: str = "run", fingerprint: str = "f") -> Manifest:
         plan = Plan(points=points, skips=())
         return dataclasses.replace(
@@ -66,7 +71,7 @@ class Runs:
 
     def explain_records(self, records: list[Record], times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
         run = self.manifest(tuple(point for point, _ in times), **manifest)
-        return explain(run, Measurements.of(run.plan, records), self.node, self.node_measurements)
+        return explain(run, Measurements.of(run.plan, records), self.measured_node)
 
     def measured(self, point: Point, time_s: float, first_gpu: int = 0) -> list[Record]:
         """Two attempts; copies of a generation tell of their own samples."""

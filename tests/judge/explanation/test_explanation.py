@@ -112,7 +112,7 @@ def test_one_number_of_gpus_explains_nothing(runs: Any, build: Build) -> None:
     with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
         runs.explain([(build.generate(2), 0.1)])
     with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
-        explain(runs.node, runs.node_measurements, runs.node, runs.node_measurements)
+        explain(runs.node, runs.node_measurements, runs.measured_node)
 
 
 def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
@@ -120,7 +120,7 @@ def test_unmeasured_points_are_left_aside(runs: Any, build: Build) -> None:
     one, two, four = build.generate(1), build.generate(2), build.generate(4)
     records = [*runs.measured(one, 0.16), *runs.measured(two, 0.1), build.failed(four)]
     run = runs.manifest((one, two, four))
-    found = explain(run, Measurements.of(run.plan, records), runs.node, runs.node_measurements)
+    found = explain(run, Measurements.of(run.plan, records), runs.measured_node)
     assert [point.num_gpus for point in found.points] == [2]
 
 

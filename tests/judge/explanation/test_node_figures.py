@@ -14,7 +14,7 @@ from pybench.model.workloads.memory_bandwidth import MemoryBandwidth
 
 def test_figures_of_a_node(runs: Any) -> None:
     """The slowest GPU's, in the model's own type; a curve needs two sizes."""
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     assert (figures.matmul_flops_per_s, figures.memory_bytes_per_s) == (540e12, 4.2e12)
     assert figures.peer_bytes_per_s == 350e9
     assert {name: gpu.matmul_flops_per_s for name, gpu in figures.gpus.items()} == {"rank 0": 660e12, "rank 1": 540e12}
@@ -27,4 +27,4 @@ def test_a_run_without_the_basic_figures(runs: Any, left_out: type, lacks: str) 
     """Says what to run."""
     runs.node_points = [point for point in runs.node_points if not isinstance(point.settings, left_out)]
     with pytest.raises(UsageError, match=f"measured no {lacks}; give a run of node_check"):
-        node_figures("node", runs.node_measurements, "bfloat16")
+        node_figures(runs.measured_node, "bfloat16")

@@ -20,7 +20,7 @@ from tests.judge.conftest import Build
 
 def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
     """Says so: another strategy, context parallelism, no model at all."""
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     fit = build.train(2)
     other = with_settings(fit, strategy="deepspeed")
     with pytest.raises(UnmeasuredError, match="knows no strategy deepspeed"):
@@ -50,7 +50,7 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
 )
 def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings: dict[str, Any], named: str) -> None:
     """Refused by name."""
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     fit = build.train(2)
     asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
     with pytest.raises(UnmeasuredError, match=named):
@@ -59,7 +59,7 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings
 
 def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Build) -> None:
     """As the worker does: two stages take 3/4 of the work each, not all of it."""
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     point = build.train(1)
     unset, two = (
         with_settings(point, strategy="pipeline_parallel", pipeline_parallel=2, microbatches=parts)
@@ -72,7 +72,7 @@ def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build:
 
 def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None:
     """Set, they stay; ``auto`` follows the samples of a rank. More passes hide less of DDP's sums."""
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     point = build.train(2)
     auto = with_settings(point, global_batch_size=64, grad_accum="auto")
     set_ = with_settings(point, grad_accum=16)
@@ -92,7 +92,7 @@ def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Build
         effort=Effort(),
         architecture=build.architecture,
     )
-    figures = node_figures("node", runs.node_measurements, "bfloat16")
+    figures = node_figures(runs.measured_node, "bfloat16")
     curve = figures.collectives["all_reduce", 2]
     wider = dataclasses.replace(figures, collectives={("all_reduce", 2): curve, ("all_reduce", 16): curve})
     assert predicted_step(wider, point, 128, grown=8).compute_s == pytest.approx(

@@ -104,7 +104,7 @@ def test_a_turn_is_held_against_its_own_work_and_the_nodes_rates(runs: Any, buil
     floors = {name: phase.floor_s for name, phase in found.items()}
     copies = {"engine_sleep": 1.0, "trainer_onload": 1.5, "trainer_offload": 3.0, "handover": 0.1, "wake": 0.5}
     assert {name: floors[name] for name in copies} == pytest.approx(copies)
-    figures = node_figures("node", runs.node_measurements, "bfloat16").on(["rank 0"])
+    figures = node_figures(runs.measured_node, "bfloat16").on(["rank 0"])
     assert floors["generate"] == predicted_step(figures, build.generate(1), 4).total_s
     assert floors["train"] == predicted_step(figures, training_point(), 4).total_s
     assert turn.switch_floor_s == pytest.approx(6.1 + (floors["first_token"] or 0))
