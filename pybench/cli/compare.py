@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.path_types import PATH
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybench.model.change import RunComparison, SmallestEffects
     from pybench.model.figures import RunFigures
-
-_RUN = click.Path(path_type=Path)
 
 
 across_option = click.option(
@@ -27,8 +27,8 @@ smallest_option = click.option(
 
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=_RUN)
-@click.argument("reference_paths", metavar="REFERENCE...", type=_RUN, nargs=-1, required=True)
+@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
 @across_option
 @smallest_option
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")

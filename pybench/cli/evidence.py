@@ -6,15 +6,13 @@ from pathlib import Path
 
 import click
 
-_PATH = click.Path(path_type=Path)
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_RUN = click.Path(path_type=Path, file_okay=False)
+from pybench.cli.path_types import FILE, FOLDER, PATH
 
 
 @click.command()
-@click.argument("run_folder", metavar="RUN", type=_RUN)
-@click.option("-o", "--output", "file", type=_FILE, metavar="FILE", required=True, help="Bundle to write, a .zip.")
-@click.option("--sign", "key", type=_FILE, metavar="KEY", help="SSH key to sign it with; writes FILE.sig.")
+@click.argument("run_folder", metavar="RUN", type=FOLDER)
+@click.option("-o", "--output", "file", type=FILE, metavar="FILE", required=True, help="Bundle to write, a .zip.")
+@click.option("--sign", "key", type=FILE, metavar="KEY", help="SSH key to sign it with; writes FILE.sig.")
 def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
     """Write RUN's evidence to one file: manifest, journal, traces, worker source, results, reports, SHA-256 sums."""
     from pybench.cli.output import echo
@@ -44,10 +42,10 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="FILE|RUN", type=_PATH)
-@click.option("--suite", "suite_file", type=_FILE, metavar="FILE", help="Suite to trust, with its tables beside it.")
-@click.option("--signers", type=_FILE, metavar="FILE", help="Allowed signers, one of whom must have signed it.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write what was found there, too.")
+@click.argument("path", metavar="FILE|RUN", type=PATH)
+@click.option("--suite", "suite_file", type=FILE, metavar="FILE", help="Suite to trust, with its tables beside it.")
+@click.option("--signers", type=FILE, metavar="FILE", help="Allowed signers, one of whom must have signed it.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write what was found there, too.")
 @click.pass_context
 def verify(
     ctx: click.Context, path: Path, suite_file: Path | None, signers: Path | None, json_file: Path | None

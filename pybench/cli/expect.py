@@ -6,15 +6,17 @@ from pathlib import Path
 
 import click
 
+from pybench.cli.path_types import FILE, FOLDER
+
 
 @click.command()
 @click.option(
-    "--from", "run_folder", metavar="RUN", type=click.Path(path_type=Path, file_okay=False), required=True,
+    "--from", "run_folder", metavar="RUN", type=FOLDER, required=True,
     help="Folder of the run to take figures from.",
 )  # fmt: skip
 @click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    "-o", "--output", metavar="FILE", type=FILE,
     help="File to write, NAME.toml, instead of printing.",
 )  # fmt: skip
 def expect(run_folder: Path, table: str | None, output: Path | None) -> None:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.path_types import FOLDER, PATH
+
 if TYPE_CHECKING:
     from pybench.model.explanation import Explanation
 
-_RUN = click.Path(path_type=Path, file_okay=False)
 _NODE = "A run of node_check here, or its results.json."
 
 
 @click.command()
-@click.argument("run_folder", metavar="RUN", type=_RUN)
-@click.option("--node", "node_path", metavar="RUN", type=click.Path(path_type=Path), required=True, help=_NODE)
+@click.argument("run_folder", metavar="RUN", type=FOLDER)
+@click.option("--node", "node_path", metavar="RUN", type=PATH, required=True, help=_NODE)
 def explain(run_folder: Path, node_path: Path) -> None:
     """Show RUN's speedups beside those that the node's own figures predict, and what each shortfall is made of."""
     from shutil import get_terminal_size

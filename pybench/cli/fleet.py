@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.compare import across_option, smallest_option
+from pybench.cli.path_types import FILE, PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
@@ -23,13 +21,13 @@ def fleet() -> None:
 
 @fleet.command()
 @click.argument("run_paths", metavar="[[NODE=]RUN]...", nargs=-1)
-@click.option("--pairs", "pair_file", type=_FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
-@click.option("--barriers", "barrier_file", type=_FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
+@click.option("--pairs", "pair_file", type=FILE, metavar="FILE", help="What pairs of nodes reached together, as JSON.")
+@click.option("--barriers", "barrier_file", type=FILE, metavar="FILE", help="When nodes arrived at barriers, as JSON.")
 @click.option("--nodes", metavar="NAME,...", default="", help="Nodes that are expected: one without a run is named.")
 @across_option
 @smallest_option
 @click.option("--drain-list", is_flag=True, help="Print a line for scontrol for each bad node, and nothing else.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -89,7 +87,7 @@ def check(
 @click.option(
     "--met",
     "met",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     metavar="PATH",
     help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.",

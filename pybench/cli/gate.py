@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.compare import across_option, effects_of, smallest_option
+from pybench.cli.path_types import FILE, FOLDER, PATH
 
 if TYPE_CHECKING:
     from pybench.judge.regression.series import Series
@@ -17,16 +18,15 @@ if TYPE_CHECKING:
     from pybench.store.history import History
 
 _ACCEPTED = Path("accepted.toml")
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run_path", metavar="RUN", type=PATH)
 @click.option(
-    "--history", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), required=True,
+    "--history", "folder", metavar="DIR", type=FOLDER, required=True,
     help="Folder of earlier runs; RUN may be in it.",
 )  # fmt: skip
-@click.option("--accepted", metavar="FILE", type=_FILE, help="Accepted changes; default: accepted.toml, if there.")
+@click.option("--accepted", metavar="FILE", type=FILE, help="Accepted changes; default: accepted.toml, if there.")
 @across_option
 @smallest_option
 @click.option("--no-rerun", is_flag=True, help="Confirm no flagged row by measuring its point again.")

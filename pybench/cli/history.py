@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.compare import across_option
+from pybench.cli.path_types import FILE, FOLDER
 
 if TYPE_CHECKING:
     from pybench.judge.regression.series import Series
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
 @across_option
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write a page with every trend there, too.",
 )
 @click.option(
     "--accepted",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Accepted changes that the page shows; default: accepted.toml, if there.",
 )

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.path_types import PATH
 from pybench.engines.registry import CONTAINER_ENGINES
 
 if TYPE_CHECKING:
     from pybench.engines.base import ImageStore
     from pybench.model.image import ImageLock
 
-_LOCK = click.option("--lock", "path", type=click.Path(path_type=Path), metavar="FILE", help="Another lock file.")
+_LOCK = click.option("--lock", "path", type=PATH, metavar="FILE", help="Another lock file.")
 _NAMES = click.argument("names", metavar="[IMAGE]...", nargs=-1)
 _ENGINE = click.option("--engine", type=click.Choice(CONTAINER_ENGINES), help="Default: the first that answers.")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybench.cli.output_file import kept_writable, write_text
+from pybench.cli.path_types import FILE
 from pybench.cli.power_files import check_trace_file, write_json, write_trace_file
 from pybench.model.errors import PybenchError
 
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 # As for any other file that a command can't write.
 _NOT_WRITTEN = 2
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
+_JSON = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
+_TRACE = click.option(
+    "--trace", "trace_file", type=FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet."
+)
 
 
 def _finite(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -37,7 +41,7 @@ def power() -> None:
 
 @power.command()
 @_GPUS
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
+@_JSON
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
     """Say what the power sensors can do: periods, call costs, scopes."""
     from pybench.machine.sensor_probe import probe_sensors
@@ -50,8 +54,8 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
 
 @power.command()
 @_GPUS
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
-@click.option("--trace", "trace_file", type=_FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet.")
+@_JSON
+@_TRACE
 def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
     """Fit each GPU's power sensor to a known load, some 65 s a GPU; later runs use it.
 
@@ -88,9 +92,9 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path
 
 @power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @_GPUS
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the result there, too.")
-@click.option("--trace", "trace_file", type=_FILE, metavar="FILE", help="Write the readings: .csv, .npz or .parquet.")
-@click.option("--plot", "plot_file", type=_FILE, metavar="FILE", help="Draw watts over time: .html or .svg.")
+@_JSON
+@_TRACE
+@click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Draw watts over time: .html or .svg.")
 @click.option(
     "--period-ms",
     type=click.FloatRange(min=0, min_open=True),

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybench.cli.path_types import PATH
 from pybench.report.formats import FORMATS, REPORT_FILES, export, render, render_bytes
 
 if TYPE_CHECKING:
     from pybench.report.run_view import RunView
     from pybench.store.journal import RunFolder
 
-_RUN = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("run_path", metavar="RUN", type=_RUN)
-@click.argument("reference_paths", metavar="[REFERENCE]...", type=_RUN, nargs=-1)
+@click.argument("run_path", metavar="RUN", type=PATH)
+@click.argument("reference_paths", metavar="[REFERENCE]...", type=PATH, nargs=-1)
 @click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True)
 @click.option(
-    "-o", "--output", type=_RUN, metavar="PATH", help="File to write, or folder for formats of several files."
+    "-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for formats of several files."
 )
 @click.option(
-    "--node", "node_path", type=_RUN, metavar="RUN", help="Run or results.json of node_check; --format html explains."
+    "--node", "node_path", type=PATH, metavar="RUN", help="Run or results.json of node_check; --format html explains."
 )
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 def report(

@@ -12,6 +12,7 @@ import click
 
 from pybench.cli.duration import Duration
 from pybench.cli.finish import finish
+from pybench.cli.path_types import FOLDER, PATH
 from pybench.engines.registry import ENGINES
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pybench.model.progress import Progress
     from pybench.runner.run import Run
 
-_SUITE = click.Path(path_type=Path)
-_RUN = click.Path(path_type=Path, file_okay=False)
 _HOST_OPTIONS = ("rendezvous", "nodes", "node_rank", "join_limit_s")
 _PLAN_OPTIONS = ("profile", "keep", "max_gpus", "require", "attempts", "steps", "settings", "time_limit_s")
 
@@ -36,7 +35,7 @@ _TIME_LIMIT = "Time for all attempts, such as 20m; what does not fit is left out
 
 def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     for option in (
-        click.option("--runs", "root", type=_RUN, default=Path("runs"), show_default=True, help="Folder of runs."),
+        click.option("--runs", "root", type=FOLDER, default=Path("runs"), show_default=True, help="Folder of runs."),
         click.option("--time-limit", "time_limit_s", type=Duration(), metavar="TIME", help=_TIME_LIMIT),
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help=_SET),
         click.option("--steps", type=click.IntRange(1, 10_000), help="Measured steps of each attempt."),
@@ -53,7 +52,7 @@ def _plan_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
 def _engine_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are typed loosely
     for option in (
         click.option("--python", metavar="PATH", help="Python that has the backends, for engine none; default: this."),
-        click.option("--lock", type=_SUITE, metavar="FILE", help="Lock of images instead of the one that comes along."),
+        click.option("--lock", type=PATH, metavar="FILE", help="Lock of images instead of the one that comes along."),
         click.option("--allow-unpinned", is_flag=True, help="Run an image that is not locked; the run can't pass."),
         click.option("--image", metavar="NAME", help="Image of the lock to use instead of the backend's own."),
         click.option(
@@ -82,11 +81,11 @@ def _host_options(command: Any) -> Any:  # noqa: ANN401 - click decorators are t
 
 
 @click.command()
-@click.argument("suite", type=_SUITE, required=False)
+@click.argument("suite", type=PATH, required=False)
 @click.argument("batch", nargs=-1)
 @_plan_options
 @click.option("--sbatch", is_flag=True, help="Submit the run to Slurm; options of sbatch come last, behind --.")
-@click.option("--resume", type=_RUN, metavar="RUN", help="Finish an interrupted run instead of starting one.")
+@click.option("--resume", type=FOLDER, metavar="RUN", help="Finish an interrupted run instead of starting one.")
 @click.option("--ab", type=(str, str), metavar="A B", help="Two Pythons or images, measured in turn and compared.")
 @click.option("--aa", type=click.IntRange(2, 100), metavar="N", help="Repeat the suite N times, as runs of their own.")
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
@@ -192,7 +191,7 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, deta
 
 
 @click.command()
-@click.argument("suite", type=_SUITE)
+@click.argument("suite", type=PATH)
 @click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
 @click.option(
     "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."
