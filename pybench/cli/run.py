@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pybench.engines.base import Launcher
     from pybench.engines.hosts.gathering import Gathering
     from pybench.engines.requirements import EngineOptions, LaunchRequirements
+    from pybench.model.machine import Machine
     from pybench.model.plan_options import PlanOptions
     from pybench.model.progress import Progress
     from pybench.runner.run import Run
@@ -190,17 +191,25 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, deta
     return INTERRUPTED
 
 
+def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
+    """Such as ``2 nodes of 8 x h200``."""
+    of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
+    return of_one if num_hosts is None else f"{num_hosts} node{'' if num_hosts == 1 else 's'} of {of_one}"
+
+
 @click.command()
 @click.argument("suite", type=PATH)
 @click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
 @click.option(
     "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."
 )
+@click.option("--nodes", "num_hosts", type=click.IntRange(1, 1024), metavar="N", help="Plan for N such hosts.")
 @_plan_options
 def plan(
     suite: Path,
     kind: str | None,
     count: int | None,
+    num_hosts: int | None,
     root: Path,
     **chosen: Any,  # noqa: ANN401 - the plan's options
 ) -> None:
@@ -217,12 +226,15 @@ def plan(
     options = PlanOptions(**chosen)
     here = snapshot()
     machine = with_gpus(here, kind, count)
-    if machine is not here and options.time_limit_s is not None:
-        raise UsageError("--time-limit goes by what runs took on this machine; leave it out with --gpu and --gpus")
+    is_assumed = machine is not here or num_hosts is not None
+    if is_assumed and options.time_limit_s is not None:
+        raise UsageError(
+            "--time-limit goes by what runs took on this machine; leave it out with --gpu, --gpus, --nodes"
+        )
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
-    found, points = plan_suite(suite, machine, options, root)
+    found, points = plan_suite(suite, machine, options, root, num_hosts=num_hosts or 1)
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
     width = get_terminal_size().columns
-    assumed = None if machine is here else f"{machine.gpu_count} x {kind or machine.kind}"
+    assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
     click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)

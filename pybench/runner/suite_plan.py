@@ -43,11 +43,13 @@ def plan_suite(
     options: PlanOptions = NO_OPTIONS,
     root: Path | None = None,
     hosts: Sequence[Host] = (),
+    num_hosts: int = 1,
 ) -> tuple[Suite, Plan]:
     """Read the suite at ``path``, or the shipped one of that name, and expand it for ``machine``, or all ``hosts``.
 
-    Runs below ``root`` show how long attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or
-    ``MachineError`` where the machine lacks required GPUs and no point of the plan is missing for it.
+    ``num_hosts`` like ``machine`` are planned for where no ``hosts`` are there. Runs below ``root`` show how long
+    attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the machine
+    lacks required GPUs and no point of the plan is missing for it.
     """
     device, num_devices = _devices(machine)
     read = read_suite(
@@ -65,7 +67,7 @@ def plan_suite(
         load_models(),
         device=device,
         num_devices=num_devices,
-        num_hosts=max(1, len(hosts)),
+        num_hosts=max(num_hosts, len(hosts)),
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=required,

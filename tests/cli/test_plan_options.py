@@ -87,7 +87,17 @@ def test_plan_for_gpus_that_are_not_here() -> None:
     assert re.search(r"^full.*: skipped: needs about 167 GB a\s+GPU, of 151 GB", done.output, re.MULTILINE)
     done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--time-limit", "1h"))
     assert done.exit_code == 2
-    assert "leave it out with --gpu and --gpus" in done.output
+    assert "give it without --gpu, --gpus and --nodes" in done.output
+
+
+def test_plan_for_hosts_that_are_not_here() -> None:
+    """Points over two hosts, which a plan for this one leaves out."""
+    one = CliRunner().invoke(main, ("plan", "fleet_check", "--gpu", "h200", "--gpus", "8"))
+    two = CliRunner().invoke(main, ("plan", "fleet_check", "--gpu", "h200", "--gpus", "8", "--nodes", "2"))
+    assert (one.exit_code, two.exit_code) == (0, 0)
+    assert one.output.endswith("0 points, 0 attempts in 0 processes; 0 skipped, 3 left out\n")
+    assert "planned for 2 nodes of 8 x h200, whatever is here\n" in two.output
+    assert re.search(r"\n[1-9] points, .*; 0 skipped, 0 left out\n$", two.output)
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
