@@ -17,7 +17,10 @@ from pybench.cli.duration import Duration
               help="Time for all attempts of the run.")  # fmt: skip
 @click.option("--branch", metavar="NAME", default="pybench-history", show_default=True, help="Keeps each night.")
 def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limit_s: float, branch: str) -> None:
-    """Print a workflow that runs SUITE each night on a machine of your own and judges it against earlier nights."""
+    """Print a nightly workflow for a machine of your own.
+
+    It runs SUITE and judges it against earlier nights.
+    """
     from pybench.report.ci.workflow import Workflow, render
 
     workflow = Workflow(

@@ -45,7 +45,10 @@ def compare(
     metrics: tuple[str, ...],
     detail: bool,
 ) -> None:
-    """Compare RUN with earlier runs, row by row; each is a run's folder or its results.json."""
+    """Compare RUN with earlier runs, row by row.
+
+    Each is a run's folder or its results.json.
+    """
     from pybench.cli.exit_codes import BY_CHANGE
     from pybench.judge.regression.comparison import compare as compare_runs
     from pybench.judge.regression.figures import run_figures

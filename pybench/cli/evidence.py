@@ -14,7 +14,10 @@ from pybench.cli.path_types import FILE, FOLDER, PATH
 @click.option("-o", "--output", "file", type=FILE, metavar="FILE", required=True, help="Bundle to write, a .zip.")
 @click.option("--sign", "key", type=FILE, metavar="KEY", help="SSH key to sign it with; writes FILE.sig.")
 def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
-    """Write RUN's evidence to one file: manifest, journal, traces, worker source, results, reports, SHA-256 sums."""
+    """Write RUN's evidence to one file.
+
+    It holds manifest, journal, traces, worker source, results, reports and SHA-256 sums.
+    """
     from pybench.cli.output import echo
     from pybench.machine.signature import require_key, sign
     from pybench.model.errors import RunFolderError
@@ -50,7 +53,7 @@ def bundle(run_folder: Path, file: Path, key: Path | None) -> None:
 def verify(
     ctx: click.Context, path: Path, suite_file: Path | None, signers: Path | None, json_file: Path | None
 ) -> None:
-    """Work out every figure and verdict of a bundle or run again, and list what does not hold.
+    """Work out a bundle or run again and list what does not hold.
 
     Exits with 0 if everything holds, with 1 if something does not, with 4 if something could not be checked.
     """

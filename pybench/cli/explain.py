@@ -20,7 +20,10 @@ _NODE = "A run of node_check here, or its results.json."
 @click.argument("run_folder", metavar="RUN", type=FOLDER)
 @click.option("--node", "node_path", metavar="RUN", type=PATH, required=True, help=_NODE)
 def explain(run_folder: Path, node_path: Path) -> None:
-    """Show RUN's speedups beside those that the node's own figures predict, and what each shortfall is made of."""
+    """Split each shortfall of RUN's speedups into its causes.
+
+    Speedups are shown beside those that the node's own figures predict.
+    """
     from shutil import get_terminal_size
 
     from pybench.report.explanation import render

@@ -42,7 +42,10 @@ def check(
     drain_list: bool,
     json_file: Path | None,
 ) -> None:
-    """Judge nodes by their runs of node_check: each RUN is a folder, a results.json, or a folder of those."""
+    """Judge nodes by their runs of node_check.
+
+    Each RUN is a folder, a results.json, or a folder of those.
+    """
     from dataclasses import asdict
 
     from pybench.cli.compare import effects_of
@@ -93,7 +96,10 @@ def check(
     help="Leave out pairs that have met: runs over two hosts, or a file as of --pairs.",
 )
 def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[Path, ...], *, every: bool) -> None:
-    """Print which nodes to measure in pairs, all pairs of a round at the same time."""
+    """Print which nodes to measure in pairs.
+
+    All pairs of a round are measured at the same time.
+    """
     from pybench.cli.output import echo
     from pybench.compute.pair_rounds import DECISION_ROUNDS, pair_rounds
     from pybench.store.fleet_runs import read_fleet

@@ -46,7 +46,10 @@ def gate(
     python: str | None,
     detail: bool,
 ) -> None:
-    """Judge RUN by the nights in DIR: what is slower, or costlier in joules."""
+    """Judge RUN by the nights in DIR.
+
+    What is slower, or costlier in joules, is named, and measured again where it can be.
+    """
     from pybench.cli.exit_codes import BY_GATE
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.confirm import unconfirmed

@@ -42,7 +42,10 @@ def history(
     self_test: bool,
     as_csv: bool,
 ) -> None:
-    """Show how each row of a suite went over the runs in DIR, on the machine of the newest."""
+    """Show how each row of a suite went over the runs in DIR.
+
+    The machine is that of the newest run.
+    """
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of

@@ -23,7 +23,7 @@ _ENGINE = click.option("--engine", type=click.Choice(CONTAINER_ENGINES), help="D
 
 @click.group()
 def images() -> None:
-    """Look at, confirm and fetch the container images that suites run in."""
+    """Show, confirm, change and fetch the locked container images."""
 
 
 @images.command("list")
@@ -45,7 +45,10 @@ def show(path: Path | None) -> None:
 @click.option("--write", is_flag=True, help="Mark in the lock what the registry confirmed.")
 @click.pass_context
 def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write: bool) -> None:
-    """Ask the registry whether it serves the locked digests. Exits 1 when it serves others."""
+    """Check that the registry serves the locked digests.
+
+    Exits 1 when it serves others.
+    """
     from pybench.images.check import confirmed, disagreements, with_image
     from pybench.images.registry import fetch_manifest, registry_tool
     from pybench.images.selection import chosen
@@ -70,7 +73,10 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 @click.option("--tag", help="Move one image to this tag.")
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: bool) -> None:
-    """Resolve tags to digests, show the change, and write it to the lock."""
+    """Resolve tags to digests and write them to the lock.
+
+    The change is shown.
+    """
     from dataclasses import replace
 
     from pybench.images.check import lock_diff, resolved, with_image
@@ -108,7 +114,10 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 @_LOCK
 @_ENGINE
 def build(name: str, path: Path | None, engine: str | None) -> None:
-    """Build the image of a folder of containers/ and lock its id on this platform."""
+    """Build the image of a folder of containers/ and lock its id.
+
+    The id is that of this platform.
+    """
     from pybench.images.build import build_image
     from pybench.images.check import lock_diff, with_image
 

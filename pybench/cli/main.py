@@ -55,15 +55,16 @@ def schema(results: bool) -> None:
 @main.command()
 @click.pass_context
 def doctor(ctx: click.Context) -> None:
-    """Say what this machine has and lacks for pybench, each with its remedy."""
+    """Report what this machine has and lacks, each with its remedy."""
     from pybench.cli.exit_codes import MACHINE
+    from pybench.cli.output import echo, terminal_options
     from pybench.engines.doctor import examine_containers
     from pybench.machine.doctor import examine
     from pybench.machine.environment import snapshot
     from pybench.report.doctor import render
 
     findings = (*examine(), *examine_containers(snapshot()))
-    click.echo(render(findings), nl=False)
+    echo(render(findings, width=terminal_options()["width"]), nl=False)
     ctx.exit(MACHINE if any(finding.state == "missing" for finding in findings) else 0)
 
 

@@ -43,7 +43,7 @@ def power() -> None:
 @_GPUS
 @_JSON
 def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
-    """Say what the power sensors can do: periods, call costs, scopes."""
+    """Report periods, call costs and scopes of the power sensors."""
     from pybench.machine.sensor_probe import probe_sensors
     from pybench.report.sensor_probe import as_json, render
 
@@ -57,9 +57,10 @@ def probe(indices: tuple[int, ...], json_file: Path | None) -> None:
 @_JSON
 @_TRACE
 def calibrate(indices: tuple[int, ...], json_file: Path | None, trace_file: Path | None) -> None:
-    """Fit each GPU's power sensor to a known load, some 65 s a GPU; later runs use it.
+    """Fit each GPU's power sensor to a known load.
 
-    The load needs torch with CUDA. What is found is stored in the user's cache for this GPU under this driver.
+    It takes some 65 s a GPU and needs torch with CUDA. What is found is stored in the user's cache for this GPU under
+    this driver, and later runs use it.
     """
     from dataclasses import asdict
 

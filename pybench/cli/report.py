@@ -34,7 +34,10 @@ def report(
     node_path: Path | None,
     detail: bool,
 ) -> None:
-    """Rebuild a report of RUN, a run's folder or the results.json of one; with REFERENCEs, of RUN against them."""
+    """Rebuild a report of RUN.
+
+    RUN is a run's folder or its results.json. With REFERENCEs, RUN is reported against them.
+    """
     from pybench.cli.output import echo
     from pybench.cli.output_file import write_bytes, write_text
     from pybench.model.errors import UsageError

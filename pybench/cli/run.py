@@ -213,7 +213,7 @@ def plan(
     root: Path,
     **chosen: Any,  # noqa: ANN401 - the plan's options
 ) -> None:
-    """Print the points SUITE expands to here, or on GPUs to choose, without running them."""
+    """Print the points SUITE expands to here, or on GPUs to choose."""
     from shutil import get_terminal_size
 
     from pybench.compute.assumed_gpus import with_gpus

@@ -90,8 +90,8 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
         except AbsentImageError as error:
             reasons.append(str(error))
     if options.image or needs.request.image:
-        raise MachineError(f"no engine has the requested image: {'; '.join(reasons)}")
-    notify(f"not containerised: {'; '.join(reasons)}")
+        raise MachineError(f"no engine has the requested image: {'; '.join(dict.fromkeys(reasons))}")
+    notify(f"not containerised: {'; '.join(dict.fromkeys(reasons))}")
     _name_unapplied(needs.request, notify)
     local = get_engine(LOCAL)
     return local.launcher(local.find(), needs, options, notify, fetch=False)

@@ -37,7 +37,8 @@ def counted(counts: Counts, machine: str) -> str:
     lacks = f"{'has' if counts.without_figure == 1 else 'have'} no row for {machine}"
     rest = ((counts.without_figure, lacks), (counts.left_out, "left out"), (counts.missing, "not measured"))
     parts = [f"{number} {words}" for number, words in rest if number]
-    return "; ".join((f"{counts.judged} of {counts.expected} expectations judged", *parts))
+    noun = "expectation" if counts.expected == 1 else "expectations"
+    return "; ".join((f"{counts.judged} of {counts.expected} {noun} judged", *parts))
 
 
 def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:

@@ -85,11 +85,12 @@ def judged_sentence(results: Results) -> str:
 
 
 def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
+    steps: dict[str, str] = {}
     for point in view.results.points:
         if point.status == "failed":
-            log = _log(point, view.records)
-            step = _OF_CAUSE.get((point.reason or "").partition(":")[0], "read the worker's log")
-            yield Finding("error", point.reason or "failed", (names[point.id],), f"{step}{log}")
+            # Of several points with one reason the first one's log is enough.
+            step = steps.setdefault(point.reason or "failed", _of_failure(point, view.records))
+            yield Finding("error", point.reason or "failed", (names[point.id],), step)
         elif point.status == "missing":
             yield Finding(
                 "missing",
@@ -99,9 +100,13 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
             )
 
 
-def _log(point: PointResult, records: Sequence[Record]) -> str:
-    found = next((record.log for record in records if record.point_id == point.id and record.failure), None)
-    return f"; log: {found}" if found else ""
+def _of_failure(point: PointResult, records: Sequence[Record]) -> str:
+    """What to do next, with the place of the log in the run's folder."""
+    log = next((record.log for record in records if record.point_id == point.id and record.failure), None)
+    step = _OF_CAUSE.get((point.reason or "").partition(":")[0])
+    if step is None:
+        return f"read the worker's log: {log}" if log else "read the worker's log"
+    return f"{step}; log: {log}" if log else step
 
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
@@ -131,7 +136,7 @@ def _step(verdict: str, decision: Decision | None) -> str | None:
         return "set attempts of the benchmark to 2 or more"
     if decision.attempts_to_decide is None:
         return "the figure lies too near its limit: find what holds it back, or move the limit"
-    return f"set max_attempts of the benchmark to {decision.attempts_to_decide}: about as many would decide it"
+    return f"set max_attempts of the benchmark to {decision.attempts_to_decide}"
 
 
 def _merged(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -33,7 +33,7 @@ def render(
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
     planned = () if assumed is None else (f"planned for {assumed}, whatever is here",)
-    for line in (suite.description, *planned, *_batches(suite), *_container(suite.container)):
+    for line in filter(None, (suite.description, *planned, *_batches(suite), *_container(suite.container))):
         hanging(out, line)
     if plan.points:
         out.print()

@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from click import Group
 from click.testing import CliRunner, Result
 
 from pybench.cli.exit_codes import BY_VERDICT
@@ -265,6 +266,14 @@ def test_every_command_has_help(command: tuple[str, ...]) -> None:
     assert long.exit_code == short.exit_code == 0
     assert long.stdout == short.stdout
     assert long.stdout.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("group", [(), *((name,) for name, found in main.commands.items() if isinstance(found, Group))])
+def test_a_list_of_commands_cuts_no_sentence(group: tuple[str, ...]) -> None:
+    """What each command does fits its line at 80 columns."""
+    _, _, listed = pybench(*group, "--help").stdout.partition("Commands:\n")
+    assert listed
+    assert "..." not in listed
 
 
 def test_every_verdict_has_an_exit_code() -> None:

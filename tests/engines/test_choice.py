@@ -36,6 +36,14 @@ def test_auto_runs_here_and_says_why() -> None:
     assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
 
 
+def test_engines_with_one_reason_give_it_once(down: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker and podman do of a lock without an image."""
+    monkeypatch.setattr(choice, "find_container_engines", lambda: ((DOCKER, DOWN), (DOCKER, DOWN)))
+    notes: list[str] = []
+    choose_launcher(EngineOptions(), NEEDS, notes.append)
+    assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+
+
 @pytest.mark.usefixtures("down")
 def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
     """Exit 3, with the daemon's words and the ways on."""

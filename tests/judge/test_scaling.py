@@ -369,7 +369,7 @@ def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
         engine="local",
     )
     results = assemble(manifest, Measurements.of(manifest.plan, [*records, *stranger]))
-    assert (results.verdict, results.reason) == ("pass", "1 of 1 expectations judged")
+    assert (results.verdict, results.reason) == ("pass", "1 of 1 expectation judged")
     assert len(results.points) == 2
     assert results.provenance.packages == {"python": "3.11", "torch": "2.11.0"}
     assert assemble(manifest, Measurements.of(manifest.plan, [])).provenance.packages == {}

@@ -256,7 +256,7 @@ def test_nothing_judged_is_no_pass() -> None:
     verdict, reason = overall([_point("ok")], rows, counts=unknown, machine="h100")
     assert (verdict, reason) == (
         "no_expectation",
-        "nothing was judged: 0 of 1 expectations judged; 1 has no row for h100",
+        "nothing was judged: 0 of 1 expectation judged; 1 has no row for h100",
     )
     assert overall([_point("ok")], [], counts=_NONE)[1] == "the suite expects nothing; everything was measured"
 
