@@ -210,6 +210,7 @@ _METRICS = {
     "torch_adam_fallback": less(
         "", "1 where torch's AdamW updates in host memory, since DeepSpeed's own does not build there; else 0", "max"
     ),
+    "host_update_threads": more("", "threads of a rank whose optimizer updates in host memory", "min"),
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "evaluation_s": less("s", "length of one evaluation, on the slowest rank", "max"),
     "evaluation_overhead_fraction": less("", "share of the training that evaluating every so many steps takes"),

@@ -13,11 +13,11 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.strategies import ddp, registry
 
 
-@pytest.mark.parametrize(("offloaded", "num_threads"), [(True, 4), (False, 1)])
+@pytest.mark.parametrize(("offloaded", "nodes", "num_threads"), [(True, 1, 4), (True, 2, 8), (False, 1, 1)])
 def test_an_update_in_host_memory_has_all_cores(
-    monkeypatch: pytest.MonkeyPatch, offloaded: bool, num_threads: int
+    monkeypatch: pytest.MonkeyPatch, offloaded: bool, nodes: int, num_threads: int
 ) -> None:
-    """Eight cores, two ranks; torchrun leaves each rank one thread."""
+    """Eight cores, two ranks, on one host or on two; torchrun leaves each rank one thread."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     built: list[int] = []
     monkeypatch.setattr(ddp, "learner", lambda _task: built.append(torch.get_num_threads()))
@@ -28,6 +28,7 @@ def test_an_update_in_host_memory_has_all_cores(
         sequence_tokens=4,
         batch_size_per_gpu=1,
         data_parallel=2,
+        nodes=nodes,
         cpu_offload=offloaded,
     )
     before = torch.get_num_threads()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -212,6 +213,13 @@ def test_control_steps_tell_the_exposed_communication(two: Any, name: str) -> No
     assert first["exposed_communication_fraction"] < 1
     assert first["straggler_gap_fraction"] == second["straggler_gap_fraction"]
     assert "exposed_communication_fraction" not in two["tensor"][0]["metrics"]
+
+
+def test_an_update_in_host_memory_reports_its_threads(two: Any) -> None:
+    """Each of two ranks has half of the cores, where the optimizer is on the host."""
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert [found["metrics"]["host_update_threads"] for found in two["fsdp_offload"]] == [threads] * 2
+    assert "host_update_threads" not in two["fsdp"][0]["metrics"]
 
 
 def test_ranks_whose_weights_are_split_decode_with_beams(two: Any) -> None:

@@ -53,9 +53,12 @@ def by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
     return list(groups.values())
 
 
-def update_with_all_cores(ranks: TorchRanks) -> None:
-    """Give this rank its share of the host's cores, for an update in host memory; ranks of GPUs have a thread each."""
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks.world_size))
+def update_with_all_cores(ranks: TorchRanks, nodes: int) -> None:
+    """Give this rank its share of its host's cores, for an update in host memory; ranks of GPUs have a thread each.
+
+    DeepSpeedCPUAdam has as many: it runs on torch's OpenMP threads.
+    """
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) * nodes // ranks.world_size))
 
 
 def _norm(group: list[nn.Parameter]) -> torch.Tensor:

@@ -63,8 +63,13 @@ class Training:
         memory = memory_metrics(self._task.ranks.device)
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
-        of_samples = (*self._source.metrics(), *self._evaluation())
+        of_samples = (*self._threads(), *self._source.metrics(), *self._evaluation())
         return (*memory, found, *self.learner.metrics(), *of_samples, *self._control())
+
+    def _threads(self) -> tuple[Metric, ...]:
+        if not self._task.settings.updates_on_host:
+            return ()
+        return (Metric(name="host_update_threads", value=torch.get_num_threads(), unit=""),)
 
     def _evaluation(self) -> tuple[Metric, ...]:
         if self._task.settings.evaluation_every_steps is None:

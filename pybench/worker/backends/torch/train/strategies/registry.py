@@ -18,7 +18,7 @@ def learner(task: Task) -> Learner:
     It is imported only now: some need a package that not every image has.
     """
     if task.settings.updates_on_host:
-        update_with_all_cores(task.ranks)
+        update_with_all_cores(task.ranks, task.settings.nodes)
     with needs_package("backend 'torch'", "torch"), spared_by_collector():
         module = import_module(f"{_HERE}.{task.settings.strategy}")
     built: Learner = module.learner(task)
