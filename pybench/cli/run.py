@@ -228,9 +228,7 @@ def plan(
     machine = with_gpus(here, kind, count)
     is_assumed = machine is not here or num_hosts is not None
     if is_assumed and options.time_limit_s is not None:
-        raise UsageError(
-            "--time-limit goes by what runs took on this machine; leave it out with --gpu, --gpus, --nodes"
-        )
+        raise UsageError("--time-limit goes by what runs took here: give it without --gpu, --gpus and --nodes")
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
     found, points = plan_suite(suite, machine, options, root, num_hosts=num_hosts or 1)
