@@ -12,6 +12,7 @@ from pybench.model.errors import FileError
 from pybench.model.host import Host
 from pybench.model.machine import GpuInfo, Machine
 from pybench.model.manifest import Manifest
+from pybench.model.provenance import Provenance
 from pybench.model.record import Record
 from pybench.model.results import (
     CheckResult,
@@ -19,7 +20,6 @@ from pybench.model.results import (
     Estimate,
     NodeCheck,
     PointResult,
-    Provenance,
     Results,
     ScalingResult,
 )

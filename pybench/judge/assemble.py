@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.plan import left_out_list
 from pybench.judge.absolute import absolute_checks, absolute_claims
@@ -17,7 +19,7 @@ from pybench.judge.scaling import scaling_claims, scaling_results
 from pybench.judge.summary import summarize
 from pybench.judge.verdict import overall
 from pybench.model.manifest import Manifest
-from pybench.model.results import JudgedRow, Results
+from pybench.model.results import CheckResult, ComparisonResult, JudgedRow, NodeCheck, Results, ScalingResult
 
 
 def assemble(manifest: Manifest, measurements: Measurements) -> Results:
@@ -25,23 +27,16 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     suite, plan = manifest.suite, manifest.plan
     tables, machine = manifest.tables, manifest.machine
     points = summarize(measurements, manifest.options.time_limit_s)
-    found = (
+    scaling, checks, comparisons, node = _judged(
         scaling_results(suite, measurements, tables, machine),
         absolute_checks(suite, measurements, points, tables, machine),
         comparison_results(suite, measurements),
         node_checks(measurements, machine),
     )
-    everything = [row for kind in found for row in kind]
-    scaling, checks, comparisons, node = (
-        corrected(found[0], everything),
-        corrected(found[1], everything),
-        corrected(found[2], everything),
-        corrected(found[3], everything),
-    )
     counts = count(suite, plan, (*scaling, *checks, *comparisons), node)
     losses = loss_checks(measurements)
-    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     left_out = left_out_list(plan)
+    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
     verdict, reason = overall(
         points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out, skips=plan.skips
     )
@@ -77,3 +72,14 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
         options=manifest.options.words(),
         part_of=manifest.part_of,
     )
+
+
+def _judged(
+    scaling: Sequence[ScalingResult],
+    checks: Sequence[CheckResult],
+    comparisons: Sequence[ComparisonResult],
+    node: Sequence[NodeCheck],
+) -> tuple[tuple[ScalingResult, ...], tuple[CheckResult, ...], tuple[ComparisonResult, ...], tuple[NodeCheck, ...]]:
+    """The rows, of which those stay fails that are when all are judged together."""
+    rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
+    return corrected(scaling, rows), corrected(checks, rows), corrected(comparisons, rows), corrected(node, rows)

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from pybench.compute.fingerprint import software_fields
 from pybench.model.container import ContainerSetup
 from pybench.model.manifest import Manifest
+from pybench.model.provenance import Containment, EnergyScope, Provenance
 from pybench.model.record import EXCLUDED, Record
-from pybench.model.results import Containment, EnergyScope, Provenance
 
 _CPU_PARTS = ("CPU", "host memory")
 _NOTE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pybench.model.results import Containment, Provenance
+from pybench.model.provenance import Containment, Provenance
 
 
 def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v lists") -> str:

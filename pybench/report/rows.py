@@ -9,7 +9,7 @@ from pybench.model.results import ComparisonResult, Estimate, PointResult, Resul
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
-from pybench.report import gpu_states, turns
+from pybench.report import gpu_states, machine_use, phase_energy, turns
 from pybench.report.headline import energy, headline, requests_differ
 from pybench.report.jobs import job_heads, job_rows, job_title
 from pybench.report.labels import common_axes, labels, short_labels
@@ -249,57 +249,18 @@ def _gpu_states(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def _use(results: Results, names: Mapping[str, str]) -> Table:
-    """How much of the machine was used, where that is known."""
-    columns = {
-        "mfu_fraction": "MFU",
-        "mbu_fraction": "MBU",
-        "energy_imbalance_fraction": "GPUs' energy apart by",
-        "kv_cache_tokens": "KV cache",
-        "num_running": "at a time",
-        "num_preemptions": "preemptions",
-        "prefix_hit_fraction": "prefix hits",
-    }
-    columns = {name: head for name, head in columns.items() if any(name in point.metrics for point in results.points)}
-    rows = tuple(
-        (names[point.id], *(_used(name, point.metrics.get(name)) for name in columns))
-        for point in results.points
-        if any(name in point.metrics for name in columns)
-    )
-    return Table("Use of the machine", ("point", *columns.values()), rows)
-
-
-def _used(name: str, found: Estimate | None) -> str:
-    if name.endswith("_fraction"):
-        return percent(found.value if found else None)
-    return quantity(found).strip()
+    heads, rows = machine_use.use_table(results, names)
+    return Table("Use of the machine", heads, rows)
 
 
 def _phases(results: Results, names: Mapping[str, str]) -> Table:
-    rows = tuple(
-        (
-            names[point.id],
-            phase.name,
-            quantity(Estimate(value=phase.duration_s, low=None, high=None, unit="s")),
-            f"{plain(phase.energy_j)} J",
-            interval(phase.low_j, phase.high_j),
-        )
-        for point in results.points
-        for phase in point.energy_phases
-        if phase.energy_j is not None
-    )
-    heads = ("point", "phase", "time", "energy", "sensor's bound")
-    return Table("Energy of one step, by phase (boards only)", heads, rows)
+    title = "Energy of one step, by phase (boards only)"
+    return Table(title, phase_energy.HEADS, tuple(phase_energy.phase_rows(results, names)))
 
 
 def _phase_notes(results: Results, names: Mapping[str, str]) -> Table:
-    """Each flag once for all phases of a point that have it."""
-    rows = tuple(
-        (names[point.id], flag, ", ".join(phase.name for phase in known if flag in phase.flags))
-        for point in results.points
-        if (known := [phase for phase in point.energy_phases if phase.energy_j is not None])
-        for flag in dict.fromkeys(flag for phase in known for flag in phase.flags)
-    )
-    return Table("Notes on the energy of phases", ("point", "note", "phases"), rows)
+    rows = tuple(phase_energy.note_rows(results, names))
+    return Table("Notes on the energy of phases", phase_energy.NOTE_HEADS, rows)
 
 
 def _turns(results: Results, names: Mapping[str, str]) -> Table:

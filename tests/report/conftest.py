@@ -7,10 +7,10 @@ from typing import get_args
 
 import pytest
 
+from pybench.model.provenance import Containment
 from pybench.model.results import (
     CheckResult,
     ComparisonResult,
-    Containment,
     Counts,
     Estimate,
     Expected,

@@ -13,7 +13,8 @@ from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
 from pybench.model.errors import UsageError
-from pybench.model.results import PointResult, Provenance, Results
+from pybench.model.provenance import Provenance
+from pybench.model.results import PointResult, Results
 from pybench.report.printable import printable
 from pybench.report.run_view import RunView
 

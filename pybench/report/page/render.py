@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from pybench.model.results import Provenance, Results
+from pybench.model.provenance import Provenance
+from pybench.model.results import Results
 from pybench.report.explanation import turn_tables
 from pybench.report.findings import findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
