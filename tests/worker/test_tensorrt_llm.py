@@ -69,6 +69,18 @@ def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, t
     assert told[1] == {"kv_cache_tokens": 3200, "num_runnable": 1}
 
 
+def test_prefixes_are_found_within_a_step_alone(run_tensorrt: RunTensorrt) -> None:
+    """Of 4 prompts of 6 tokens, 4 of them shared, blocks of 2 spare 3 * 2 of 12 in every step alike.
+
+    The next point's prompts share nothing, and an engine that caches nothing reports no share.
+    """
+    first, second = (settings(prefix_caching=True, **more) for more in ({"shared_prefix_tokens": 4}, {"batch_size": 2}))
+    code, [events], log = run_tensorrt(first, then=(second,))
+    assert code == 0, log
+    hits = [[step.values["prefix_hit_fraction"] for step in steps_of(each)] for each in points_of(events)]
+    assert hits == [[0.5, 0.5], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize(
     ("given", "behaviour", "cause", "message"),
     [
@@ -84,6 +96,7 @@ def test_an_engine_stays_for_points_of_another_load(run_tensorrt: RunTensorrt, t
             "unsupported",
             "engine_args.kv_cache_config: pybench sets it itself; set the benchmark's gpu_memory_utilization instead",
         ),
+        ({"prefix_caching": True}, "no-salt", "unsupported", "prefix_caching needs a newer TensorRT-LLM, whose"),
         ({}, "fails-at-start", "engine", "TensorRT-LLM's worker did not start: ValueError: the shape makes no sense"),
         (
             {},
@@ -121,7 +134,8 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
     cache = cache_arguments(settings(gpu_memory_utilization=0.5))
     assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])
-    assert cache["free_gpu_memory_fraction"] == 0.5
+    assert (cache["free_gpu_memory_fraction"], cache["enable_block_reuse"]) == (0.5, False)
+    assert cache_arguments(settings(prefix_caching=True))["enable_block_reuse"] is True
 
 
 class Read(dict[str, Any]):

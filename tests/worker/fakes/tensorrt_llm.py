@@ -35,7 +35,8 @@ class TorchLlmArgs:
 class KvCacheConfig:
     def __init__(self, **given: Any) -> None:
         _check("KvCacheConfig.__init__", given)
-        assert not given["enable_block_reuse"]
+        assert not given["enable_partial_reuse"]
+        self.reuses = given["enable_block_reuse"]
 
 
 class RequestError(RuntimeError):
@@ -119,10 +120,26 @@ class LLM:
         _start_worker()
         self._num_stages = given["pipeline_parallel_size"]
         self._num_sent = 0
+        self._reuses = given["kv_cache_config"].reuses
+        self._blocks: set[tuple[str | None, tuple[int, ...]]] = set()
+        self._found = self._missed = 0
         self._waits: list[float] = []
 
-    def generate_async(self, inputs: list[int], sampling_params: SamplingParams, streaming: bool = False) -> _Output:
+    def generate_async(
+        self,
+        inputs: list[int],
+        sampling_params: SamplingParams,
+        streaming: bool = False,
+        cache_salt: str | None = None,
+    ) -> _Output:
+        """With reuse, prompts of a salt spare the blocks of two tokens that they begin with alike."""
         assert isinstance(streaming, bool)
+        assert self._reuses or cache_salt is None
+        for end in range(2, len(inputs) + 1, 2) if self._reuses else ():
+            block = (cache_salt, tuple(inputs[:end]))
+            self._found += block in self._blocks
+            self._missed += block not in self._blocks
+            self._blocks.add(block)
         if sampling_params.end_id is None:
             raise ValueError("tokenizer is required to reset end_id if it is None, or you can explicitly specify it")
         self._num_sent += 1
@@ -134,7 +151,8 @@ class LLM:
         sent, self._num_sent = self._num_sent, 0
         if not sent:
             return []
-        cache = {"maxNumBlocks": 100, "tokensPerBlock": 32}
+        counts = {"reusedBlocks": self._found, "missedBlocks": self._missed}
+        cache = {"maxNumBlocks": 100, "tokensPerBlock": 32, **counts}
         one = {"numActiveRequests": sent, "gpuMemUsage": 7 * 2**30, "maxNumActiveRequests": 3}
         batches = [
             {"numScheduledRequests": sent // 2 // self._num_stages, "numPausedRequests": 0, "microBatchId": index}
@@ -146,6 +164,14 @@ class LLM:
     def shutdown(self) -> None:
         print(f"shut down, waited {self._waits}", flush=True)
 
+
+if BEHAVIOUR == "no-salt":
+    _salted = LLM.generate_async
+
+    def _unsalted(self: LLM, inputs: list[int], sampling_params: SamplingParams, streaming: bool = False) -> _Output:
+        return _salted(self, inputs, sampling_params, streaming)
+
+    LLM.generate_async = _unsalted  # type: ignore[method-assign,assignment]
 
 for place, kinds in {
     "llmapi": (KvCacheConfig, TorchLlmArgs),

@@ -43,8 +43,12 @@ def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
 
 
 def cache_arguments(settings: Generate) -> dict[str, Any]:
-    """Keywords of ``KvCacheConfig``: no prefix caching, and its share of what the weights leave free.
+    """Keywords of ``KvCacheConfig``: whether it caches prefixes, in whole blocks, and its share of what weights leave.
 
     vLLM's share is one of the whole memory, weights included: with large models it is the smaller cache.
     """
-    return {"enable_block_reuse": False, "free_gpu_memory_fraction": settings.gpu_memory_utilization}
+    return {
+        "enable_block_reuse": bool(settings.prefix_caching),
+        "enable_partial_reuse": False,
+        "free_gpu_memory_fraction": settings.gpu_memory_utilization,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from tensorrt_llm.llmapi import KvCacheConfig
 
 from pybench.model.wire import Metric, RequestTimes
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backend import EngineError, StepOutcome
+from pybench.worker.backend import EngineError, StepOutcome, UnsupportedError
 from pybench.worker.backends.engine.gaps import gap_values
 from pybench.worker.backends.engine.load import drive
 from pybench.worker.backends.engine.requests import Request, own_concurrency, wanted_at_a_time, work_of
@@ -24,6 +25,8 @@ from pybench.worker.backends.tensorrt_llm.iterations import Iterations
 # of it after the last one, with an idle GPU. What comes too late for a step counts for the next, which does the same.
 _WAIT_BETWEEN_STEPS_S = 0.0
 _WAIT_AT_END_S = 2.0
+# Its word for what keeps one step's prefixes from another's, also where its prompts come again.
+_SALT = "cache_salt"
 # Without a tokenizer the library wants these; no token has this id.
 _NO_TOKEN = -1
 
@@ -33,8 +36,11 @@ class TensorrtEngine:
 
     def __init__(self, settings: Generate, arguments: dict[str, Any]) -> None:
         self.loop = asyncio.new_event_loop()
+        if settings.prefix_caching and _SALT not in inspect.signature(LLM.generate_async).parameters:
+            raise UnsupportedError(f"prefix_caching needs a newer TensorRT-LLM, whose generate_async takes {_SALT}")
         self.llm: Any = LLM(**arguments, kv_cache_config=KvCacheConfig(**cache_arguments(settings)))
         self.num_points = 0
+        self.num_steps = 0
 
     def close(self) -> None:
         """End the engine's processes."""
@@ -52,14 +58,20 @@ class TensorrtGeneration:
         self._wanted = wanted_at_a_time(settings, len(requests))
         # A token's own time is known to who streams it alone; an offline batch need not pay for that.
         self._streaming = not settings.is_batch
+        self._caches = bool(settings.prefix_caching)
         self._gaps_s: list[float] = []
         # It reports all memory that the engine's processes hold, also what another point made them take.
-        self._iterations = Iterations(tell_memory=engine.num_points == 0, num_stages=settings.pipeline_parallel)
+        self._iterations = Iterations(
+            tell_memory=engine.num_points == 0,
+            num_stages=settings.pipeline_parallel,
+            caches_prefixes=self._caches,
+        )
         engine.num_points += 1
 
     def step(self, _index: int) -> StepOutcome:
         """Generate for every request."""
         self._gaps_s = []
+        self._engine.num_steps += 1
         with engine_works():
             times = self._engine.loop.run_until_complete(drive(self._requests, self._concurrency, self._submit))
         return StepOutcome(
@@ -88,7 +100,8 @@ class TensorrtGeneration:
             return_perf_metrics=True,
         )
         sent_ns = time.monotonic_ns()
-        output = self._engine.llm.generate_async(request.prompt, params, streaming=self._streaming)
+        salt = {_SALT: f"step {self._engine.num_steps}"} if self._caches else {}
+        output = self._engine.llm.generate_async(request.prompt, params, streaming=self._streaming, **salt)
         if self._streaming:
             stamps_s = [time.monotonic() async for _ in output]
             self._gaps_s += [later - earlier for earlier, later in pairwise(stamps_s)]

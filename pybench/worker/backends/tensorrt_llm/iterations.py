@@ -11,18 +11,22 @@ from pybench.model.wire import Metric
 class Iterations:
     """The most of everything over all iterations of a point so far, of memory where ``tell_memory``.
 
+    ``caches_prefixes``: prompts look up what others have cached.
     A pipeline of ``num_stages`` works at as many batches at a time, and each iteration is one batch's.
     """
 
-    def __init__(self, *, tell_memory: bool = True, num_stages: int = 1) -> None:
+    def __init__(self, *, tell_memory: bool = True, num_stages: int = 1, caches_prefixes: bool = False) -> None:
         self._tell_memory = tell_memory
+        self._caches_prefixes = caches_prefixes
         self._num_stages = num_stages
         self.memory_bytes: int | None = None
         self.cache_tokens: int | None = None
         self.max_requests: int | None = None
+        self._blocks = (0, 0)
 
     def take(self, stats: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Take the iterations of one step; returns the step's own metrics, by name."""
+        before = self._blocks
         num_paused = num_running = 0
         scheduled: dict[int, int] = {}
         for one in stats:
@@ -34,7 +38,7 @@ class Iterations:
             num_running = max(num_running, min(sum(scheduled.values()), one.get("numActiveRequests", 0)))
         if not num_running:
             return {}
-        counts = {"num_preemptions": float(num_paused)}
+        counts = {"num_preemptions": float(num_paused), **self._hits(before)}
         # Versions that number every batch 0 leave unknown what a pipeline's stages ran together.
         return counts if len(scheduled) < self._num_stages else {**counts, "num_running": float(num_running)}
 
@@ -55,3 +59,11 @@ class Iterations:
         self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
         self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
         self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
+        # Both count from the engine's start.
+        self._blocks = (cache.get("reusedBlocks", self._blocks[0]), cache.get("missedBlocks", self._blocks[1]))
+
+    def _hits(self, before: tuple[int, int]) -> dict[str, float]:
+        """Share of the prompts' blocks since then that were found; unknown where none was looked up."""
+        found, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
+        looked_up = found + missed if self._caches_prefixes else 0
+        return {"prefix_hit_fraction": found / looked_up} if looked_up else {}
