@@ -155,7 +155,7 @@ def test_every_name_that_is_read_was_recorded() -> None:
     recorded = json.loads(RECORDED.read_text())["IterationStats"]
     batch, cache = Read(numScheduledRequests=1), Read(maxNumBlocks=1)
     one = Read(numActiveRequests=1, inflightBatchingStats=batch, kvCacheStats=cache)
-    Iterations().take([one])
+    Iterations(caches_prefixes=True).take([one])
     for read, names in ((one, "fields"), (batch, "inflightBatchingStats"), (cache, "kvCacheStats")):
         assert read.names
         assert read.names <= set(recorded[names])
@@ -168,6 +168,18 @@ def test_an_engine_that_tells_nothing_is_unknown() -> None:
     assert iterations.take([{"numActiveRequests": 0}]) == {}
     assert iterations.metrics(None) == ()
     assert [metric.value for metric in iterations.metrics(4)] == [4]
+
+
+def test_blocks_found_are_counted_from_step_to_step() -> None:
+    """By hand: 3 of 4, then 1 of 2. Counts of a point before, or none at all, leave the share unknown."""
+    one = {"numActiveRequests": 1, "inflightBatchingStats": {"numScheduledRequests": 1}}
+    counts = [{"reusedBlocks": 3, "missedBlocks": 1}, {"reusedBlocks": 4, "missedBlocks": 2}]
+    for first, hits in ((True, [0.75, 0.5]), (False, [None, 0.5])):
+        iterations = Iterations(tell_memory=first, caches_prefixes=True)
+        found = [iterations.take([{**one, "kvCacheStats": count}]) for count in counts]
+        assert [each.get("prefix_hit_fraction") for each in found] == hits
+    for stats, caches in (({}, True), (counts[0], False)):
+        assert "prefix_hit_fraction" not in Iterations(caches_prefixes=caches).take([{**one, "kvCacheStats": stats}])
 
 
 def test_batches_without_numbers_leave_a_pipelines_sequences_unknown() -> None:

@@ -11,8 +11,8 @@ from pybench.model.wire import Metric
 class Iterations:
     """The most of everything over all iterations of a point so far, of memory where ``tell_memory``.
 
-    ``caches_prefixes``: prompts look up what others have cached.
-    A pipeline of ``num_stages`` works at as many batches at a time, and each iteration is one batch's.
+    Where the engine ``caches_prefixes``, also what share of their blocks prompts find. A pipeline of ``num_stages``
+    works at as many batches at a time, and each iteration is one batch's.
     """
 
     def __init__(self, *, tell_memory: bool = True, num_stages: int = 1, caches_prefixes: bool = False) -> None:
@@ -22,7 +22,8 @@ class Iterations:
         self.memory_bytes: int | None = None
         self.cache_tokens: int | None = None
         self.max_requests: int | None = None
-        self._blocks = (0, 0)
+        # Found and missed since the engine's start, which another point may have counted before this one.
+        self._blocks: tuple[int, int] | None = (0, 0) if tell_memory else None
 
     def take(self, stats: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Take the iterations of one step; returns the step's own metrics, by name."""
@@ -59,11 +60,13 @@ class Iterations:
         self.memory_bytes = max(self.memory_bytes or 0, one.get("gpuMemUsage", 0)) or None
         self.cache_tokens = cache.get("maxNumBlocks", 0) * cache.get("tokensPerBlock", 0) or self.cache_tokens
         self.max_requests = one.get("maxNumActiveRequests") or self.max_requests
-        # Both count from the engine's start.
-        self._blocks = (cache.get("reusedBlocks", self._blocks[0]), cache.get("missedBlocks", self._blocks[1]))
+        found, missed = cache.get("reusedBlocks"), cache.get("missedBlocks")
+        if self._caches_prefixes and found is not None and missed is not None:
+            self._blocks = (found, missed)
 
-    def _hits(self, before: tuple[int, int]) -> dict[str, float]:
+    def _hits(self, before: tuple[int, int] | None) -> dict[str, float]:
         """Share of the prompts' blocks since then that were found; unknown where none was looked up."""
+        if before is None or self._blocks is None:
+            return {}
         found, missed = (now - then for now, then in zip(self._blocks, before, strict=True))
-        looked_up = found + missed if self._caches_prefixes else 0
-        return {"prefix_hit_fraction": found / looked_up} if looked_up else {}
+        return {"prefix_hit_fraction": found / (found + missed)} if found + missed else {}
