@@ -10,15 +10,19 @@ from pybench.compute.train_memory import packed_bytes, train_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import DTYPE_BYTES
+from pybench.model.workloads.settings import DTYPE_BYTES, ModelSettings, Settings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
+from pybench.model.workloads.turn import Turn
 
 # Kept runs lie within so much of the estimate: what exceeds the memory by no more may fit.
 _ERROR = 0.1
 _GB = 1e9
 _CHUNK = 1024
+# The sleep level of an engine that stays on the GPU.
+_AWAKE = 0
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,18 @@ class MemoryNeed:
 
 
 def memory_need(point: Point) -> MemoryNeed | None:
-    """Of a point that trains, saves a trainer or generates, of which the weights alone are known; else ``None``."""
-    if point.shape is None:
+    """Of a point with a model; ``None`` without one.
+
+    Of generation and evaluation the weights alone are known. In a turn the trainer follows the engine, beside which it
+    lies only where the engine never sleeps.
+    """
+    settings, shape = point.settings, point.shape
+    if shape is None:
         return None
-    if isinstance(point.settings, Train):
-        return _train_need(point.settings, point.shape)
-    if isinstance(point.settings, Checkpoint):
-        return _train_need(point.settings.training, point.shape)
-    if isinstance(point.settings, Generate):
-        return MemoryNeed(_weight_bytes(point.settings, point.shape), is_least=True)
-    return None
+    if isinstance(settings, Train | Checkpoint):
+        return _train_need(settings.training if isinstance(settings, Checkpoint) else settings, shape)
+    least = _least_bytes(settings, shape)
+    return None if least is None else MemoryNeed(least, is_least=True)
 
 
 def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
@@ -56,15 +62,34 @@ def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
     return f"needs {need} a GPU, of {memory_bytes / _GB:.3g} GB: {remedy}"
 
 
+def _least_bytes(settings: Settings, shape: DecoderShape) -> float | None:
+    if isinstance(settings, Generate):
+        return _weight_bytes(settings, shape)
+    if isinstance(settings, Evaluate):
+        return _share_bytes(settings, shape, DTYPE_BYTES[settings.dtype])
+    if isinstance(settings, Turn):
+        engine, trainer = _weight_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+        return engine + trainer if settings.sleep_level == _AWAKE else max(engine, trainer)
+    return None
+
+
 def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
     return MemoryNeed(train_bytes(settings, shape), is_least=settings.activation_checkpointing != "full")
 
 
 def _weight_bytes(settings: Generate, shape: DecoderShape) -> float:
-    gpus = settings.tensor_parallel * settings.pipeline_parallel
     if settings.quantization == "bitsandbytes":
-        return packed_bytes(shape, settings.dtype, double=False) / gpus
-    return DTYPE_BYTES[settings.computing_type] * num_parameters(shape) / gpus
+        return packed_bytes(shape, settings.dtype, double=False) / _num_shares(settings)
+    return _share_bytes(settings, shape, DTYPE_BYTES[settings.computing_type])
+
+
+def _share_bytes(settings: ModelSettings, shape: DecoderShape, number_bytes: float) -> float:
+    """Of one GPU's part of all weights."""
+    return number_bytes * num_parameters(shape) / _num_shares(settings)
+
+
+def _num_shares(settings: ModelSettings) -> int:
+    return settings.tensor_parallel * settings.pipeline_parallel
 
 
 def _changes(point: Point, memory_bytes: float) -> Iterator[str]:

@@ -12,8 +12,10 @@ from pybench.compute.memory_fit import memory_need, memory_reason
 from pybench.compute.plan import expand
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Point, Suite
+from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.turn import Turn
 from pybench.report.plan import render
 from pybench.store.model_shapes import load_models
 from tests.builders import with_settings
@@ -101,3 +103,40 @@ def test_each_backend_has_its_own_quantization() -> None:
         Generate(backend="transformers", quantization="bitsandbytes", tensor_parallel=2, **usual), "llama-3.1-8b"
     )
     assert "packs whole weights" in str(infeasible(split, "cuda", 2))
+
+
+@pytest.mark.parametrize(
+    ("sleep_level", "topology", "num_bytes"),
+    [(0, "shared", 1.2359e9 * 10), (1, "shared", 1.2359e9 * 8), (2, "full", 1.2359e9 * 8 / 2)],
+)
+def test_a_turn_has_engine_and_trainer_together_only_without_sleep(
+    sleep_level: int, topology: Any, num_bytes: float
+) -> None:
+    """1.236e9 weights: 2 bytes each in the engine, 8 in the trainer, which two ranks of FSDP share."""
+    ranks = {"strategy": "fsdp", "tensor_parallel": 2} if topology == "full" else {"strategy": "ddp"}
+    turn = Turn(
+        backend="vllm",
+        model="llama-3.2-1b",
+        topology=topology,
+        sleep_level=sleep_level,
+        batch_size=2,
+        prompt_tokens=4,
+        output_tokens=4,
+        activation_checkpointing="full",
+        **ranks,
+    )
+    need = memory_need(point(turn, "llama-3.2-1b"))
+    assert need is not None
+    assert need.is_least
+    # Logits and checkpoints of eight tokens are 12 MB.
+    assert need.num_bytes == pytest.approx(num_bytes, rel=0.005)
+
+
+def test_an_evaluation_holds_all_weights() -> None:
+    """8.03e9 of 2 bytes on each GPU of two copies: too many for 16 GB less a tenth, and no change is known."""
+    settings = Evaluate(
+        backend="torch", model="llama-3.1-8b", method="loss", batch_size=2, prompt_tokens=4, output_tokens=4
+    )
+    need = memory_need(point(settings, "llama-3.1-8b"))
+    assert str(need) == "at least 16.1 GB"
+    assert str(memory_reason(point(settings, "llama-3.1-8b"), 14e9)).startswith("needs at least 16.1 GB a")
