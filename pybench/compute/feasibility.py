@@ -122,11 +122,11 @@ _SPLIT_BY_TENSOR_PARALLEL = {
 
 def _shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
     degree = settings.tensor_parallel
-    for name, noun in _SPLIT_BY_TENSOR_PARALLEL.items():
-        size: int = getattr(shape, name)
-        padded = name == "vocabulary" and BACKENDS[settings.backend].pads_vocabulary
-        if size % degree and not padded:
-            yield f"{size} {noun} of {settings.model} can't be split over tensor_parallel {degree}"
+    padded = {"vocabulary"} if BACKENDS[settings.backend].pads_vocabulary else set()
+    sizes = {noun: getattr(shape, name) for name, noun in _SPLIT_BY_TENSOR_PARALLEL.items() if name not in padded}
+    uneven = [f"{size} {noun}" for noun, size in sizes.items() if size % degree]
+    if uneven:
+        yield f"{', '.join(uneven)} of {settings.model} can't be split over tensor_parallel {degree}"
     if shape.layers < settings.pipeline_parallel:
         yield f"{shape.layers} layers of {settings.model} are fewer than pipeline_parallel {settings.pipeline_parallel}"
     length, limit = settings.longest_sequence_tokens, shape.max_positions

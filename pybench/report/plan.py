@@ -32,7 +32,7 @@ def render(
     stream = io.StringIO()
     out = console(stream, width, color=False)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
-    planned = () if assumed is None else (f"planned for {assumed}, whatever is here",)
+    planned = () if assumed is None else (f"planned for {assumed}, not for this machine",)
     for line in filter(None, (suite.description, *planned, *_batches(suite), *_container(suite.container))):
         hanging(out, line)
     if plan.points:

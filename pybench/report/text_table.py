@@ -28,6 +28,7 @@ COLOURS = {
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
+_AXES = re.compile(r"(?<=,)(?=\S)")
 _GAP = 2
 _LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes", "source"}
 _SHORTEST_NAME = 16
@@ -117,7 +118,7 @@ class _Columns:
     def _row(self, cells: Sequence[Text], console: Console) -> Iterator[Segment]:
         """The cells, and below them what is left of a long name."""
         name, *others = cells
-        first, *more = name.wrap(console, self.widths[0]) if cell_len(name.plain) > self.widths[0] else (name,)
+        first, *more = _wrapped(name, self.widths[0], console)
         yield from self._line((first, *others), console)
         for rest in more:
             yield from self._line((rest,), console)
@@ -137,6 +138,17 @@ class _Columns:
             place == 0 or head in _LEFT or not _numeric([row[place] for row in self.table.rows])
             for place, head in enumerate(self.table.heads)
         )
+
+
+def _wrapped(name: Text, width: int, console: Console) -> list[Text]:
+    """Lines of a name of at most ``width``; the axes of a point's id stay whole where they fit."""
+    lines = [""]
+    for axis in _AXES.split(name.plain) if cell_len(name.plain) > width else [name.plain]:
+        if cell_len(lines[-1] + axis) <= width or lines == [""]:
+            lines[-1] += axis
+        else:
+            lines.append(f"  {axis}")
+    return [part for line in lines for part in Text(line, style=name.style).wrap(console, width)]
 
 
 def _numeric(cells: Sequence[str]) -> bool:

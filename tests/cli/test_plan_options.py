@@ -82,7 +82,7 @@ def test_plan_for_gpus_that_are_not_here() -> None:
     done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--gpus", "4"))
     assert done.exit_code == 0, done.output
     assert "finetune_guide, profile h200\n" in done.output
-    assert "planned for 4 x h200, whatever is here\n" in done.output
+    assert "planned for 4 x h200, not for this machine\n" in done.output
     assert "of 151 GB a GPU\n" in done.output
     assert re.search(r"^full.*: skipped: needs about 167 GB a\s+GPU, of 151 GB", done.output, re.MULTILINE)
     done = CliRunner().invoke(main, ("plan", "finetune_guide", "--gpu", "h200", "--time-limit", "1h"))
@@ -96,7 +96,7 @@ def test_plan_for_hosts_that_are_not_here() -> None:
     two = CliRunner().invoke(main, ("plan", "fleet_check", "--gpu", "h200", "--gpus", "8", "--nodes", "2"))
     assert (one.exit_code, two.exit_code) == (0, 0)
     assert one.output.endswith("0 points, 0 attempts in 0 processes; 0 skipped, 3 left out\n")
-    assert "planned for 2 nodes of 8 x h200, whatever is here\n" in two.output
+    assert "planned for 2 nodes of 8 x h200, not for this machine\n" in two.output
     assert re.search(r"\n[1-9] points, .*; 0 skipped, 0 left out\n$", two.output)
 
 

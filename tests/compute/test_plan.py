@@ -148,8 +148,8 @@ def test_skipped_left_out_and_filtered() -> None:
     ("workload", "change", "reason"),
     [
         ("generate", {}, None),
-        ("generate", {"tensor_parallel": 4}, "2 key-value heads of m can't be split over tensor_parallel 4"),
-        ("generate", {"tensor_parallel": 8}, "4 attention heads of m can't be split over tensor_parallel 8"),
+        ("generate", {"tensor_parallel": 4}, "2 key-value heads, 126 intermediate units of m can't be split over"),
+        ("generate", {"tensor_parallel": 8}, "4 attention heads, 2 key-value heads, 126 intermediate units of m"),
         ("generate", {"tensor_parallel": 3}, "64 hidden units of m can't be split over tensor_parallel 3"),
         ("generate", {"tensor_parallel": 4}, "126 intermediate units of m can't be split over tensor_parallel 4"),
         (

@@ -63,12 +63,13 @@ def test_points_that_share_a_process_are_counted() -> None:
 
 
 def test_long_names_and_reasons_stay_within_80_columns() -> None:
-    """A name is wrapped in its column, a reason on a deeper line; each number stays on its point's line."""
+    """A name is wrapped between axes in its column, a reason on a deeper line; numbers stay on their point's line."""
     long = dataclasses.replace(_point(1), id=f"decode[{'a_setting=value,' * 6}b=1]")
     skip = dataclasses.replace(_skip(4, "needs what is not here: " + "and more of it, " * 8), id=long.id)
     text = render(Suite(name="s", description="what for " * 12, benchmarks=()), Plan(points=(long,), skips=(skip,)))
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(r"^decode\[a_setting=value,.* 1 +3 +5$", text, re.MULTILINE)
+    assert re.search(r"^  (a_setting=value,)+b=1\]$", text, re.MULTILINE)  # no axis is cut
 
 
 def test_what_a_suite_wants_of_the_host() -> None:
@@ -100,7 +101,7 @@ def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
     lines = render(suite, Plan(points=(), skips=()), assumed="3 x h200").splitlines()
     assert lines[1:5] == [
         "what for",
-        "planned for 3 x h200, whatever is here",
+        "planned for 3 x h200, not for this machine",
         "global_batch_size 9, rounded up to fill the GPUs: a, b",
         "",
     ]
