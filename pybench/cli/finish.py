@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pybench.model.progress import Progress
     from pybench.model.results import Results
     from pybench.runner.run import Run
@@ -20,6 +22,16 @@ def finish(job: Run, progress: Progress, *, detail: bool) -> tuple[Results, bool
         interrupted, results = True, job.results()
     write_reports(job, results, shown=True, detail=detail)
     return results, interrupted
+
+
+def name_resuming(run: Path, python: str | None) -> None:
+    """Print the command that finishes an interrupted run, with the workers' Python where one was named."""
+    import shlex
+
+    import click
+
+    words = ("pybench", "run", "--resume", str(run), *(("--python", python) if python else ()))
+    click.echo(f"pybench: interrupted; go on with: {shlex.join(words)}", err=True)
 
 
 def name_faults(job: Run, progress: Progress) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybench.cli.duration import Duration
-from pybench.cli.finish import finish
+from pybench.cli.finish import finish, name_resuming
 from pybench.cli.path_types import FOLDER, PATH
 from pybench.engines.registry import ENGINES
 
@@ -142,7 +142,8 @@ def run(
         with gathered(hosts, engine, progress.note) as gathering:
             served = gathering is None and hosts.given
             begin = partial(_begun, suite, resume, root, chosen, engine)
-            code = 0 if served else _finished(begin(gathering, progress), progress, gathering, detail=detail)
+            finished = partial(_finished, python=engine.python, detail=detail)
+            code = 0 if served else finished(begin(gathering, progress), progress, gathering)
         ctx.exit(code)
 
 
@@ -178,7 +179,7 @@ def _begun(
     return resume_run(resume, choose, chosen, gathering)
 
 
-def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, detail: bool) -> int:
+def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, python: str | None, detail: bool) -> int:
     """Measure, judge and print the run; gives its exit code."""
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
 
@@ -187,7 +188,7 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, deta
         return BY_VERDICT[results.verdict]
     if gathering is not None:
         gathering.dismiss("the run was interrupted on the host that leads")
-    click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
+    name_resuming(job.folder.path, python)
     return INTERRUPTED
 
 

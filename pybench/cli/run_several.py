@@ -40,9 +40,11 @@ class Several:
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     """Measure two stacks in turn, print how B compares with A, and give the exit code of that."""
+    from shutil import which
+
     from pybench.cli.compare import print_comparison
     from pybench.cli.exit_codes import BY_CHANGE, INTERRUPTED
-    from pybench.cli.finish import name_faults, write_reports
+    from pybench.cli.finish import name_faults, name_resuming, write_reports
     from pybench.cli.output import echo
     from pybench.judge.regression.comparison import compare
     from pybench.judge.regression.figures import run_figures
@@ -53,8 +55,8 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     try:
         results = SideBySide(*jobs).finish(several.progress)
     except KeyboardInterrupt:
-        for job in jobs:
-            click.echo(f"pybench: interrupted; go on with: pybench run --resume {job.folder.path}", err=True)
+        for job, stack in zip(jobs, stacks, strict=True):
+            name_resuming(job.folder.path, stack if which(stack) else None)
         return INTERRUPTED
     for job, own in zip(jobs, results, strict=True):
         write_reports(job, own, shown=False)

@@ -45,8 +45,8 @@ def render(
     names = labels_of_runs(points)
     _head(out, comparison)
     if not comparison.changes:
-        for text in [*dict.fromkeys(point.absence for point in points if point.absence)][:_NAMED]:
-            hanging(out, f"no figures: {text}")
+        for text, absent in [*_absences(points, names).items()][:_NAMED]:
+            hanging(out, f"no figures of {', '.join(absent)}: {text}")
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]
         if rows and (detail or verdict != "unchanged"):
@@ -63,6 +63,15 @@ def render(
     )
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
+
+
+def _absences(points: Iterable[PointFigures], names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Points without a figure by the reason, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for point in points:
+        if point.absence:
+            found.setdefault(point.absence, {})[names.get(point.id, point.id)] = None
+    return {reason: list(absent) for reason, absent in found.items()}
 
 
 def _head(out: Console, comparison: RunComparison) -> None:

@@ -133,7 +133,10 @@ def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> Histor
     skipped: list[tuple[str, str]] = []
     for entry in entries:
         if entry.run is None:
-            skipped.append((entry.name, entry.reason or "no run"))
+            # An error of a file begins with its path, which the name already is.
+            skipped.append(
+                (entry.name, (entry.reason or "no run").removeprefix(str(folder / entry.name)).lstrip("/: "))
+            )
         elif entry.run.run_id in runs:
             skipped.append((entry.name, f"the same run as another entry, {entry.run.run_id}"))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -56,6 +57,9 @@ def decode_results(path: Path, data: bytes) -> Results:
         )
     if name := _beyond_measure(results):
         raise RunFolderError(f"{path}: {name} is larger than any measurement; the file was edited or damaged")
+    ((name, times),) = Counter(point.id for point in results.points).most_common(1) or (("", 0),)
+    if times > 1:
+        raise RunFolderError(f"{path}: points: {name} stands there {times} times; the file was edited or damaged")
     for number, row in enumerate(results.scaling):
         if min(row.count, row.baseline_count) < 1:
             raise RunFolderError(f"{path}: scaling.{number}.count: no count of GPUs; the file was edited or damaged")

@@ -221,7 +221,7 @@ def test_ctrl_c(here: Path, drill: Drill) -> None:
         stdout, stderr = process.communicate(timeout=60)
     folder = the_run(here)
     assert process.returncode == 130
-    assert f"interrupted; go on with: pybench run --resume {folder}" in stderr
+    assert f"interrupted; go on with: pybench run --resume {folder} --python {arguments[-1]}\n" in stderr
     assert "Traceback" not in stderr
     assert re.search(r"^TP 1 .*\d", stdout, re.MULTILINE)
     assert len((folder / "journal.jsonl").read_text().splitlines()) == 2

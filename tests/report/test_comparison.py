@@ -72,3 +72,11 @@ def test_the_last_line_names_three_keys_that_differ() -> None:
     text = shown(run(point(), **other), run(point(), run_id="then"))
     assert text.count("differs: $NCCL_") == 5
     assert text.splitlines()[-1].endswith("$NCCL_C: none -> 1 (and 2 more)")
+
+
+def test_points_without_figures_are_named() -> None:
+    """Each reason once, with the points that it is of."""
+    absent = {"medians": {}, "absence": "left out by --max-gpus 1"}
+    points = [point(f"decode[tensor_parallel={n}]", axes={"tensor_parallel": n}, **absent) for n in (2, 4)]
+    text = shown(run(*points, run_id="now"), run(*points, run_id="then"))
+    assert "\nno figures of TP 2, TP 4: left out by --max-gpus 1\n" in text

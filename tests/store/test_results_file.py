@@ -34,6 +34,15 @@ def test_what_was_measured_is_read(tmp_path: Path) -> None:
     read(tmp_path, value=1e60, medians=[-1e60])
 
 
+def test_a_point_that_stands_there_twice(tmp_path: Path) -> None:
+    """Reports would show its rows twice."""
+    values = json.loads(json.dumps(asdict(replace(RESULTS, points=(POINT, POINT)))))
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps(values))
+    with pytest.raises(RunFolderError, match=r"results\.json: points: .* stands there 2 times; the file was edited"):
+        read_results(file)
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), "inf", "nan", "1e999", "huge"])
 @pytest.mark.parametrize("name", ["value", "low"])
 def test_no_finite_number(tmp_path: Path, name: str, value: object) -> None:
