@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from tests.programs import shell_program
+
 NUM_WINDOWS = 30
 LOADS = ("constant:400", "decode:300:600:30", "square:120:680:200", "bursty:120:680:1")
 TIMES_BETTER = 10
@@ -56,9 +58,7 @@ def measure_all(library: Path, folder: Path, longest_s: float) -> dict[str, dict
 def measure(library: Path, folder: Path, load: str, window_s: float) -> dict[str, list[float]]:
     """Relative errors of every tool."""
     # CodeCarbon looks for NVIDIA GPUs by this program; it asks NVML for their energy.
-    smi = folder / "nvidia-smi"
-    smi.write_text("#!/bin/sh\n")
-    smi.chmod(0o755)
+    shell_program(folder / "nvidia-smi", "")
     environment = {
         **os.environ,
         "PATH": f"{folder}:{os.environ['PATH']}",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,9 +12,9 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from tests.builders import NO_DRIVER
+from tests.programs import fake_python
 from tests.runner.drill import suite_text, table_text
 
-FAKE_WORKER = Path(__file__).parents[1] / "runner" / "fake_worker.py"
 SUITE = suite_text(max_attempts=2, time_limit_s=60)
 
 Drill = Callable[..., tuple[str, ...]]
@@ -37,15 +35,7 @@ def write_drill(here: Path, behaviour: str = "ok", value: float = 2.0, **environ
     (here / "drill.toml").write_text(SUITE)
     (here / "expected").mkdir(exist_ok=True)
     (here / "expected" / "drill.toml").write_text(table_text(value))
-    python = here / "python"
-    path = os.pathsep.join(sys.path)
-    more = " ".join(f'{name}="{value}"' for name, value in environment.items())
-    # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N].
-    python.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
-        f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
-    )
-    python.chmod(0o755)
+    python = fake_python(here / "python", behaviour, **environment)
     return ("run", "drill.toml", "--python", str(python))
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders import NO_DRIVER
+from tests.programs import shell_program
 from tests.runner.drill import suite_text, table_text
 
 HERE = Path(__file__).parent
@@ -39,11 +40,10 @@ def write_quick_drill(here: Path) -> tuple[str, ...]:
     (here / "drill.toml").write_text(suite_text(max_attempts=2, time_limit_s=60))
     (here / "expected").mkdir()
     (here / "expected" / "drill.toml").write_text(table_text())
-    python = here / "python"
     # The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N].
     worker = f'"{sys.executable}" -I -S -B "{HERE / "quick_worker.py"}"'
-    python.write_text(f'#!/bin/sh\ncase "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\nexit 1\n')
-    python.chmod(0o755)
+    script = f'case "$3" in */__main__.py) shift 3; exec {worker} "$@";; esac\nexit 1'
+    python = shell_program(here / "python", script)
     return ("run", "drill.toml", "--python", str(python))
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from pybench.cli.main import main
 from tests.cli.conftest import Drill
+from tests.programs import shell_program
 
 
 def _printed(system: str, *options: str) -> str:
@@ -59,10 +60,8 @@ def repository(here: Path, drill: Drill) -> tuple[Path, dict[str, str]]:
     origin, checkout, programs = here / "origin.git", here / "checkout", here / "programs"
     programs.mkdir()
     real = Path(sys.executable).with_name("pybench")
-    (programs / "pybench").write_text(
-        f'#!/bin/sh\ncase $1 in run) exec "{real}" "$@" --python "{worker}";; esac\nexec "{real}" "$@"\n'
-    )
-    (programs / "pybench").chmod(0o755)
+    script = f'case $1 in run) exec "{real}" "$@" --python "{worker}";; esac\nexec "{real}" "$@"'
+    shell_program(programs / "pybench", script)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     checkout.mkdir()

@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from pybench.cli.main import main
 from pybench.cli.run import run
 from tests.documents import DOCS, blocks
 from tests.processes import wait_for
+from tests.programs import shell_program
 
 
 def _shown(language: str) -> str:
@@ -25,21 +27,20 @@ def _shown(language: str) -> str:
 def _given(words: Sequence[str]) -> dict[str, Any]:
     """Options of a command ``pybench run ...``, as the command line understands them."""
     assert list(words[:2]) == ["pybench", "run"]
-    return dict(run.make_context("run", list(words[2:])).params)
+    # Below the command line's own context: a command keeps the names of its help option from its first use on.
+    with main.make_context("pybench", ["run"], resilient_parsing=True) as context:
+        return dict(run.make_context("run", list(words[2:]), parent=context).params)
 
 
 def test_the_loop_over_ssh_starts_the_host_that_leads_last(tmp_path: Path) -> None:
     """And exits as that one does."""
     calls = tmp_path / "calls"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(
-        f'#!/bin/sh\necho "$PYBENCH_RENDEZVOUS_SECRET $*" > {calls}.part.$3\nmv {calls}.part.$3 {calls}.$3\n'
-        "[ $3 = node1 ] && exit 4\nexit 0\n"
+    shell_program(
+        tmp_path / "ssh",
+        f'echo "$PYBENCH_RENDEZVOUS_SECRET $*" > {calls}.part.$3\nmv {calls}.part.$3 {calls}.$3\n'
+        "[ $3 = node1 ] && exit 4\nexit 0",
     )
-    openssl = tmp_path / "openssl"
-    openssl.write_text('#!/bin/sh\n[ "$*" = "rand -hex 32" ] && printf %064d 7\n')
-    for program in (ssh, openssl):
-        program.chmod(0o755)
+    shell_program(tmp_path / "openssl", '[ "$*" = "rand -hex 32" ] && printf %064d 7')
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(("bash", "-c", _shown("bash")), env={**os.environ, "PATH": path}, check=False)
     assert done.returncode == 4

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders import image_lock_text
+from tests.programs import shell_program
 
 STAND_IN = Path(__file__).with_name("fake_enroot.py")
 
@@ -60,7 +61,4 @@ class EnrootHost:
 
     def program(self, name: str, script: str) -> None:
         """Write a program of the shell."""
-        path = self.folder / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
+        shell_program(self.folder / "bin" / name, script)

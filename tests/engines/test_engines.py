@@ -16,6 +16,7 @@ from pybench.engines.registry import get_engine
 from pybench.images.registry import read_manifest
 from pybench.machine.command import run_command
 from pybench.model.errors import MachineError
+from tests.programs import shell_program
 
 DIGEST = "sha256:" + hashlib.sha256(b"one").hexdigest()
 OTHER = "sha256:" + hashlib.sha256(b"other").hexdigest()
@@ -34,9 +35,7 @@ def program(folder: Path, name: str, out: object = "", error: str = "", code: in
     text = out if isinstance(out, str) else json.dumps(out)
     (folder / "out").write_text(text)
     (folder / "error").write_text(error)
-    script = f'#!/bin/sh\n/bin/cat "{folder}/out"\n/bin/cat "{folder}/error" >&2\nexit {code}\n'
-    (folder / name).write_text(script)
-    (folder / name).chmod(0o755)
+    shell_program(folder / name, f'/bin/cat "{folder}/out"\n/bin/cat "{folder}/error" >&2\nexit {code}')
 
 
 def test_no_engine(bin_folder: Path) -> None:
@@ -186,6 +185,5 @@ def test_an_index_and_a_manifest() -> None:
 def test_a_program_that_hangs_or_is_absent(bin_folder: Path) -> None:
     """No answer is an answer."""
     assert run_command(("nonesuch",)).error_line == "nonesuch is not installed"
-    (bin_folder / "hang").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    (bin_folder / "hang").chmod(0o755)
+    shell_program(bin_folder / "hang", "exec /bin/sleep 60")
     assert run_command(("hang",), limit_s=0.2).error_line == "hang did not respond within 0.2 s"

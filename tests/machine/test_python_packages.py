@@ -10,13 +10,11 @@ import pytest
 from pybench.machine import command
 from pybench.machine.command import run_command
 from pybench.machine.python_packages import missing_packages, python_software
+from tests.programs import shell_program
 
 
 def program(folder: Path, shell: str) -> str:
-    file = folder / "python"
-    file.write_text(f"#!/bin/sh\n{shell}\n")
-    file.chmod(0o755)
-    return str(file)
+    return str(shell_program(folder / "python", shell))
 
 
 def test_this_python() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from pybench.engines.process import end_marked, processes_marked
 from pybench.engines.stage import stage_worker
+from tests.programs import shell_program
 
 KILLS = 100
 LONGEST_S = 0.4
@@ -129,9 +130,7 @@ def test_a_daemon_with_a_clean_environment_ends_with_a_killed_host(
 
 def test_a_shell_between_host_and_worker_is_no_stranger(folder: Path, start_host: Callable[..., int]) -> None:
     """``--python`` may name a script that starts Python: its worker runs, and knows its host."""
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\nexit 0\n')
-    python.chmod(0o755)
+    python = shell_program(folder / "python", f'"{sys.executable}" "$@"\nexit 0')
     token = f"shell-{os.getpid()}/"
     began = folder / "began"
     entry = folder / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"

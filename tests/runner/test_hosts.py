@@ -38,7 +38,7 @@ def test_two_hosts_measure_one_training(tmp_path: Path, fake_library: Path) -> N
     gpus = {"PYBENCH_NVML_LIBRARY": str(fake_library), "FAKE_NVML_DEVICES": "1", "FAKE_NVML_DRIVER": "580.7.hosts"}
     two = TwoHosts(tmp_path, ranks=2, environment={**gpus, "FAKE_NVML_LOAD": "constant:400"})
     for name in "ab":
-        two.behave(name, FAKE_STEP_MS="100", FAKE_NAME="'NVIDIA H200'")
+        two.behave(name, FAKE_STEP_MS="100", FAKE_NAME="NVIDIA H200")
     before = _LATER if _may_live_later() else ()
     with (
         two.host("a", CUDA_VISIBLE_DEVICES="0") as a,

@@ -16,6 +16,7 @@ from tests.builders import image_lock_text
 from tests.engines.apptainer_host import install_apptainer
 from tests.engines.enroot_host import IMAGE, EnrootHost, digest_of, lock_text
 from tests.processes import wait_for
+from tests.programs import shell_program
 from tests.runner.two_hosts import LIMIT_S, TwoHosts, ended
 
 
@@ -109,9 +110,10 @@ def test_an_interrupt_while_an_image_is_made(two: TwoHosts) -> None:
     """SIGTERM to the host that leads: the program that makes it ends, the other host is let go, nothing is begun."""
     path = _install(two, "a")
     made = two.folder / "making"
-    (two.folder / "a" / "bin" / "apptainer").write_text(
-        '#!/bin/sh\n[ "$1" = build ] || exec echo apptainer version 1.3.6\n'
-        f"echo $$ > {made}.part; mv {made}.part {made}\nexec sleep 600\n"
+    shell_program(
+        two.folder / "a" / "bin" / "apptainer",
+        '[ "$1" = build ] || exec echo apptainer version 1.3.6\n'
+        f"echo $$ > {made}.part; mv {made}.part {made}\nexec sleep 600",
     )
     with two.host("a", PATH=path) as a, two.host("b", PATH=_install(two, "b")) as b:
         wait_for(made.exists, LIMIT_S)

@@ -16,21 +16,15 @@ from pybench.store.journal import RunFolder
 from tests.builders import NO_DRIVER, training_over_hosts
 from tests.ports import port_for
 from tests.processes import wait_for
+from tests.programs import fake_python
 
-FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
 SECRET = "a secret of these tests alone"
 LIMIT_S = 120
 
 
 def write_fake_python(python: Path, behaviour: str, **environment: str) -> None:
-    """Write a Python that is the fake worker, whatever module it is to run."""
-    more = " ".join(f"{key}={value}" for key, value in environment.items())
-    path = os.pathsep.join(sys.path)
-    python.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{path}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
-        f'export FAKE_UUIDS="$CUDA_VISIBLE_DEVICES"\nexec "{sys.executable}" "{FAKE_WORKER}" "$@"\n'
-    )
-    python.chmod(0o755)
+    """Write a Python that is the fake worker on the GPUs that the launcher names."""
+    fake_python(python, behaviour, FAKE_UUIDS="$CUDA_VISIBLE_DEVICES", **environment)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.ports import port_for
 from tests.processes import wait_for
+from tests.programs import shell_program
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged", "mungekey")
 _LIMIT_S = 60
@@ -102,8 +103,7 @@ def cluster(folder: Path, num_nodes: int = 2) -> Iterator[Cluster]:
     )
     (folder / "slurm.conf").write_text(text)
     # Two hosts on one machine do not wait for each other's cores.
-    (folder / "prolog").write_text(f"#!/bin/sh\necho export PYBENCH_LOCKS={folder}/locks.$SLURMD_NODENAME\n")
-    (folder / "prolog").chmod(0o755)
+    shell_program(folder / "prolog", f"echo export PYBENCH_LOCKS={folder}/locks.$SLURMD_NODENAME")
     (folder / "state").mkdir()
     for node in made.nodes:
         (folder / node).mkdir()

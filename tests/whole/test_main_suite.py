@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from pybench.cli.main import main
 from pybench.model.backend import BACKENDS
 from pybench.model.workloads.settings import BackendName
+from tests.programs import shell_program
 
 pytestmark = pytest.mark.usefixtures("fake_node")
 
@@ -41,16 +42,15 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
         fake_nvml(devices=num_gpus, load=LOADS, name=name)
         for package in {package for backend in backends for package in BACKENDS[backend].packages}:
             (tmp_path / "packages" / package).mkdir(parents=True)
-        python = tmp_path / "python"
         # The launcher says: python -I -B worker/__main__.py EXCHANGE [--ranks N], and to look for packages: -I -B -c.
-        python.write_text(
-            "#!/bin/sh\nshift 2\n"
+        python = shell_program(
+            tmp_path / "python",
+            "shift 2\n"
             f'[ "$1" = -c ] && PYTHONPATH={tmp_path}/packages exec {sys.executable} -S -B "$@"\n'
             f"shift\nexport PYTHONPATH={os.pathsep.join(sys.path)} FAKE_BEHAVIOUR=ok\n"
             f"export FAKE_UUIDS=\"$CUDA_VISIBLE_DEVICES\" FAKE_STEPS_MS='{json.dumps(STEPS_MS)}'\n"
-            f'exec {sys.executable} {WORKER} "$@"\n'
+            f'exec {sys.executable} {WORKER} "$@"',
         )
-        python.chmod(0o755)
         return CliRunner().invoke(main, ["run", "tp_scaling", "--python", str(python), *options])
 
     return measure

@@ -1,0 +1,30 @@
+"""Programs of the shell that tests put in the place of others, and a Python that is the fake worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+FAKE_WORKER = Path(__file__).parent / "runner" / "fake_worker.py"
+
+
+def shell_program(path: Path, script: str) -> Path:
+    """Write a program; gives its path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def fake_python(path: Path, behaviour: str, **environment: object) -> Path:
+    """Write a Python that is the fake worker with this environment, whatever module it is to run.
+
+    The launcher's arguments: -I -B worker/__main__.py EXCHANGE [--ranks N].
+    """
+    more = " ".join(f'{name}="{value}"' for name, value in environment.items())
+    return shell_program(
+        path,
+        f'export PYTHONPATH="{os.pathsep.join(sys.path)}" FAKE_BEHAVIOUR={behaviour} {more}\nshift 3\n'
+        f'exec "{sys.executable}" "{FAKE_WORKER}" "$@"',
+    )
