@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,8 @@ MOST_FIRST_PERIODS = 20_000
 KNOWN_MARGIN = 2e-4
 # So many periods left means that the readings can't show it: the board publishes faster than it is read.
 MOST_PERIODS = 4000
+# The starts of so many GPUs' recordings are kept.
+MOST_KNOWN = 64
 # Firmware ticks in round numbers; a short recording can't distinguish 100 ms from 100.1 ms, a long one overrules this.
 ROUND_PERIODS_S = (10e-3, 5e-3)
 ROUND_WEIGHT = 0.9
@@ -88,9 +91,20 @@ def candidate_grids(readings: Readings, elsewhere: Readings | None = None) -> li
 
     Readings a minute apart alone would allow millions of periods; those of a recording's start show it well.
     """
-    known_s = [] if elsewhere is None else [family.period_s for family in _families(elsewhere)[0]]
+    known_s: Sequence[Column] = ()
+    if elsewhere is not None:
+        columns = (elsewhere.before_s, elsewhere.after_s, elsewhere.energy_mj)
+        known_s = _known_periods_s(*(column.tobytes() for column in columns))
     families, zero_s = _families(readings, known_s)
     return [grid for family in families for grid in family.grids(zero_s)]
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _known_periods_s(before_s: bytes, after_s: bytes, energy_mj: bytes) -> tuple[Column, ...]:
+    """The periods of each family, kept: all windows of a recording need those of its start."""
+    times_s = (np.frombuffer(before_s), np.frombuffer(after_s))
+    families, _ = _families(Readings(*times_s, np.frombuffer(energy_mj, dtype=np.int64)))
+    return tuple(family.period_s for family in families)
 
 
 def _families(readings: Readings, known_s: Sequence[Column] = ()) -> tuple[list[_Family], float]:

@@ -41,8 +41,13 @@ class Readings:
         return Readings(self.before_s[first:end], self.after_s[first:end], self.energy_mj[first:end])
 
     def beginning(self, length_s: float) -> Readings:
-        """The readings made within so long after the first."""
-        return self.near(-np.inf, float(self.before_s[0]) + length_s) if len(self.before_s) else self
+        """The readings made within so long after the first, in whole ns since that: the same for every origin."""
+        if not len(self.before_s):
+            return self
+        first_s = float(self.before_s[0])
+        part = self.near(-np.inf, first_s + length_s)
+        before_s, after_s = (np.rint((time_s - first_s) * 1e9) / 1e9 for time_s in (part.before_s, part.after_s))
+        return Readings(before_s, after_s, part.energy_mj)
 
     def without_resets(self, start_s: float, end_s: float) -> Readings | None:
         """The unbroken run around a window; ``None`` when the counter fell inside it."""

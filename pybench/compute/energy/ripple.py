@@ -46,7 +46,7 @@ HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
 RIPPLE_NOISES = 2.0
 # Untuned, the true frequency leaves no more than this many times what any other leaves, or this part of the deviation.
-UNTUNED_TIMES = 3.0
+UNTUNED_TIMES = 2.5
 UNTUNED_FRACTION = 0.15
 
 Matrix = npt.NDArray[np.float64]
