@@ -7,7 +7,7 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 |---|---|
 | `times` | seconds from two clocks |
 | `readings`, `grid`, `anchors` | the counter: its readings, when it publishes, its values in time |
-| `series`, `low_pass`, `ripple`, `curve` | the driver's series, sensor undone, fast periods folded: energy over time |
+| `series`, `low_pass`, `ripple`, `harmonics`, `curve` | the driver's series, sensor undone, fast periods folded |
 | `bridge`, `counter_filter`, `sampled_counter` | both together, with what stays unknown |
 | `aliasing` | loads in step with the sensor's sampling |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |

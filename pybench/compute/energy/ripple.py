@@ -1,8 +1,8 @@
 """A fast periodic load behind slow samples, by folding them.
 
 Samples 20 ms apart can't show what a load does within 33 ms; but where it repeats, samples of
-many periods, each a little early or late, show the whole shape (equivalent-time sampling): a least-squares fit of a
-fundamental and its harmonics (Lomb, Astrophys. Space Sci. 39, 1976), with the sensor's low-pass divided out of each.
+many periods, each a little early or late, show the whole shape (equivalent-time sampling): a fundamental and its
+:mod:`~pybench.compute.energy.harmonics`, with the sensor's low-pass divided out of each.
 It is believed only where it predicts samples that it was not fitted to.
 """
 
@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pybench.compute.energy.harmonics import STEPS_PER_RESOLUTION, HarmonicFit, fits_near, likely_hz, tuning_hz
 from pybench.compute.energy.times import Column, middle
 
 MIN_SAMPLES = 60
@@ -23,12 +24,7 @@ EXTENSION_S = 0.05
 # still faster ones hardly pass the sensor's low-pass.
 SLOWEST_HZ, FASTEST_HZ = 2.0, 100.0
 RIPPLE_HZ = 17.0
-STEPS_PER_RESOLUTION = 5
 NUM_PEAKS = 8
-HIGHEST_HARMONIC_HZ = 260.0
-MOST_HARMONICS = 5
-NUM_STEPS = 3
-RIDGE_FRACTION = 1e-6
 # What the fit leaves of samples it was not fitted to, as a part of their deviation.
 BELIEVED_FRACTION = 0.2
 # Or it is noise: no more than this many times the noise, and no more than this part of the deviation.
@@ -45,12 +41,6 @@ RIVAL_STEP = 0.0037
 HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
 RIPPLE_NOISES = 2.0
-# Untuned, the true frequency leaves no more than this many times what any other leaves, or this part of the deviation.
-UNTUNED_TIMES = 2.5
-UNTUNED_FRACTION = 0.15
-
-Matrix = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -131,17 +121,17 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    near_hz = _likely(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
-    if not np.any(near_hz + NUM_STEPS * _step_hz(time_s) >= RIPPLE_HZ):
+    near_hz = likely_hz(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
+    if not np.any(near_hz + tuning_hz(time_s) >= RIPPLE_HZ):
         return None
-    fits = _fits(time_s - middle_s, power_w, near_hz)
+    fits = fits_near(time_s - middle_s, power_w, near_hz)
     fits.sort(key=lambda fit: fit.left_w)
     if fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
     if _looks_slow(fits[0], time_s - middle_s, power_w):
         return None
     most_w = _rival_w(fits[0].left_w, noise_w)
-    near = [fit.ripple(time_s, middle_s) for fit in fits if fit.left_w <= most_w]
+    near = [_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w]
     return replace(near[0], rivals=tuple(near[1:]))
 
 
@@ -158,14 +148,14 @@ def _rival_w(left_w: float, noise_w: float) -> float:
     return min(RIVAL_TIMES * left_w, float(np.hypot(left_w, RIVAL_NOISES * noise_w)))
 
 
-def _looks_slow(fit: _Fit, time_s: Column, power_w: Column) -> bool:
+def _looks_slow(fit: HarmonicFit, time_s: Column, power_w: Column) -> bool:
     """Whether the slow load that evenly spaced samples would take it for explains them about as well."""
     sampled_hz = 1 / middle(np.diff(time_s))
     alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
     slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
     if slow_hz >= RIPPLE_HZ:
         return False
-    (slow,) = _fits(time_s, power_w, np.array([slow_hz]))
+    (slow,) = fits_near(time_s, power_w, np.array([slow_hz]))
     return slow.left_w <= RIVAL_TIMES * fit.left_w
 
 
@@ -204,120 +194,14 @@ def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
     return 1 / (length * BIN_S), np.asarray((waves.real**2 + waves.imag**2) / most)
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """``left_w`` is the deviation of samples from a fit to the others."""
-
-    frequency_hz: float
-    seen_w: npt.NDArray[np.complex128]
-    left_w: float
-
-    def ripple(self, time_s: Column, middle_s: float) -> Ripple:
-        """It on samples that it was found in at times less ``middle_s``."""
-        phase = 2 * np.pi * self.frequency_hz * np.arange(1, len(self.seen_w) + 1) * middle_s
-        return Ripple(
-            start_s=float(time_s[0]) - EXTENSION_S,
-            end_s=float(time_s[-1]) + EXTENSION_S,
-            num_samples=len(time_s),
-            frequency_hz=self.frequency_hz,
-            seen_w=self.seen_w * np.exp(-1j * phase),
-            left_w=self.left_w,
-        )
-
-
-def _likely(time_s: Column, power_w: Column, near_hz: Column) -> Column:
-    """The frequencies of which one may fit best, or about as well: tuning no other could change that."""
-    if not len(near_hz):
-        return near_hz
-    rows = _rows(time_s, near_hz, _num_harmonics(near_hz))
-    left_w = np.std(power_w - (_least_squares(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
-    most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
-    return np.asarray(near_hz[left_w <= most_w])
-
-
-def _num_harmonics(frequency_hz: Column) -> Counts:
-    return np.asarray(np.clip(HIGHEST_HARMONIC_HZ // frequency_hz, 1, MOST_HARMONICS), dtype=np.intp)
-
-
-def _step_hz(time_s: Column) -> float:
-    """The farthest that one step tunes a frequency."""
-    return 1 / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
-
-
-def _fits(time_s: Column, power_w: Column, near_hz: Column) -> list[_Fit]:
-    """A wave and its harmonics at each frequency, tuned."""
-    num = _num_harmonics(near_hz)
-    frequency_hz = _tuned(time_s, power_w, near_hz, num)
-    rows = _rows(time_s, frequency_hz, num)
-    even = np.arange(len(time_s)) // 2 % 2 == 0
-    off_w = []
-    for one, other in ((even, ~even), (~even, even)):
-        weight = _least_squares(rows[:, :, one], power_w[one])
-        off_w.append(power_w[other] - (weight[:, None] @ rows[:, :, other])[:, 0])
-    left_w = np.sqrt(np.mean(np.concatenate(off_w, axis=1) ** 2, axis=1))
-    seen_w = _amplitude(_least_squares(rows, power_w))
-    return [
-        _Fit(float(hz), seen[:harmonics], float(left))
-        for hz, seen, harmonics, left in zip(frequency_hz, seen_w, num, left_w, strict=True)
-    ]
-
-
-def _tuned(time_s: Column, power_w: Column, frequency_hz: Column, num: Counts) -> Column:
-    """The frequencies at which all harmonics together fit best, by Gauss and Newton's steps."""
-    farthest_hz = _step_hz(time_s)
-    order = np.arange(1, MOST_HARMONICS + 1)
-    for _ in range(NUM_STEPS):
-        rows = _rows(time_s, frequency_hz, num)
-        products = _products(rows)
-        weight = _solve(products, rows @ power_w)
-        turned_w = _amplitude(weight) * 2j * np.pi * order
-        waves = np.concatenate((turned_w.real, -turned_w.imag), axis=1)
-        slope = time_s * (waves[:, None] @ rows[:, : 2 * MOST_HARMONICS])[:, 0]
-        step_hz = _slope_weight(rows, products, slope, power_w, weight)
-        frequency_hz = frequency_hz + np.clip(step_hz, -farthest_hz, farthest_hz)
-    return frequency_hz
-
-
-def _slope_weight(rows: Matrix, products: Matrix, slope: Matrix, power_w: Column, weight: Matrix) -> Column:
-    """By how much of its slope, beside all rows, the samples are explained best: of the normal equations' last row."""
-    with_rows = (rows @ slope[:, :, None])[:, :, 0]
-    alone = np.einsum("kt,kt->k", slope, slope) * (1 + RIDGE_FRACTION / slope.shape[1])
-    beside = alone - np.einsum("kr,kr->k", with_rows, _solve(products, with_rows))
-    return np.asarray((slope @ power_w - np.einsum("kr,kr->k", with_rows, weight)) / beside)
-
-
-def _rows(time_s: Column, frequency_hz: Column, num: Counts) -> Matrix:
-    """By frequency: the cosine of each harmonic, the sine of each, a constant, and a drift, at all times.
-
-    Harmonics beyond ``num`` are 0.
-    """
-    turn = np.exp(2j * np.pi * np.outer(frequency_hz, time_s))
-    rows = np.empty((len(turn), 2 * MOST_HARMONICS + 2, len(time_s)))
-    wave = (num > 0)[:, None] * turn
-    for order in range(MOST_HARMONICS):
-        rows[:, order], rows[:, MOST_HARMONICS + order] = wave.real, wave.imag
-        wave = wave * turn * (num > order + 1)[:, None]
-    rows[:, -2], rows[:, -1] = 1.0, time_s / max(float(np.max(np.abs(time_s))), 1e-9)
-    return rows
-
-
-def _amplitude(weight: Matrix) -> npt.NDArray[np.complex128]:
-    return np.asarray(weight[:, :MOST_HARMONICS] - 1j * weight[:, MOST_HARMONICS : 2 * MOST_HARMONICS])
-
-
-def _products(rows: Matrix) -> Matrix:
-    """Of each two rows, raised so that rows which the samples can't separate share what they explain."""
-    products = rows @ rows.transpose(0, 2, 1)
-    size = np.einsum("kii->ki", products)
-    # A view: the diagonal itself is raised.
-    size += RIDGE_FRACTION * size / rows.shape[2] + np.where(size > 0, 0.0, 1.0)
-    return products
-
-
-def _solve(products: Matrix, explained: Matrix) -> Matrix:
-    return np.asarray(np.linalg.solve(products, explained[:, :, None])[:, :, 0])
-
-
-def _least_squares(rows: Matrix, power_w: Column) -> Matrix:
-    """The weight of each row."""
-    return _solve(_products(rows), rows @ power_w)
+def _ripple(fit: HarmonicFit, time_s: Column, middle_s: float) -> Ripple:
+    """Of a fit to samples at these times less ``middle_s``."""
+    phase = 2 * np.pi * fit.frequency_hz * np.arange(1, len(fit.seen_w) + 1) * middle_s
+    return Ripple(
+        start_s=float(time_s[0]) - EXTENSION_S,
+        end_s=float(time_s[-1]) + EXTENSION_S,
+        num_samples=len(time_s),
+        frequency_hz=fit.frequency_hz,
+        seen_w=fit.seen_w * np.exp(-1j * phase),
+        left_w=fit.left_w,
+    )
