@@ -92,8 +92,8 @@ class _Taken:
     energy_j: Matrix
     variance_j2: Matrix
 
-    def keep(self, which: npt.NDArray[np.bool_]) -> _Taken:
-        """Only the hypotheses that are marked."""
+    def keep(self, which: npt.NDArray[np.intp]) -> _Taken:
+        """Only the hypotheses of these numbers."""
         return _Taken(self.energy_j[..., which], self.variance_j2[..., which])
 
 
@@ -146,8 +146,8 @@ class _Part:
         missed_j2 = self.steps.sampled_j2.sum(axis=0)
         return not self.curve.ripples and bool(np.mean(missed_j2) > np.mean(self.value_j2))
 
-    def keep(self, which: npt.NDArray[np.bool_]) -> _Part:
-        """Only the hypotheses that are marked."""
+    def keep(self, which: npt.NDArray[np.intp]) -> _Part:
+        """Only the hypotheses of these numbers."""
         return replace(
             self,
             at_s=self.at_s[..., which],

@@ -60,8 +60,8 @@ class Steps:
     counted_j2: Matrix
     in_step_j: Matrix
 
-    def keep(self, which: npt.NDArray[np.bool_]) -> Steps:
-        """Only the hypotheses that are marked."""
+    def keep(self, which: npt.NDArray[np.intp]) -> Steps:
+        """Only the hypotheses of these numbers."""
         return Steps(**{name: column[..., which] for name, column in vars(self).items()})
 
     def phased(self) -> Steps:
@@ -78,13 +78,13 @@ class Outcome:
     variance_j2: Matrix
     misfit: Matrix
 
-    def likely(self, least: float) -> npt.NDArray[np.bool_]:
-        """Those of one phase whose weight is at least this part of the best one's."""
+    def likely(self, least: float) -> npt.NDArray[np.intp]:
+        """The numbers of hypotheses of one phase whose weight is more than this part of the best one's."""
         (log_weight,) = self.log_weight
-        return np.asarray(log_weight > np.log(least) + log_weight.max())
+        return np.flatnonzero(log_weight > np.log(least) + log_weight.max())
 
-    def keep(self, which: npt.NDArray[np.bool_], belief: float) -> Outcome:
-        """Only the hypotheses that are marked, believed so much."""
+    def keep(self, which: npt.NDArray[np.intp], belief: float) -> Outcome:
+        """Only the hypotheses of these numbers, believed so much."""
         kept = {name: column[:, which] for name, column in vars(self).items()}
         return replace(Outcome(**kept), log_weight=kept["log_weight"] + np.log(belief))
 

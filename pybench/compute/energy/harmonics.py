@@ -18,9 +18,6 @@ MOST_HARMONICS = 5
 STEPS_PER_RESOLUTION = 5
 NUM_STEPS = 3
 RIDGE_FRACTION = 1e-6
-# Untuned, the best frequency leaves no more than this many times what any other leaves, or this part of the deviation.
-UNTUNED_TIMES = 2.5
-UNTUNED_FRACTION = 0.15
 
 Matrix = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.intp]
@@ -35,14 +32,10 @@ class HarmonicFit:
     left_w: float
 
 
-def likely_hz(time_s: Column, power_w: Column, near_hz: Column) -> Column:
-    """The frequencies of which one may fit best, or about as well: tuning no other could change that."""
-    if not len(near_hz):
-        return near_hz
-    rows = _rows(time_s, near_hz, _num_harmonics(near_hz))
-    left_w = np.std(power_w - (_least_squares(rows, power_w)[:, None] @ rows)[:, 0], axis=1)
-    most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
-    return np.asarray(near_hz[left_w <= most_w])
+def untuned_left_w(time_s: Column, power_w: Column, frequency_hz: Column) -> Column:
+    """The deviation of the samples from a fit at each frequency as it is."""
+    rows = _rows(time_s, frequency_hz, _num_harmonics(frequency_hz))
+    return np.asarray(np.std(power_w - (_least_squares(rows, power_w)[:, None] @ rows)[:, 0], axis=1))
 
 
 def _num_harmonics(frequency_hz: Column) -> Counts:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.harmonics import STEPS_PER_RESOLUTION, HarmonicFit, fits_near, likely_hz, tuning_hz
+from pybench.compute.energy.harmonics import STEPS_PER_RESOLUTION, HarmonicFit, fits_near, tuning_hz, untuned_left_w
 from pybench.compute.energy.times import Column, middle
 
 MIN_SAMPLES = 60
@@ -37,6 +37,9 @@ BIN_S = 2e-3
 RIVAL_TIMES = 2.0
 RIVAL_NOISES = 0.75
 RIVAL_STEP = 0.0037
+# Untuned, such a frequency leaves no more than this many times what the best one leaves, or this part of the deviation.
+UNTUNED_TIMES = 3.0
+UNTUNED_FRACTION = 0.15
 # Harmonics up to this one are looked at for aliases; samples that come early or late show a part of them.
 HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
@@ -121,7 +124,7 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    near_hz = likely_hz(time_s - middle_s, power_w, _peaks(time_s - middle_s, power_w))
+    near_hz = _likely_hz(time_s - middle_s, power_w)
     if not np.any(near_hz + tuning_hz(time_s) >= RIPPLE_HZ):
         return None
     fits = fits_near(time_s - middle_s, power_w, near_hz)
@@ -133,6 +136,16 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     most_w = _rival_w(fits[0].left_w, noise_w)
     near = [_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w]
     return replace(near[0], rivals=tuple(near[1:]))
+
+
+def _likely_hz(time_s: Column, power_w: Column) -> Column:
+    """The frequencies of which one may be the true one, or a rival: tuning no other would change that."""
+    peaks_hz = _peaks(time_s, power_w)
+    if not len(peaks_hz):
+        return peaks_hz
+    left_w = untuned_left_w(time_s, power_w, peaks_hz)
+    most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
+    return np.asarray(peaks_hz[left_w <= most_w])
 
 
 def _believed(left_w: float, swing_w: float, noise_w: float) -> bool:
