@@ -12,6 +12,7 @@ from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.low_pass import LowPass, undo
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.series import samples_of
+from pybench.model.trace import CounterColumns
 from tests.physics.board import BOARDS, H200, Board, ns, truth_j
 from tests.physics.load import bursty, constant, square
 from tests.physics.windows import measure, phases
@@ -53,6 +54,19 @@ def test_errors_and_bounds(num_windows: int, load: str, window_s: float, most_pe
 def test_bounds_hold_on_other_boards(num_windows: int, board: Board) -> None:
     assert measure("square_200_200", 1.0, num_windows, board).inside_percent >= 90
     assert measure("constant", 1.0, num_windows, board).inside_percent >= 95
+
+
+def test_a_recordings_beginning_is_the_same_for_every_window() -> None:
+    """So that its periods are searched once: seconds since a window's start differ in their last digits."""
+    rng = np.random.default_rng(1)
+    before_ns = np.sort(rng.integers(10**15, 10**15 + 19 * 10**9, 30))
+    after_ns = (before_ns + 3_141_593).tolist()
+    counter = CounterColumns(before_ns=before_ns.tolist(), after_ns=after_ns, energy_mj=range(30))
+    origins_ns = (10**15 + 7, 10**15 + 86_400 * 10**9)
+    one, other = (Readings.of(counter, origin_ns).beginning(20.0) for origin_ns in origins_ns)
+    assert one.before_s.tobytes() == other.before_s.tobytes()
+    assert one.after_s.tobytes() == other.after_s.tobytes()
+    assert one.before_s[-1] == pytest.approx((before_ns[-1] - before_ns[0]) / 1e9)
 
 
 @pytest.mark.parametrize("fault", ["wraps", "0 once", "2^40 once", "series of 0", "series of 2^31"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pybench.compute.energy import ripple
 from pybench.compute.energy.low_pass import POWER_STEP_W
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from tests.physics.board import Board
@@ -34,13 +35,13 @@ def found(load: Load, seed: int = 0, missing: float = 0.01) -> Ripple | None:
 @pytest.mark.parametrize("frequency_hz", [23.0, 30.0, 47.0, 71.3])
 def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float) -> None:
     load = square(300, 600, 0.4 / frequency_hz, 0.6 / frequency_hz, -5, 6)
-    ripple = found(load, missing=missing)
-    assert ripple is not None
-    assert ripple.frequency_hz == pytest.approx(frequency_hz, abs=0.02)
+    wave = found(load, missing=missing)
+    assert wave is not None
+    assert wave.frequency_hz == pytest.approx(frequency_hz, abs=0.02)
     times_s = np.arange(1.0, 3.0, 0.0007)
     true_j = load.energy_j(times_s)
     swing_j = true_j - np.polyval(np.polyfit(times_s, true_j, 1), times_s)
-    told_j = ripple.behind(10.9e-3, 0.0).energy_j(times_s)
+    told_j = wave.behind(10.9e-3, 0.0).energy_j(times_s)
     assert np.std(told_j - told_j.mean() - swing_j) < 0.2 * np.std(swing_j)
 
 
@@ -48,6 +49,23 @@ def test_the_shape_between_samples_is_found(frequency_hz: float, missing: float)
 def test_no_ripple_where_the_load_has_none(name: str) -> None:
     for seed in range(10):
         assert found(LOADS[name](np.random.default_rng(seed), -5, 6), seed) is None
+
+
+@pytest.mark.parametrize("name", ["decode_30hz", "decode_47hz", "decode_drifting", "decode_jittered", "square_50_50"])
+def test_a_frequency_that_is_not_tuned_is_neither_the_ripple_nor_a_rival(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every peak of the spectrum tuned, the outcome is the same."""
+    loads = [LOADS[name](np.random.default_rng(seed), -5, 6) for seed in range(4)]
+    likely = [found(load, seed) for seed, load in enumerate(loads)]
+    monkeypatch.setattr(ripple, "UNTUNED_TIMES", np.inf)
+    monkeypatch.setattr(ripple, "UNTUNED_RIVAL_TIMES", np.inf)
+    for seed, load in enumerate(loads):
+        every, some = found(load, seed), likely[seed]
+        assert (every is None) == (some is None)
+        if every is not None and some is not None:
+            assert some.frequency_hz == pytest.approx(every.frequency_hz, abs=1e-9)
+            assert len(some.rivals) == len(every.rivals)
 
 
 def test_a_step_in_evenly_spaced_samples_is_no_ripple() -> None:

@@ -37,9 +37,10 @@ BIN_S = 2e-3
 RIVAL_TIMES = 2.0
 RIVAL_NOISES = 0.75
 RIVAL_STEP = 0.0037
-# Untuned, such a frequency leaves no more than this many times what the best one leaves, or this part of the deviation.
-UNTUNED_TIMES = 3.0
-UNTUNED_FRACTION = 0.15
+# Untuned, the frequency that fits best leaves no more than so many times what any other leaves, and a rival of it no
+# more than the second; or than so many times this part of the deviation.
+UNTUNED_TIMES, UNTUNED_RIVAL_TIMES = 3.0, 5.0
+UNTUNED_FRACTION = 0.06
 # Harmonics up to this one are looked at for aliases; samples that come early or late show a part of them.
 HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
@@ -124,10 +125,14 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    near_hz = _likely_hz(time_s - middle_s, power_w)
-    if not np.any(near_hz + tuning_hz(time_s) >= RIPPLE_HZ):
+    peaks_hz = _peaks(time_s - middle_s, power_w)
+    if not len(peaks_hz):
         return None
-    fits = fits_near(time_s - middle_s, power_w, near_hz)
+    untuned_w = untuned_left_w(time_s - middle_s, power_w, peaks_hz)
+    least_w = max(float(untuned_w.min()), UNTUNED_FRACTION * swing_w)
+    if not np.any((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)):
+        return None
+    fits = fits_near(time_s - middle_s, power_w, peaks_hz[untuned_w <= UNTUNED_RIVAL_TIMES * least_w])
     fits.sort(key=lambda fit: fit.left_w)
     if fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
@@ -136,16 +141,6 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     most_w = _rival_w(fits[0].left_w, noise_w)
     near = [_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w]
     return replace(near[0], rivals=tuple(near[1:]))
-
-
-def _likely_hz(time_s: Column, power_w: Column) -> Column:
-    """The frequencies of which one may be the true one, or a rival: tuning no other would change that."""
-    peaks_hz = _peaks(time_s, power_w)
-    if not len(peaks_hz):
-        return peaks_hz
-    left_w = untuned_left_w(time_s, power_w, peaks_hz)
-    most_w = max(UNTUNED_TIMES * float(left_w.min()), UNTUNED_FRACTION * float(np.std(power_w)))
-    return np.asarray(peaks_hz[left_w <= most_w])
 
 
 def _believed(left_w: float, swing_w: float, noise_w: float) -> bool:
