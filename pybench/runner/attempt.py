@@ -14,6 +14,7 @@ from pybench.compute.joined_energy import HostTrace, joined_conditions, joined_e
 from pybench.engines.foreign import is_foreign
 from pybench.engines.hosts.worker import HostsWorker
 from pybench.judge.formulas.registry import metric_values
+from pybench.model.container import ContainerRun
 from pybench.model.errors import is_machine_fault
 from pybench.model.progress import Progress
 from pybench.model.record import Energy, Record
@@ -68,18 +69,8 @@ def _attempt(
         start_ns=start_ns,
     )
     reader.begin(place, contract.check)
-    container = None
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
-        try:
-            worker = session_worker.begin(place)
-        except OSError as error:
-            if is_machine_fault(error):
-                raise
-            failure: Failure | None = Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}")
-        else:
-            failure = follow(session, place, worker, reader, gpus, progress)
-            container = worker.container()
-            failure = session.launcher.verify(container, session.job, session.log) or failure
+        failure, container = _followed(session, place, session_worker, reader, gpus, progress)
     trace = _kept(gpus.trace, folder / "trace.npz", session.run_path)
     over = session_worker.over_hosts
     hosts = () if over is None else host_parts(session, folder, over.reports(), trace)
@@ -107,6 +98,26 @@ def _attempt(
         warm_after=session.before(place),
         hosts=hosts,
     )
+
+
+def _followed(
+    session: Session,
+    place: int,
+    session_worker: SessionWorker,
+    reader: EventReader,
+    gpus: GpuObservation,
+    progress: Progress,
+) -> tuple[Failure | None, ContainerRun | None]:
+    """How the worker ended, and the container it ran in. Raises ``OSError`` for a fault of the machine."""
+    try:
+        worker = session_worker.begin(place)
+    except OSError as error:
+        if is_machine_fault(error):
+            raise
+        return Failure(cause="launch", message=f"{session_worker.argv[0]}: {error.strerror}"), None
+    failure = follow(session, place, worker, reader, gpus, progress)
+    container = worker.container()
+    return session.launcher.verify(container, session.job, session.log) or failure, container
 
 
 def _named(failure: Failure | None, over: HostsWorker | None) -> Failure | None:
