@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
+
+_LAST_STANDARD = 2
 
 
 class GuardedStream:
@@ -43,9 +47,24 @@ class GuardedStream:
                 setattr(sys, f"__{name}__", None)
 
 
+def _open_absent_streams() -> None:
+    """Put /dev/null where this process began without a standard stream, as after ``>&-``.
+
+    A file opened later would take its number, and what a worker prints would go into that file.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for the whole process
+
+
 @contextmanager
 def guarded_output() -> Iterator[GuardedStream]:
     """Guard both streams; gives standard output."""
+    _open_absent_streams()
     before = sys.stdout, sys.stderr
     out, err = GuardedStream(sys.stdout), GuardedStream(sys.stderr)
     sys.stdout, sys.stderr = out, err

@@ -43,7 +43,8 @@ def _decoded(path: Path, data: bytes, noun: str) -> str:
     if b"\0" in data:
         raise refuse(path, f"binary data; {noun} is text")
     try:
-        return data.decode("utf-8")
+        # Some editors begin a file with a byte order mark.
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise refuse(path, "not UTF-8; save the file in that encoding", line) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -86,6 +87,18 @@ def test_a_closed_output_changes_no_verdict(here: Path, drill: Drill, value: flo
     (run,) = (here / "runs").iterdir()
     assert len((run / "journal.jsonl").read_bytes().splitlines()) >= 4
     assert (run / "results.json").is_file()
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_streams_that_were_never_open(here: Path, drill: Drill, closed: str) -> None:
+    """As some daemons start a program: the verdict's code, and no file of the run in the place of a stream."""
+    command = ("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", CODE)
+    done = subprocess.run((*command, *drill()), stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    (run,) = (here / "runs").iterdir()
+    assert len((run / "journal.jsonl").read_bytes().splitlines()) == 4
+    assert json.loads((run / "results.json").read_bytes())["verdict"] == "pass"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

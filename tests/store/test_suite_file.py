@@ -258,6 +258,13 @@ def test_malformed(tmp_path: Path, text: str | bytes, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    """Some editors write one."""
+    path = tmp_path / "s.toml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert read_suite(path, profile=None, machine_kind="cpu").name == "s"
+
+
 def test_all_problems_at_once(tmp_path: Path) -> None:
     """Independent problems come together, each with its line."""
     text = HEAD + BENCH + 'batch_size = 0\nprompt_tokens = "4"\n[benchmark.axes]\nsed = [1]\n'
