@@ -12,7 +12,7 @@ from pybench.engines.trial import python_version, trial_job
 from pybench.machine.command import CommandResult, run_command
 from pybench.model.errors import MachineError
 
-Launcher = TypeVar("Launcher", bound=ImageFileLauncher)
+_Launcher = TypeVar("_Launcher", bound=ImageFileLauncher)
 
 # What every worker needs; the engine brings the driver's library.
 _PROBE = """
@@ -31,7 +31,7 @@ USER_NAMESPACES = (
 )
 
 
-def tried(tries: Iterable[Launcher], gpu_uuids: tuple[str, ...], remedies: Mapping[str, str]) -> Launcher:
+def tried(tries: Iterable[_Launcher], gpu_uuids: tuple[str, ...], remedies: Mapping[str, str]) -> _Launcher:
     """The first of ``tries`` in which each image starts, with the Python found inside.
 
     ``remedies`` are by a part of the engine's words. Raises ``MachineError`` with what the engine reports of the last.

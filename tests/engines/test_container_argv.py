@@ -1,6 +1,6 @@
 """The engines' command lines against files that a person has read.
 
-After a wanted change, write the files anew with ``PYBENCH_UPDATE_GOLDEN=1 pytest tests/launch`` and read their diff.
+After a wanted change, write the files anew with ``PYBENCH_UPDATE_GOLDEN=1 pytest tests/engines`` and read their diff.
 """
 
 from __future__ import annotations
