@@ -56,10 +56,10 @@ FOREIGN = {
     f"{_TRAIN}.strategies": {"torch", "transformers"},
     f"{_TRAIN}.strategies.accelerate": {"accelerate"},
     f"{_TRAIN}.strategies.deepspeed": {"deepspeed"},
-    f"{_TRAIN}.strategies.torchtune": {"torchao", "torchtune"},
+    f"{_TRAIN}.strategies.torchtune": {"torchtune"},
     f"{_TRAIN}.strategies.unsloth": {"unsloth"},
     f"{_TRAIN}.unsloth_arguments": {"safetensors", "tokenizers"},
-    f"{_TRAIN}.tuned_decoder": {"torchtune"},
+    f"{_TRAIN}.tuned_decoder": {"torchao", "torchtune"},
 }
 """What else a module or room of the worker may import: torchrun, and the package that a backend is about."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "rich")

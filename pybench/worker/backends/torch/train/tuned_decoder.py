@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torchao.dtypes.nf4tensor import NF4Tensor, to_nf4
 from torchtune.models.convert_weights import hf_to_tune, tune_to_hf
 from torchtune.models.llama3 import llama3, lora_llama3
 from torchtune.models.llama3_1 import llama3_1, lora_llama3_1
@@ -74,6 +75,12 @@ def tuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tenso
 def untuned(config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     """One weight of it under its name in transformers, with its rows in the order there."""
     return _converted(_CONVERTERS[config.model_type][1], config, name.replace(_RECOMPUTED, ""), weight)
+
+
+def packed(value: torch.Tensor, empty: nn.Parameter) -> nn.Parameter:
+    """The parameter in the place of ``empty`` that holds ``value``: in four bits where ``empty`` has them."""
+    held = to_nf4(value) if isinstance(empty, NF4Tensor) else value
+    return nn.Parameter(held, requires_grad=empty.requires_grad)
 
 
 def _converted(convert: Any, config: Any, name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:

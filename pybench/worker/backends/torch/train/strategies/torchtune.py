@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 
@@ -23,12 +22,11 @@ from pybench.worker.backends.torch.train.strategies.fsdp import everything_gathe
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 with needs_package("strategy 'torchtune'", "torchtune"):
-    from torchao.dtypes.nf4tensor import NF4Tensor, to_nf4
     from torchtune import modules, training
     from torchtune.models.llama3 import base_llama_tp_plan
     from torchtune.modules import peft
 
-    from pybench.worker.backends.torch.train.tuned_decoder import adapters, decoder_of, tuned, untuned
+    from pybench.worker.backends.torch.train.tuned_decoder import adapters, decoder_of, packed, tuned, untuned
 
 
 def learner(task: Task) -> Learner:
@@ -122,6 +120,4 @@ def _place(task: Task, model: Any, name: str, value: torch.Tensor) -> None:
         return
     place, _, leaf = name.rpartition(".")
     module = model.get_submodule(place)
-    empty = module.get_parameter(leaf)
-    held = to_nf4(value) if isinstance(empty, NF4Tensor) else value
-    setattr(module, leaf, nn.Parameter(held, requires_grad=empty.requires_grad))
+    setattr(module, leaf, packed(value, module.get_parameter(leaf)))
