@@ -34,10 +34,12 @@ class SideBySide:
             held.enter_context(signals_interrupt())
             held.enter_context(max(runs, key=lambda run: len(run.uuids())).devices(progress))
             records = [held.enter_context(run.held()) for run in runs]
+            count = _Count()
             opened = [
-                run.opened(own, _Named(progress, name), budget)
+                run.opened(own, _Named(progress, name, count), budget)
                 for run, own, name in zip(runs, records, _NAMES, strict=True)
             ]
+            count.total = sum(len(one.pending()) for one in opened)
             try:
                 _begin(opened, progress)
                 self._measure(opened)
@@ -62,18 +64,29 @@ def _begin(opened: list[OpenRun], progress: Progress) -> None:
     progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, attempts)
 
 
+@dataclass
+class _Count:
+    """Attempts of both runs, and how many of them have begun."""
+
+    total: int = 0
+    begun: int = 0
+
+
 @dataclass(frozen=True)
 class _Named:
-    """Progress of one of the two: its points are named by the stack that measures them."""
+    """Progress of one of the two: its points are named by the stack that measures them, its attempts count with all."""
 
     progress: Progress
     name: str
+    count: _Count
 
     def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
         self.progress.run_started(run_id, folder, num_attempts, expected_s)
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        self.progress.attempt_started(f"{self.name} {point_id}", attempt, position, total)
+        del position, total  # those of one run alone
+        self.count.begun += 1
+        self.progress.attempt_started(f"{self.name} {point_id}", attempt, self.count.begun, self.count.total)
 
     def phase(self, name: str) -> None:
         self.progress.phase(name)

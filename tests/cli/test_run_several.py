@@ -48,8 +48,9 @@ def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
     assert f"B: {b}: " in done.output
     assert [len(records) for records in _journals(here)] == [4, 4]
     assert _part_of(here) == ["ab", "ab"]
-    headings = re.findall(r"\[\d/4\] ([AB]) decode TP (\d) attempt (\d)", done.output)
-    assert ["".join(one) for one in headings] == ["A11", "B11", "A21", "B21", "B22", "A22", "B12", "A12"]
+    headings = re.findall(r"\[(\d)/8\] ([AB]) decode TP (\d) attempt (\d)", done.output)
+    assert ["".join(one) for one in headings] == ["1A11", "2B11", "3A21", "4B21", "5B22", "6A22", "7B12", "8A12"]
+    assert "for the other 4 attempts, by the first round" in done.output
     again = re.search(r"again: pybench (.*)", done.output)
     assert again
     assert CliRunner().invoke(main, again[1].split()).exit_code == 0
