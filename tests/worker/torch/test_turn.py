@@ -107,7 +107,7 @@ def _steps(events: list[Event]) -> list[Step]:
         {"handover": "ipc", **LORA},
         {"handover": "file", "async_weight_syncing": True, **LORA},
         QLORA,
-        {"handover": "file", **QLORA, "double_quantization": False},
+        {"handover": "file", "processes": 1, **QLORA, "double_quantization": False},
         {"loss": "grpo", "group_size": 2, "max_grad_norm": 0.1},
     ],
     ids=str,
