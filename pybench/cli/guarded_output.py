@@ -52,6 +52,8 @@ def _open_absent_streams() -> None:
 
     A file opened later would take its number, and what a worker prints would go into that file.
     """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
