@@ -28,11 +28,17 @@ def test_a_signal_before_a_run_is_named(
     here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """While an engine is chosen, which may make an image file: exit 130, one line, and no run's folder."""
-    before = signal.getsignal(number)
     monkeypatch.setattr(choice, "choose_launcher", lambda *_any, **_options: signal.raise_signal(number))
-    result = CliRunner().invoke(main, drill())
+    arguments = drill()
+    # A shell that started the tests behind & or nohup has these signals ignored.
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        result = CliRunner().invoke(main, arguments)
+        after = signal.getsignal(number)
+    finally:
+        signal.signal(number, before)
     assert (result.exit_code, result.stderr) == (exit_codes.INTERRUPTED, "pybench: interrupted\n")
-    assert signal.getsignal(number) is before
+    assert after is signal.default_int_handler
     assert not list(here.glob("runs/*"))
 
 
