@@ -63,7 +63,9 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
     table = next((table for table in drawn if fits(table, width)), drawn[-1])
     if table.rows:
         out.print()
-        out.print(draw(table, width))
+        out.print(draw(table.without_empty_columns(), width))
+    else:
+        hanging(out, "no figures of attempts in it: write its results again by `pybench report RUN --format json`")
     return without_trailing_spaces(stream.getvalue())
 
 
@@ -101,7 +103,7 @@ def _cells(trend: Trend, names: Mapping[str, str], room: int) -> tuple[str, ...]
     return (
         names[trend.row.point_id],
         metric_words(trend.row.metric),
-        sparkline(trend.values, room),
+        sparkline(trend.values, room) if len(trend.values) > 1 else "-",
         "not measured" if trend.last is None else value_text(trend.last, METRICS[trend.row.metric].unit),
         "-" if trend.fraction is None else signed_percent(trend.fraction),
         "-" if trend.spread_fraction is None else f"{plain(100 * trend.spread_fraction, 2)} %",

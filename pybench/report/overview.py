@@ -119,7 +119,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         )
         for point in group.points
     ]
-    table = _without_empty_columns(Table(_title(group), heads, tuple(rows)))
+    table = Table(_title(group), heads, tuple(rows)).without_empty_columns()
     return _with_one_limit(table) if density >= Density.GATES else table
 
 
@@ -213,12 +213,3 @@ def _with_one_limit(table: Table) -> Table:
 
     rows = (merged(row, row[of_figure] if row[of_ratio] == NONE else row[of_ratio]) for row in table.rows)
     return Table(table.title, merged(table.heads, "limit"), tuple(rows))
-
-
-def _without_empty_columns(table: Table) -> Table:
-    used = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in {NONE, ""} for row in table.rows)]
-    return Table(
-        table.title,
-        tuple(table.heads[i] for i in used),
-        tuple(tuple(row[i] for i in used) for row in table.rows),
-    )

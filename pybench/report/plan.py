@@ -60,8 +60,7 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
     if gpu_memory_bytes is not None:
         needs = (memory_need(point) for point in plan.points)
         columns[f"of {gpu_memory_bytes / 1e9:.3g} GB a GPU"] = ["" if need is None else str(need) for need in needs]
-    used = {head: cells for head, cells in columns.items() if any(cells)}
-    return Table("", tuple(used), tuple(zip(*used.values(), strict=True)))
+    return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 
 def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:

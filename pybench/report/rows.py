@@ -34,6 +34,15 @@ class Table:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    def without_empty_columns(self) -> Table:
+        """The table without columns, other than the first, that have no value in any row."""
+        used = [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in {"-", ""} for row in self.rows)]
+        return Table(
+            self.title,
+            tuple(self.heads[i] for i in used),
+            tuple(tuple(row[i] for i in used) for row in self.rows),
+        )
+
 
 def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Table, ...]:
     """Every table that has rows: points, latency, training, scaling, orders, limits, the node, use, energy.
