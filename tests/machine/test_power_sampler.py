@@ -10,6 +10,7 @@ import pytest
 import pybench
 from pybench.machine.power_sampler import Window
 from pybench.model.errors import MachineError, UsageError
+from tests.bounds import near
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -35,7 +36,7 @@ def test_windows_and_marks(fake_nvml: Tell, fake_truth_j: Callable[[int | None, 
             truth_j = fake_truth_j(gpu.index, energy.end_ns) - fake_truth_j(gpu.index, energy.start_ns)
             assert gpu.energy_low_j is not None
             assert gpu.energy_high_j is not None
-            assert gpu.energy_low_j <= truth_j <= gpu.energy_high_j, (truth_j, gpu)
+            assert near(truth_j, gpu.energy_low_j, gpu.energy_high_j), (truth_j, gpu)
 
 
 def test_a_window_is_kept_when_its_block_fails(fake_nvml: Tell) -> None:
