@@ -97,8 +97,8 @@ def _backend_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[s
     if shape.model_type not in traits.model_types:
         known = ", ".join(traits.model_types)
         yield f"backend {settings.backend} can't build {shape.model_type} models, only {known}"
-    if settings.tensor_parallel > 1 and shape.model_type in traits.unsplit_types:
-        yield f"backend {settings.backend} can't split the experts of {shape.model_type} over tensor_parallel ranks"
+    if settings.tensor_parallel > 1 and (parts := traits.unsplit_types.get(shape.model_type)):
+        yield f"backend {settings.backend} can't split the {parts} of {shape.model_type} over tensor_parallel ranks"
     if isinstance(settings, Generate) and settings.quantization == "bitsandbytes" and shape.num_experts > 1:
         yield f"quantization 'bitsandbytes' packs linear layers, and the experts of {settings.model} are none"
     able = traits.parallel_axes.get(settings.workload, PARALLEL_AXES)

@@ -26,6 +26,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
         yield from _on_cpu(settings)
     yield from _family(settings, shape)
     yield from _experts(settings, shape)
+    yield from _fused(settings, shape)
     yield from _tuned_adapters(settings, shape)
     yield from _split(settings, shape)
     yield from _batch(settings)
@@ -56,6 +57,12 @@ def _experts(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"lora_targets = 'all_linear': {settings.model} has experts, which get no adapters; use 'attention'"
     if settings.weights == "nf4":
         yield f"weights = 'nf4' packs linear layers, and the experts of {settings.model} are none; use 'dtype'"
+
+
+def _fused(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    """One projection makes queries, keys and values: an adapter is for all three."""
+    if shape.model_type == "phi3" and settings.lora_rank and settings.lora_targets in {None, "query_value"}:
+        yield f"lora_targets = 'query_value': {settings.model} has them in one projection with keys; use 'attention'"
 
 
 def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:

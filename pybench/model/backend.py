@@ -62,7 +62,7 @@ class BackendTraits:
     """One backend's reach.
 
     ``model_types`` are the model families it can build (``model_type`` of a config); of these it can't split
-    ``unsplit_types`` over tensor-parallel ranks, whose experts are one weight. ``parallel_axes`` maps a workload to the
+    ``unsplit_types`` over tensor-parallel ranks, for what each maps to. ``parallel_axes`` maps a workload to the
     parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process spans, for
     all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those in
     ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours: any other must stay at its
@@ -85,7 +85,7 @@ class BackendTraits:
     packages: tuple[str, ...]
     extras: tuple[Extra, ...] = ()
     remedy: str = "install it there"
-    unsplit_types: tuple[str, ...] = ()
+    unsplit_types: dict[str, str] = field(default_factory=dict)
     axes_inside: tuple[str, ...] = ()
     lone_axes: tuple[str, ...] = ()
     gpu_axes: tuple[str, ...] = ()
@@ -126,7 +126,10 @@ MODEL_CLASSES = {
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
 }
 _ENGINE_OPTIONS = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "engine_args")
@@ -154,8 +157,9 @@ _TRAINING_EXTRAS = (
 
 BACKENDS: dict[BackendName, BackendTraits] = {
     "torch": BackendTraits(
-        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gpt_oss"),
-        unsplit_types=("gpt_oss",),
+        # Gemma 2 caps the scores of attention, which no kernel of torch does.
+        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "gpt_oss"),
+        unsplit_types={"gpt_oss": "experts", "phi3": "fused projections"},
         parallel_axes={
             "generate": ("tensor_parallel", "data_parallel"),
             "train": PARALLEL_AXES,
@@ -175,7 +179,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         over_nodes=("generate", "train", "collective"),
     ),
     "transformers": BackendTraits(
-        model_types=("llama", "mistral", "qwen2", "qwen3"),
+        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3"),
         parallel_axes={
             "generate": ("tensor_parallel", "pipeline_parallel", "data_parallel"),
             "evaluate": ("data_parallel",),

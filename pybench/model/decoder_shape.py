@@ -110,6 +110,8 @@ def _sliding_layers(config: Mapping[str, Any]) -> int:
         return list(config["layer_types"]).count("sliding_attention")
     if config.get("sliding_window_pattern") is not None:  # Gemma 3: every nth layer sees everything
         return layers - layers // int(config["sliding_window_pattern"])
+    if config.get("model_type") == "gemma2":  # every second layer sees everything
+        return layers - layers // 2
     if config.get("max_window_layers") is not None:  # Qwen: the first so many see everything
         return max(0, layers - int(config["max_window_layers"]))
     return layers

@@ -45,6 +45,7 @@ class _Config(BaseModel):
     num_key_value_heads: _Count
     head_dim: _Size | None = None
     max_position_embeddings: _Size
+    original_max_position_embeddings: _Size | None = None
     hidden_act: _Activation | None = None
     hidden_activation: _Activation | None = None
     rms_norm_eps: _Number | None = None
@@ -54,6 +55,8 @@ class _Config(BaseModel):
     rope_parameters: _Rope | dict[_Word, _Rope] | None = None
     attention_bias: bool | None = None
     attention_dropout: _Number | None = None
+    embd_pdrop: _Number | None = None
+    resid_pdrop: _Number | None = None
     mlp_bias: bool | None = None
     initializer_range: _Number | None = None
     tie_word_embeddings: bool | None = None
@@ -82,10 +85,13 @@ _NOT_SHAPING = frozenset(
         *("architectures", "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"),
         *("pretraining_tp", "quantization_config", "experts_per_token", "_sliding_window_pattern"),
         *("cache_implementation", "unsloth_fixed", "unsloth_version"),
+        "sliding_window_size",  # Gemma 2: sliding_window by an earlier name
     )
 )
 # What the family's class in transformers assumes where the published file is silent.
 _ASSUMED: dict[str, Architecture] = {
+    "gemma": {"tie_word_embeddings": True},
+    "gemma2": {"tie_word_embeddings": True},
     "gemma3_text": {
         "vocab_size": 262208,
         "num_attention_heads": 8,
@@ -101,6 +107,11 @@ _ASSUMED: dict[str, Architecture] = {
 # Without these a class assumes what another file would not mean; null is an answer.
 _NEEDED: dict[str, tuple[str, ...]] = {
     "mistral": ("sliding_window",),
+    "gemma": ("head_dim",),
+    "gemma2": (
+        *("head_dim", "sliding_window", "query_pre_attn_scalar"),
+        *("attn_logit_softcapping", "final_logit_softcapping"),
+    ),
     "gemma3_text": ("sliding_window",),
     "qwen3": ("head_dim",),
     "gpt_oss": ("head_dim", "sliding_window", "layer_types", "num_local_experts", "num_experts_per_tok"),

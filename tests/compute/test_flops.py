@@ -54,6 +54,15 @@ def test_a_mixture_holds_all_experts_and_computes_few() -> None:
         ("qwen2.5-7b", 7.61e9, "8b"),
         ("qwen3-32b", 32.8e9, "30b"),
         ("gemma-3-27b", 27.0e9, "30b"),
+        ("gemma-2b", 2.51e9, "3b"),
+        ("gemma-7b", 8.54e9, "8b"),
+        ("gemma-2-2b", 2.61e9, "3b"),
+        ("gemma-2-9b", 9.24e9, "8b"),
+        ("gemma-2-27b", 27.2e9, "30b"),
+        ("phi-3-mini", 3.82e9, "3b"),
+        ("phi-4", 14.7e9, "20b"),
+        ("llama-3.3-70b", 70.6e9, "70b"),
+        ("qwen2-7b", 7.61e9, "8b"),
         ("gpt-oss-20b", 20.9e9, "20b"),
     ],
 )
@@ -92,9 +101,30 @@ def test_a_mixture_with_windows_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "layer", "num_layers", "head", "attention"),
+    [
+        # Attention 3584 * 2 * (16 + 8) * 256, MLP 3 * 3584 * 14336; of 42 layers 21 see 4,096 tokens.
+        ("gemma-2-9b", 44_040_192 + 154_140_672, 42, 256_000 * 3584, 4 * 16 * 256 * 21 * (8192 + 4096)),
+        # 2048 * 2 * (8 + 1) * 256 and 3 * 2048 * 16384.
+        ("gemma-2b", 9_437_184 + 100_663_296, 18, 256_000 * 2048, 4 * 8 * 256 * 18 * 8192),
+        # 5120 * 2 * (40 + 10) * 128 and 3 * 5120 * 17920: fused projections are as many weights.
+        ("phi-4", 65_536_000 + 275_251_200, 40, 100_352 * 5120, 4 * 40 * 128 * 40 * 8192),
+    ],
+)
+def test_other_families_by_hand(model: str, layer: int, num_layers: int, head: int, attention: int) -> None:
+    """At 8,192 tokens: 2 for each weight of the layers and the head, attention's own over what its layers see."""
+    shape = DecoderShape.from_config(load_models()[model])
+    assert forward_flops_per_token(shape, 8192) == 2 * (num_layers * layer + head) + attention
+
+
+@pytest.mark.parametrize(
     ("model", "layers", "window"),
     [
         ("gpt-oss-20b", 12, 128),
+        ("gemma-2-9b", 21, 4096),  # every second of 42 layers
+        ("gemma-7b", 0, None),
+        ("phi-3-mini", 32, 2047),
+        ("phi-4", 0, None),
         ("gemma-3-27b", 52, 1024),  # of 62 layers each sixth sees everything: 10 do
         ("qwen2.5-7b", 0, None),  # use_sliding_window = false
         ("llama-3.1-8b", 0, None),

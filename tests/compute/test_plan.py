@@ -263,12 +263,23 @@ def test_a_vocabulary_must_divide_unless_the_engine_pads_it() -> None:
 
 
 def test_model_family_that_the_backend_cannot_build() -> None:
-    """Named before anything starts, with those it can."""
-    suite = _suite("generate", GENERATE, tensor_parallel=(1,))
-    (skip,) = expand(suite, {"m": {**SHAPE, "model_type": "phi3"}}, device="cuda", num_devices=1).skips
-    assert (
-        skip.reason == "backend torch can't build phi3 models, only llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss"
-    )
+    """Named before anything starts, with those it can; a backend that can takes it."""
+    shape, known = {**SHAPE, "model_type": "gemma2"}, "llama, mistral, qwen2, qwen3, gemma, gemma3_text, phi3, gpt_oss"
+    refused = [f"backend torch can't build gemma2 models, only {known}"]
+    for backend in ("torch", "transformers", "vllm"):
+        suite = _suite("generate", {**GENERATE, "backend": backend}, tensor_parallel=(1,))
+        skips = expand(suite, {"m": shape}, device="cuda", num_devices=1).skips
+        assert [skip.reason for skip in skips] == (refused if backend == "torch" else [])
+
+
+@pytest.mark.parametrize(("family", "parts"), [("gpt_oss", "experts"), ("phi3", "fused projections")])
+def test_what_tensor_parallel_cannot_split(family: str, parts: str) -> None:
+    """Weights that are several in one; other backends have a way to split them."""
+    for backend in ("torch", "vllm"):
+        suite = _suite("generate", {**GENERATE, "backend": backend, "tensor_parallel": 2})
+        skips = expand(suite, {"m": {**SHAPE, "model_type": family}}, device="cuda", num_devices=2).skips
+        refused = [f"backend torch can't split the {parts} of {family} over tensor_parallel ranks"]
+        assert [skip.reason for skip in skips] == (refused if backend == "torch" else [])
 
 
 def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:

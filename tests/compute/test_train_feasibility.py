@@ -157,6 +157,17 @@ def test_torchtune_packs_adapted_projections_of_qwen() -> None:
     assert reasons(shape=WIDE, **{**PACKED, "lora_targets": "attention"}) == ""
 
 
+@pytest.mark.parametrize("targets", [None, "query_value", "attention", "all_linear"])
+def test_a_fused_projection_gets_one_adapter(targets: Any) -> None:
+    """Queries and values alone can't have theirs."""
+    phi = dataclasses.replace(SHAPE, model_type="phi3")
+    refused = "lora_targets = 'query_value': m has them in one projection with keys; use 'attention'"
+    assert reasons(shape=phi, lora_rank=4, lora_targets=targets) == (
+        refused if targets in {None, "query_value"} else ""
+    )
+    assert reasons(shape=phi) == ""
+
+
 MIXTURE = dataclasses.replace(SHAPE, model_type="gpt_oss", num_experts=8, active_experts=2)
 
 

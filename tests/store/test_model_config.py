@@ -172,8 +172,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "deep": ("[" * 100_000, "not JSON"),
     "large": ('"' + "a" * 2**20 + '"', "a model's config has at most 1048576"),
     "another family": (
-        {**LLAMA, "model_type": "phi3"},
-        "found 'phi3'; pybench builds models of the types llama, mistral",
+        {**LLAMA, "model_type": "bloom"},
+        "found 'bloom'; pybench builds models of the types llama, mistral",
     ),
     "no family": ({"hidden_size": 64}, "lacks model_type; pybench builds models of the types llama"),
     "a slip": ({**LLAMA, "vocab_sise": 3}, "vocab_sise: unknown key; did you mean 'vocab_size'?; remove it if"),
@@ -189,6 +189,19 @@ WRONG: dict[str, tuple[Any, str]] = {
     "activation": ({**LLAMA, "hidden_act": "x"}, "hidden_act: found 'x', valid: 'silu', 'gelu'"),
     "both ways": ({**LLAMA, "use_bidirectional_attention": True}, "use_bidirectional_attention: found true"),
     "a window": ({**LLAMA, "model_type": "mistral"}, "sliding_window: missing, and mistral needs it"),
+    "long positions": (
+        {
+            **LLAMA,
+            "model_type": "phi3",
+            "sliding_window": None,
+            "rope_scaling": {"type": "longrope", "long_factor": [1]},
+        },
+        "rope_scaling: ",
+    ),
+    "caps": (
+        {**LLAMA, "model_type": "gemma2", "head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 16},
+        "attn_logit_softcapping: missing, and gemma2 needs it",
+    ),
     "layers": ({**LLAMA, "layer_types": ["full_attention"]}, "layer_types: 1 entries for 3 layers"),
     "experts": (
         {**load_models()["gpt-oss-tiny"], "num_experts_per_tok": 9},

@@ -34,7 +34,7 @@ from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, setting
 
 Spec = dict[str, Any]
 CPU = torch.device("cpu")
-QWEN3, GEMMA3, MISTRAL = (FAMILY_SHAPES[family] for family in ("qwen3", "gemma3_text", "mistral"))
+QWEN3, GEMMA3, MISTRAL, PHI3 = (FAMILY_SHAPES[family] for family in ("qwen3", "gemma3_text", "mistral", "phi3"))
 SCALED_LLAMA = {
     "max_position_embeddings": 16384,
     "rope_parameters": {
@@ -97,6 +97,7 @@ TWO: dict[str, Spec] = {
     "fsdp_gemma": {**FSDP, "architecture": GEMMA3},
     "lora_ddp": {**DDP, "lora_rank": 4},
     "lora_fsdp": {**FSDP, "lora_rank": 4},
+    "lora_fsdp_phi": {**FSDP, "lora_rank": 4, "lora_targets": "all_linear", "architecture": PHI3},
     "lora_accelerate": {"strategy": "accelerate", **DDP, "lora_rank": 4},
     "qlora_ddp": {**DDP, **QLORA},
     "qlora_fsdp": {**FSDP, **QLORA, "control_steps": 2},

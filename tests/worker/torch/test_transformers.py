@@ -19,12 +19,17 @@ from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import UnsupportedError
+from pybench.worker.backends.torch.architecture import FAMILIES as TORCH_FAMILIES
+from pybench.worker.backends.torch.architecture import build_model as build_torch_model
+from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.transformers.generate import TransformersGeneration
 from pybench.worker.backends.transformers.model import _placement, build_model, layers_by_gpu
 from pybench.worker.backends.transformers.weights import state_dict
 from pybench.worker.backends.vllm.weight_files import write_weights
 from tests.builders import TINY
 from tests.worker.conftest import steps_of
+from tests.worker.torch.train_ranks import FAMILY_SHAPES
+from tests.worker.torch.train_ranks import TINY as DECODER
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 5, "output_tokens": 4}
@@ -88,6 +93,55 @@ def test_copies_generate_what_one_model_would(architecture: dict[str, Any]) -> N
         for _ in range(4):
             tokens = torch.cat([tokens, model(input_ids=tokens).logits[:, -1:].argmax(-1)], dim=1)
     assert torch.equal(tokens[:, 5:], whole.output)
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gemma": {**FAMILY_SHAPES["gemma"], "num_key_value_heads": 1},
+    # Caps so low that every score and logit feels them.
+    "gemma2": {
+        "model_type": "gemma2",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 16,
+        "sliding_window": 4,
+        "attn_logit_softcapping": 0.01,
+        "final_logit_softcapping": 0.05,
+        "tie_word_embeddings": True,
+    },
+    "phi3": FAMILY_SHAPES["phi3"],
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families_generate_what_their_layers_compute(family: str) -> None:
+    """Greedily over the library's cache; where the torch backend has the family, from the same logits."""
+    shape = {**DECODER, **FAMILIES[family]}
+    model = build_model(shape, settings(), CPU)
+    work = TransformersGeneration(settings(), model, CPU, 0)
+    assert work.step(0).work.output_tokens == SIZES["batch_size"] * SIZES["output_tokens"]
+    tokens = torch.cat([work.prompts(0), work.output], dim=1)
+    with torch.no_grad():
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+    assert torch.equal(work.output, logits[:, -SIZES["output_tokens"] :].argmax(-1))
+    if family in TORCH_FAMILIES:
+        ours: Any = build_torch_model(shape, torch.float32, CPU, 0)
+        ours.load_state_dict(model.state_dict())
+        masks = sequence_masks(ours.config, tokens.shape[1] - 1, CPU)
+        found = ours(input_ids=tokens[:, :-1], attention_mask=masks, use_cache=False).logits
+        torch.testing.assert_close(found, logits, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_and_logits_are_capped() -> None:
+    """Gemma 2: the cap of attention changes what it gives, which torch's own kernel would leave out."""
+    shape = {**DECODER, **FAMILIES["gemma2"]}
+    model = build_model(shape, settings(), CPU)
+    tokens = torch.arange(12)[None]
+    with torch.no_grad():
+        capped = model(input_ids=tokens).logits
+        for layer in model.model.layers:
+            layer.self_attn.attn_logit_softcapping = None
+        free = model(input_ids=tokens).logits
+    assert float(capped.abs().max()) <= 0.05 * (1 + 1e-6)
+    assert not torch.allclose(capped, free, rtol=1e-3)
 
 
 def test_weights_belong_to_their_names(architecture: dict[str, Any]) -> None:
@@ -189,7 +243,8 @@ def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, 
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, "unsupported")
-    assert failure.message == "model_type 'gpt_oss': the transformers backend knows llama, mistral, qwen2, qwen3"
+    known = "llama, mistral, qwen2, qwen3, gemma, gemma2, phi3"
+    assert failure.message == f"model_type 'gpt_oss': the transformers backend knows {known}"
 
 
 def test_weights_of_four_bits(architecture: dict[str, Any]) -> None:

@@ -65,12 +65,12 @@ def test_train_reports_samples_and_loss(run_cold_worker: Any, architecture: dict
 def test_unknown_family_is_unsupported(run_worker: Any, architecture: dict[str, Any]) -> None:
     """The failure names the family and the known ones."""
     settings = Train(backend="torch", model="tiny", global_batch_size=1, sequence_tokens=8)
-    code, [events], _ = run_worker(settings, {**architecture, "model_type": "phi3"})
+    code, [events], _ = run_worker(settings, {**architecture, "model_type": "gemma2"})
     failure = events[-1]
     assert isinstance(failure, Failure)
     assert (code, failure.cause) == (1, "unsupported")
-    known = "llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss"
-    assert failure.message == f"model_type 'phi3': the torch backend knows {known}"
+    known = "llama, mistral, qwen2, qwen3, gemma, gemma3_text, phi3, gpt_oss"
+    assert failure.message == f"model_type 'gemma2': the torch backend knows {known}"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -40,6 +40,7 @@ FAMILY_SHAPES: dict[str, dict[str, Any]] = {
     "mistral": {"model_type": "mistral", "sliding_window": 4},
     "qwen2": {"model_type": "qwen2"},
     "qwen3": {"model_type": "qwen3", "head_dim": 16},
+    "gemma": {"model_type": "gemma", "head_dim": 16, "tie_word_embeddings": True},
     "gemma3_text": {
         "model_type": "gemma3_text",
         "head_dim": 16,
@@ -47,6 +48,7 @@ FAMILY_SHAPES: dict[str, dict[str, Any]] = {
         "sliding_window_pattern": 3,
         "tie_word_embeddings": True,
     },
+    "phi3": {"model_type": "phi3", "sliding_window": 4, "pad_token_id": 0},
     "gpt_oss": GPT_OSS,
 }
 """What each family changes of the tiny shape; windows are shorter than the samples."""

@@ -22,14 +22,15 @@ def named_weights(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> Iter
     """Each of them by its name, made when its turn comes; tied ones once."""
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in kind(config).named_parameters()}
+    norm = 0.0 if config.model_type.startswith("gemma") else 1.0  # Gemma's norms multiply by 1 + weight
     for name, shape in shapes.items():
-        yield name, _weight(name, shape, dtype, seed)
+        yield name, _weight(name, shape, dtype, seed, norm)
 
 
-def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int) -> torch.Tensor:
-    """1 for norms, 0 for biases, else normal with ``WEIGHT_STD``."""
+def _weight(name: str, shape: torch.Size, dtype: torch.dtype, seed: int, norm: float) -> torch.Tensor:
+    """``norm`` for norms, 0 for biases, else normal with ``WEIGHT_STD``."""
     if name.endswith("norm.weight"):
-        return torch.ones(shape, dtype=dtype)
+        return torch.full(shape, norm, dtype=dtype)
     if name.endswith("bias"):
         return torch.zeros(shape, dtype=dtype)
     generator = torch.Generator().manual_seed(weight_seed(seed, name))
