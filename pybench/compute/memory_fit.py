@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pybench.compute.flops import num_parameters
-from pybench.compute.train_memory import packed_bytes, train_bytes
+from pybench.compute.generate_memory import generate_bytes, vllm_reason
+from pybench.compute.train_memory import train_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import DTYPE_BYTES, ModelSettings, Settings
+from pybench.model.workloads.settings import DTYPE_BYTES, Settings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
@@ -40,8 +41,8 @@ class MemoryNeed:
 def memory_need(point: Point) -> MemoryNeed | None:
     """Of a point with a model; ``None`` without one.
 
-    Of generation and evaluation the weights alone are known. In a turn the trainer follows the engine, beside which it
-    lies only where the engine never sleeps.
+    Of generation the weights and the cache of one sequence are known, of evaluation the weights alone. In a turn the
+    trainer follows the engine, beside which it lies only where the engine never sleeps.
     """
     settings, shape = point.settings, point.shape
     if shape is None:
@@ -55,7 +56,13 @@ def memory_need(point: Point) -> MemoryNeed | None:
 def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
     """Why the point can't run on GPUs of ``memory_bytes``, with what to change; ``None`` where it may fit."""
     need = memory_need(point) if memory_bytes is not None else None
-    if memory_bytes is None or need is None or need.num_bytes <= memory_bytes * (1 + _ERROR):
+    if memory_bytes is None or need is None:
+        return None
+    if isinstance(point.settings, Generate) and point.shape is not None:
+        reason = vllm_reason(point.settings, point.shape, memory_bytes)
+        if reason or point.settings.engine_args:  # which may keep weights in host memory
+            return reason
+    if need.num_bytes <= memory_bytes * (1 + _ERROR):
         return None
     changes = list(_changes(point, memory_bytes))
     remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
@@ -64,32 +71,17 @@ def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
 
 def _least_bytes(settings: Settings, shape: DecoderShape) -> float | None:
     if isinstance(settings, Generate):
-        return _weight_bytes(settings, shape)
+        return generate_bytes(settings, shape)
     if isinstance(settings, Evaluate):
-        return _share_bytes(settings, shape, DTYPE_BYTES[settings.dtype])
+        return DTYPE_BYTES[settings.dtype] * num_parameters(shape)
     if isinstance(settings, Turn):
-        engine, trainer = _weight_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+        engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
         return engine + trainer if settings.sleep_level == _AWAKE else max(engine, trainer)
     return None
 
 
 def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
     return MemoryNeed(train_bytes(settings, shape), is_least=settings.activation_checkpointing != "full")
-
-
-def _weight_bytes(settings: Generate, shape: DecoderShape) -> float:
-    if settings.quantization == "bitsandbytes":
-        return packed_bytes(shape, settings.dtype, double=False) / _num_shares(settings)
-    return _share_bytes(settings, shape, DTYPE_BYTES[settings.computing_type])
-
-
-def _share_bytes(settings: ModelSettings, shape: DecoderShape, number_bytes: float) -> float:
-    """Of one GPU's part of all weights."""
-    return number_bytes * num_parameters(shape) / _num_shares(settings)
-
-
-def _num_shares(settings: ModelSettings) -> int:
-    return settings.tensor_parallel * settings.pipeline_parallel
 
 
 def _changes(point: Point, memory_bytes: float) -> Iterator[str]:

@@ -67,11 +67,54 @@ def test_generation_needs_its_weights() -> None:
     usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
     one = point(Generate(backend="vllm", **usual), "llama-3.1-8b")
     four = point(Generate(backend="vllm", tensor_parallel=4, **usual), "llama-3.1-8b")
-    assert (str(memory_need(one)), str(memory_need(four))) == ("at least 16.1 GB", "at least 4.01 GB")
+    assert (str(memory_need(one)), str(memory_need(four))) == ("at least 16.1 GB", "at least 4.02 GB")
     packed = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
     # 0.5625 bytes of 6.98e9 weights in layers, 2 of embedding and head.
     assert str(memory_need(packed)) == "at least 6.03 GB"
-    assert str(memory_reason(one, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
+    torch = point(Generate(backend="torch", **usual), "llama-3.1-8b")
+    assert str(memory_reason(torch, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
+
+
+def engine(**options: Any) -> Point:
+    sizes = {"model": "llama-3.1-8b", "batch_size": 64, "prompt_tokens": 1024, "output_tokens": 1024}
+    return point(Generate(**{"backend": "vllm", **sizes, **options}), options.get("model", "llama-3.1-8b"))
+
+
+def test_an_engine_without_room_for_a_cache_is_refused() -> None:
+    """By hand: 16.06 GB of weights and 2 * 8 * 128 * 32 layers * 2 bytes * 2048 tokens, 0.27 GB, of 0.9 * 17.2."""
+    assert memory_reason(engine(), CARD_16_GB) == (
+        "needs at least 16.3 GB a GPU for weights and the cache of a sequence, of 15.5 GB (gpu_memory_utilization 0.9 "
+        "of 17.2): tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
+    )
+    for change in ({"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"quantization": "fp8"}, {"model": "phi-3-mini"}):
+        assert memory_reason(engine(**change), CARD_16_GB) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "memory_bytes", "refused"),
+    [
+        ({}, 16.33e9 / 0.9 * 1.001, False),
+        ({}, 16.33e9 / 0.9 * 0.999, True),
+        ({"gpu_memory_utilization": 0.4}, 24e9, True),
+        # A cache for 130,000 tokens of 131,072 bytes is as large as the weights.
+        ({"prompt_tokens": 129_000, "output_tokens": 1000}, 36.5e9, True),
+        ({"prompt_tokens": 129_000, "output_tokens": 1000}, 37.1e9, False),
+        # It may lie in host memory, or have another type.
+        ({"engine_args": {"cpu_offload_gb": 10}}, 10e9, False),
+        ({"backend": "transformers"}, CARD_16_GB, False),
+        # Of what weights leave free.
+        ({"backend": "tensorrt_llm", "gpu_memory_utilization": 0.4}, CARD_16_GB, False),
+    ],
+)
+def test_only_an_engine_that_can_not_start_is_refused(options: Any, memory_bytes: float, refused: bool) -> None:
+    """Weights and one sequence's cache are counted, and nothing that may be smaller."""
+    assert (memory_reason(engine(**options), memory_bytes) is not None) == refused
+
+
+def test_the_share_of_memory_is_a_remedy_where_it_is_small() -> None:
+    """0.9 of 24 GB holds what 0.4 does not."""
+    reason = memory_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
+    assert "(gpu_memory_utilization 0.4 of 24): gpu_memory_utilization = 0.9 or tensor_parallel = 2" in str(reason)
 
 
 @pytest.mark.parametrize(("memory_bytes", "refused"), [(A100, True), (H200, True), (200e9, False), (None, False)])
