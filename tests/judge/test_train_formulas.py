@@ -130,3 +130,15 @@ def test_model_flops_and_flops_of_a_joule(build: Build) -> None:
     one_step = 200 * model_flops_per_token(point.shape, point.settings)
     assert found["model_flops"] == ((one_step, one_step),)
     assert found["model_flops_per_j"][0][0] == pytest.approx(2 * one_step / 60)
+
+
+@pytest.mark.parametrize(
+    ("joules", "apart"), [((40.0, 20.0), 20 / 30), ((30.0, 30.0), 0.0), ((60.0,), None), ((40.0, None), None)]
+)
+def test_how_far_energies_lie_apart(build: Build, joules: tuple[float | None, ...], apart: float | None) -> None:
+    """By hand, 40 and 20 J around a mean of 30; of one GPU, or with one that is not known, nothing."""
+    point = build.train(1)
+    rank = build.rank(build.steps([1.0, 1.0], Work(samples=2)))
+    found = metric_samples(point, [build.record(point, (rank,), energy=build.energy(list(joules), 2.0))])
+    values = found.get("energy_imbalance_fraction")
+    assert ([list(own) for own in values] if values else None) == (None if apart is None else [pytest.approx([apart])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.judge.formulas.balance import energy_imbalance
 from pybench.judge.formulas.joint_step import JointStep, total_work
 from pybench.judge.formulas.latency import latencies
 from pybench.judge.formulas.utilisation import model_flops, utilisation
@@ -39,7 +40,7 @@ def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[
         "output_tokens_per_s_per_w": _over(work.output_tokens, energy.energy_j),
         "prefill_energy_j_per_prompt_token": _over(phases.get("prefill"), work.prompt_tokens),
         "decode_energy_j_per_output_token": _over(phases.get("decode"), work.output_tokens),
-        "energy_imbalance_fraction": _imbalance(energy),
+        "energy_imbalance_fraction": energy_imbalance(energy),
         "model_flops_per_j": _over(_model_flops(point, steps), energy.energy_j),
     }
 
@@ -55,11 +56,3 @@ def _model_flops(point: Point, steps: Sequence[JointStep]) -> float | None:
 
 def _over(amount: float | None, share: float | None) -> float | None:
     return amount / share if amount is not None and share else None
-
-
-def _imbalance(energy: Energy) -> float | None:
-    """(most - least) / mean, over the GPUs."""
-    joules = [gpu.energy_j for gpu in energy.gpus if gpu.energy_j is not None]
-    if len(joules) < 2 or len(joules) < len(energy.gpus):  # noqa: PLR2004 - one GPU is in balance with none
-        return None
-    return (max(joules) - min(joules)) / (sum(joules) / len(joules))

@@ -10,6 +10,7 @@ import numpy as np
 from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.job_steps import job_steps
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
+from pybench.judge.formulas.balance import energy_imbalance
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.job import Job
@@ -72,10 +73,11 @@ def _job_steps(point: Point, job: Job, step: JointStep) -> int:
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
     """What joules gave."""
+    apart = {"energy_imbalance_fraction": energy_imbalance(energy)}
     if point.shape is None or not energy.energy_j:
-        return {}
+        return apart
     samples = sum(step.first.work.samples for step in steps)
-    return {"model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
+    return {**apart, "model_flops_per_j": samples * _sample_flops(point, point.shape) / energy.energy_j}
 
 
 def _sample_flops(point: Point, shape: DecoderShape) -> float:

@@ -192,6 +192,7 @@ _METRICS = {
     "samples_per_s": more("samples/s", "trained samples over the step's length, all GPUs together"),
     "flops_per_s_per_gpu": more("FLOP/s", "operations the model needs over the step's length, for each GPU"),
     "model_flops": more("FLOP", "operations the model needs for one step, all GPUs together"),
+    "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
     "model_flops_per_j": more("FLOP/J", "those operations over energy, all GPUs together"),
     "mfu_fraction": more("", "model FLOPs utilisation: those operations over what the GPUs' tensor cores can do"),
     "hfu_fraction": more("", "hardware FLOPs utilisation: as MFU, recomputed layers counted too"),
