@@ -14,7 +14,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pybench.compute.energy.harmonics import STEPS_PER_RESOLUTION, HarmonicFit, fits_near, tuning_hz, untuned_left_w
+from pybench.compute.energy.harmonics import (
+    STEPS_PER_RESOLUTION,
+    HarmonicFit,
+    Waves,
+    cosine_and_sine,
+    fits_near,
+    tuning_hz,
+)
 from pybench.compute.energy.times import Column, middle
 
 MIN_SAMPLES = 60
@@ -128,11 +135,12 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     peaks_hz = _peaks(time_s - middle_s, power_w)
     if not len(peaks_hz):
         return None
-    untuned_w = untuned_left_w(time_s - middle_s, power_w, peaks_hz)
+    untuned = Waves.of(time_s - middle_s, power_w, peaks_hz)
+    untuned_w = untuned.left_w(power_w)
     least_w = max(float(untuned_w.min()), UNTUNED_FRACTION * swing_w)
     if not np.any((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)):
         return None
-    fits = fits_near(time_s - middle_s, power_w, peaks_hz[untuned_w <= UNTUNED_RIVAL_TIMES * least_w])
+    fits = fits_near(time_s - middle_s, power_w, untuned.keep(untuned_w <= UNTUNED_RIVAL_TIMES * least_w))
     fits.sort(key=lambda fit: fit.left_w)
     if fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
@@ -163,13 +171,14 @@ def _looks_slow(fit: HarmonicFit, time_s: Column, power_w: Column) -> bool:
     slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
     if slow_hz >= RIPPLE_HZ:
         return False
-    (slow,) = fits_near(time_s, power_w, np.array([slow_hz]))
+    (slow,) = fits_near(time_s, power_w, Waves.of(time_s, power_w, np.array([slow_hz])))
     return slow.left_w <= RIVAL_TIMES * fit.left_w
 
 
 def _wave(time_s: Column, frequency_hz: float, amplitude: npt.NDArray[np.complex128]) -> Column:
     """The sum of all harmonics, each the real part of ``amplitude * exp(i·phase)``, by Horner's rule."""
-    turn = np.exp(2j * np.pi * frequency_hz * time_s)
+    turn = np.empty(np.shape(time_s), dtype=np.complex128)
+    turn.real, turn.imag = cosine_and_sine(frequency_hz * time_s)
     total = amplitude[-1] * turn
     for each in amplitude[-2::-1]:
         total = (total + each) * turn

@@ -28,8 +28,9 @@ USUAL_PERCENTILE = 95
 # looked for.
 REPEATS = 4
 LONGEST_REPEAT = 400
-# So many readings show what is usual.
+# So many readings show what is usual, and a part of them that the highest is no glitch.
 MOST_USUAL = 10_000
+FEW_USUAL = 1000
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,17 @@ def highest_power_w(power_mw: npt.NDArray[np.int64]) -> float | None:
     """The highest of readings that is no glitch, in W; ``None`` where none is known."""
     if not len(power_mw):
         return None
-    some_mw, highest_mw = power_mw[:: max(1, len(power_mw) // MOST_USUAL)], np.max(power_mw)
+    highest_mw = np.max(power_mw)
     # What is usual is no less than the middle.
-    if highest_mw > GLITCH_TIMES * middle(some_mw):
-        usual_mw = float(np.percentile(some_mw, USUAL_PERCENTILE))
+    if highest_mw > GLITCH_TIMES * middle(_some(power_mw, FEW_USUAL)):
+        usual_mw = float(np.percentile(_some(power_mw, MOST_USUAL), USUAL_PERCENTILE))
         highest_mw = np.max(power_mw, where=power_mw <= max(GLITCH_TIMES * usual_mw, 0.0), initial=MISSING)
     return None if highest_mw == MISSING else float(highest_mw) / 1e3
+
+
+def _some(power_mw: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """About so many of the readings, evenly spread: of a day's, each costs a read of memory."""
+    return power_mw[:: max(1, len(power_mw) // most)]
 
 
 def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> Curve | None:
