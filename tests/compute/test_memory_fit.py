@@ -111,6 +111,12 @@ def test_only_an_engine_that_can_not_start_is_refused(options: Any, memory_bytes
     assert (memory_reason(engine(**options), memory_bytes) is not None) == refused
 
 
+def test_a_remedy_leaves_room_for_what_is_not_counted() -> None:
+    """14.7e9 weights of a byte and 0.4 GB of cache are less than 15.5 GB, but embedding and head keep 16 bits."""
+    reason = str(memory_reason(engine(model="phi-4"), CARD_16_GB))
+    assert reason.endswith(": tensor_parallel = 2 or quantization = 'bitsandbytes' or a smaller model")
+
+
 def test_the_share_of_memory_is_a_remedy_where_it_is_small() -> None:
     """0.9 of 24 GB holds what 0.4 does not."""
     reason = memory_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
