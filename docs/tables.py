@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
+from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.results import PointResult
 from pybench.model.suite import Point
@@ -175,7 +176,7 @@ def _coverage() -> str:
 def planned(path: Path, num_gpus: int) -> tuple[Point, ...]:
     """A suite's points on a host of this kind with so many GPUs."""
     suite = with_words(read_suite(path, profile=None, machine_kind=KIND), num_devices=num_gpus)
-    return expand(suite, load_models(), device="cuda", num_devices=num_gpus).points
+    return expand(suite, load_models(), Devices("cuda", num_gpus)).points
 
 
 def covered(points: Iterable[Point], kept: Mapping[str, Sequence[Kept]]) -> tuple[int, int, int]:

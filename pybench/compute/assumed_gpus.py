@@ -56,6 +56,7 @@ def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int) 
         gpu_reason=None,
         gpu_faults=(),
         topology=(),
+        memory_bytes=None,
     )
 
 

@@ -9,7 +9,8 @@ from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.suite import DeviceKind, Point
+from pybench.model.devices import DeviceKind, Devices
+from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
 from pybench.model.workloads.evaluate import Evaluate
@@ -22,9 +23,10 @@ from pybench.model.workloads.turn import Turn
 _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 
 
-def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: int = 1) -> str | None:
-    """Every reason why the point can't run on so many hosts of so many devices, joined; ``None`` when it can."""
-    reasons = [*_device_reasons(point, device, num_devices, num_hosts), *_workload_reasons(point.settings)]
+def infeasible(point: Point, there: Devices) -> str | None:
+    """Every reason why the point can't run on what is there, joined; ``None`` when it can."""
+    device = there.kind
+    reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings)]
     if isinstance(point.settings, ModelSettings) and point.shape is not None:
         reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
@@ -41,32 +43,32 @@ def infeasible(point: Point, device: DeviceKind, num_devices: int, num_hosts: in
     return "; ".join(reasons) or None
 
 
-def lacking(point: Point, device: DeviceKind, num_devices: int, num_hosts: int = 1) -> str | None:
+def lacking(point: Point, there: Devices) -> str | None:
     """What there is too little of for the point, such as ``8 GPUs (4 here)``; ``None`` when there is enough."""
-    if BACKENDS[point.settings.backend].device not in {None, device}:
+    if BACKENDS[point.settings.backend].device not in {None, there.kind}:
         return f"{point.settings.backend} (needs GPUs)"
     nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
-    if nodes > num_hosts:
-        return f"{nodes} nodes ({num_hosts} here)"
-    if each <= num_devices:
+    if nodes > there.num_hosts:
+        return f"{nodes} nodes ({there.num_hosts} here)"
+    if each <= there.count:
         return None
-    return f"{_count(each, device)}{' on each node' if nodes > 1 else ''} ({num_devices} here)"
+    return f"{_count(each, there.kind)}{' on each node' if nodes > 1 else ''} ({there.count} here)"
 
 
 def _count(number: int, device: DeviceKind) -> str:
     return f"{number} {_DEVICE_NOUNS[device]}{'' if number == 1 else 's'}"
 
 
-def _device_reasons(point: Point, device: DeviceKind, num_devices: int, num_hosts: int) -> Iterator[str]:
+def _device_reasons(point: Point, there: Devices) -> Iterator[str]:
     nodes, each = point.settings.num_nodes, point.settings.num_gpus_per_node
-    if nodes > num_hosts:
-        yield f"needs {nodes} nodes, found {num_hosts}"
+    if nodes > there.num_hosts:
+        yield f"needs {nodes} nodes, found {there.num_hosts}"
     if point.num_gpus % nodes:
-        yield f"{_count(point.num_gpus, device)} can't be spread evenly over {nodes} nodes"
-    if each > num_devices:
-        yield f"needs {_count(each, device)}{' on each node' if nodes > 1 else ''}, found {num_devices}"
+        yield f"{_count(point.num_gpus, there.kind)} can't be spread evenly over {nodes} nodes"
+    if each > there.count:
+        yield f"needs {_count(each, there.kind)}{' on each node' if nodes > 1 else ''}, found {there.count}"
     only = BACKENDS[point.settings.backend].device
-    if only is not None and only != device:
+    if only is not None and only != there.kind:
         yield f"backend {point.settings.backend} runs on GPUs only"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pybench.compute.flops import num_parameters
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.suite import DeviceKind
+from pybench.model.devices import DeviceKind
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.placement import limit_reasons, placement_reasons
 from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
-from pybench.compute.train_memory import train_bytes
+from pybench.compute.train_memory import host_bytes, train_bytes
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.devices import Devices
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
@@ -53,8 +54,12 @@ def memory_need(point: Point) -> MemoryNeed | None:
     return None if least is None else MemoryNeed(least, is_least=True)
 
 
-def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
-    """Why the point can't run on GPUs of ``memory_bytes``, with what to change; ``None`` where it may fit."""
+def memory_reason(point: Point, there: Devices) -> str | None:
+    """Why the point can't run in the memory that is there, with what to change; ``None`` where it may fit."""
+    return _gpu_reason(point, there.memory_bytes) or _host_reason(point, there.host_memory_bytes)
+
+
+def _gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
     need = memory_need(point) if memory_bytes is not None else None
     if memory_bytes is None or need is None:
         return None
@@ -67,6 +72,18 @@ def memory_reason(point: Point, memory_bytes: float | None) -> str | None:
     changes = list(_changes(point, memory_bytes))
     remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
     return f"needs {need} a GPU, of {memory_bytes / _GB:.3g} GB: {remedy}"
+
+
+def _host_reason(point: Point, memory_bytes: float | None) -> str | None:
+    """Of a training that keeps states in host memory; ranks of one host have one memory."""
+    settings, shape = point.settings, point.shape
+    if memory_bytes is None or shape is None or not isinstance(settings, Train):
+        return None
+    need = host_bytes(settings, shape) / settings.nodes
+    if need <= memory_bytes * (1 + _ERROR):
+        return None
+    has = f"needs about {need / _GB:.3g} GB of host memory, of {memory_bytes / _GB:.3g} GB"
+    return f"{has}: keep states on GPUs, or take more nodes or a smaller model"
 
 
 def _least_bytes(settings: Settings, shape: DecoderShape) -> float | None:

@@ -11,7 +11,8 @@ from pybench.compute.memory_fit import memory_reason
 from pybench.compute.required import NOTHING_REQUIRED, Required
 from pybench.compute.rest_gpus import rest_gpus
 from pybench.model.decoder_shape import Architecture
-from pybench.model.suite import AxisValue, Benchmark, DeviceKind, Plan, Point, Skip, Suite
+from pybench.model.devices import Devices
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import SAME_PLACEMENTS
 from pybench.model.workloads.registry import SETTINGS_OF, AnySettings
 from pybench.model.workloads.settings import REST, ModelSettings
@@ -20,21 +21,18 @@ from pybench.model.workloads.settings import REST, ModelSettings
 def expand(
     suite: Suite,
     architectures: Mapping[str, Architecture],
+    there: Devices,
     *,
-    device: DeviceKind,
-    num_devices: int,
-    num_hosts: int = 1,
     max_gpus: int | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     required: Required = NOTHING_REQUIRED,
-    gpu_memory_bytes: float | None = None,
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    ``num_devices`` are there on each of ``num_hosts``. A point that ``keep`` refuses by its id is no part of the plan;
-    one above ``max_gpus``, or with more GPUs or nodes than there are, goes to ``Plan.left_out``, or if it is required
-    to ``Plan.skips``. So does one that can run nowhere: it is left out where a word of the file stands for one of its
-    values, and skipped where somebody wrote it. What ``"rest"`` stands for is one of the point's axes.
+    A point that ``keep`` refuses by its id is no part of the plan; one above ``max_gpus``, or with more GPUs or nodes
+    than there are, goes to ``Plan.left_out``, or if it is required to ``Plan.skips``. So does one that can run nowhere:
+    it is left out where a word of the file stands for one of its values, and skipped where somebody wrote it. What
+    ``"rest"`` stands for is one of the point's axes.
     """
     must = {benchmark.name for benchmark in suite.benchmarks if benchmark.required}
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
@@ -42,17 +40,16 @@ def expand(
     skips: list[Skip] = []
     left_out: list[Skip] = []
     placed: dict[tuple[object, ...], str] = {}
-    there = (num_devices, max_gpus)
-    for point in _points(suite, {**architectures, **suite.own_models}, there):
+    for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
         if not keep(point.id):
             continue
         if (other := placed.setdefault(_placement(point), point.id)) != point.id:
             same = f"{point.axes['device_map']} places layers as {other} does"
             left_out.append(skipped(point, f"left out: device_map {same}", f"device_map {same}"))
             continue
-        lacks = lacking(point, device, num_devices, num_hosts)
+        lacks = lacking(point, there)
         # Who requires a backend requires it on the GPUs that are there.
-        fits = point.settings.num_nodes <= num_hosts and point.settings.num_gpus_per_node <= num_devices
+        fits = point.settings.num_nodes <= there.num_hosts and point.settings.num_gpus_per_node <= there.count
         wanted = required if fits else replace(required, backends=frozenset())
         demanded = point.benchmark in must or is_required(point, wanted)
         if max_gpus is not None and point.num_gpus > max_gpus:
@@ -60,7 +57,7 @@ def expand(
             left_out.append(skipped(point, f"left out by --max-gpus {max_gpus}", limit))
         elif lacks is not None and not demanded:
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
-        elif reason := infeasible(point, device, num_devices, num_hosts) or memory_reason(point, gpu_memory_bytes):
+        elif reason := infeasible(point, there) or memory_reason(point, there):
             if _is_implied(point, written[point.benchmark]) and not demanded:
                 left_out.append(skipped(point, f"left out: {reason}", reason))
             else:
@@ -70,11 +67,11 @@ def expand(
     return Plan(points=tuple(points), skips=tuple(skips), left_out=tuple(left_out))
 
 
-def _points(suite: Suite, architectures: Mapping[str, Architecture], there: tuple[int, int | None]) -> Iterator[Point]:
+def _points(suite: Suite, architectures: Mapping[str, Architecture], usable: tuple[int, int | None]) -> Iterator[Point]:
     for benchmark in suite.benchmarks:
         for values in product(*benchmark.axes.values()):
             axes = dict(zip(benchmark.axes, values, strict=True))
-            yield _point(benchmark, {**axes, **rest_gpus(benchmark, axes, *there)}, architectures)
+            yield _point(benchmark, {**axes, **rest_gpus(benchmark, axes, *usable)}, architectures)
 
 
 def _point(benchmark: Benchmark, axes: dict[str, AxisValue], architectures: Mapping[str, Architecture]) -> Point:

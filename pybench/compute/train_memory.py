@@ -25,6 +25,18 @@ def train_bytes(settings: Train, shape: DecoderShape) -> float:
     return _step_bytes(settings, shape) + _control_bytes(settings, shape)
 
 
+def host_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Memory that all hosts together have states in, where they are kept there; else 0.
+
+    ZeRO-Offload (arXiv:2101.06840): weight, gradient and two states of AdamW in float32. FSDP: the same in ``dtype``.
+    """
+    if settings.offload_optimizer:
+        return float(_ZERO_FLOAT32 * num_parameters(shape))
+    if settings.cpu_offload and not settings.lora_rank:
+        return float(4 * DTYPE_BYTES[settings.dtype] * num_parameters(shape))
+    return 0.0
+
+
 def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
     weights = _held_parameters(settings, shape)

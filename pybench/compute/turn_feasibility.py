@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pybench.compute.generate_feasibility import generate_reasons
 from pybench.compute.train_feasibility import train_reasons
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.suite import DeviceKind
+from pybench.model.devices import DeviceKind
 from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.turn import Turn
 from pybench.model.workloads.turn_rules import turn_rules

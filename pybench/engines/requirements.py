@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pybench.images.lock import default_lock, read_lock
 from pybench.model.container import ContainerRequest, ContainerSetup
+from pybench.model.devices import DeviceKind
 from pybench.model.image import ImageLock
-from pybench.model.suite import DeviceKind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pybench.model.suite import DeviceKind
+from pybench.model.devices import DeviceKind
 
 Entrypoint = Literal["replace", "keep"]
 """Whether the image's entrypoint runs before the worker: NGC images switch on forward compatibility in theirs."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from pybench.model.devices import Devices
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInfo:
@@ -82,6 +84,13 @@ class Machine:
     gpu_faults: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
     network: Network | None = None
+
+    @property
+    def devices(self) -> Devices:
+        """GPUs that points may occupy, or CPU cores where there is none."""
+        if self.gpus:
+            return Devices("cuda", len(self.gpus), 1, self.gpu_memory_bytes, self.memory_bytes)
+        return Devices("cpu", self.cpu_cores)
 
     @property
     def gpu_memory_bytes(self) -> float | None:

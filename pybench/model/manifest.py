@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pybench.model.container import ContainerSetup
+from pybench.model.devices import DeviceKind
 from pybench.model.expected import ExpectedTable
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import PartOf, PlanOptions
 from pybench.model.software import Software
-from pybench.model.suite import DeviceKind, Plan, Suite
+from pybench.model.suite import Plan, Suite
 
 # 1: first form. 2: begins with a checksum. 3: expectations and rows of tables carry their form.
 # 4: options of the command line by name.

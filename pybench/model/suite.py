@@ -18,7 +18,6 @@ from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import WorkloadName
 
 AxisValue = str | int | float | bool
-DeviceKind = Literal["cuda", "cpu"]
 ScalingKind = Literal["strong", "weak"]
 Order = Literal["below", "above"]
 

@@ -16,8 +16,9 @@ from pybench.engines.base import Job, Launcher, Worker
 from pybench.engines.hosts.launcher import HostsLauncher
 from pybench.engines.hosts.worker import HostsWorker
 from pybench.engines.redaction import Redaction
+from pybench.model.devices import DeviceKind
 from pybench.model.record import Record
-from pybench.model.suite import DeviceKind, Point
+from pybench.model.suite import Point
 from pybench.model.wire import ORDERS_FILE, SCRATCH_FOLDER, WorkOrder, go_file
 from pybench.runner.events.contract import Site
 

@@ -22,7 +22,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
-from pybench.model.suite import DeviceKind, Plan, Point, Skip, Suite
+from pybench.model.suite import Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.runner.time_budget import earlier_attempts_s
 from pybench.store.model_shapes import load_models
@@ -51,7 +51,7 @@ def plan_suite(
     attempts take, which a time limit needs. Raises ``FileError``, ``UsageError``, or ``MachineError`` where the machine
     lacks required GPUs and no point of the plan is missing for it.
     """
-    device, num_devices = _devices(machine)
+    there = replace(machine.devices, num_hosts=max(num_hosts, len(hosts)))
     read = read_suite(
         find_suite(path),
         profile=options.profile,
@@ -60,18 +60,15 @@ def plan_suite(
         gpu_memory_bytes=machine.gpu_memory_bytes,
     )
     efforts = with_effort(read, attempts=options.attempts, steps=options.steps)
-    suite = with_words(efforts, num_devices=num_devices, max_gpus=options.max_gpus)
+    suite = with_words(efforts, num_devices=there.count, max_gpus=options.max_gpus)
     required = parse_required(options.require)
     plan = expand(
         suite,
         load_models(),
-        device=device,
-        num_devices=num_devices,
-        num_hosts=max(num_hosts, len(hosts)),
+        there,
         max_gpus=options.max_gpus,
         keep=parse_filter(options.keep) if options.keep is not None else lambda _point_id: True,
         required=required,
-        gpu_memory_bytes=machine.gpu_memory_bytes,
     )
     if not (plan.points or plan.skips or plan.left_out):
         raise UsageError(f"-k {options.keep!r} keeps no point of {path}; `pybench plan {path}` lists them")
@@ -107,7 +104,7 @@ def launch_requirements(suite: Suite, plan: Plan, machine: Machine) -> LaunchReq
     """What running a plan takes."""
     return LaunchRequirements(
         backends=tuple(dict.fromkeys(point.settings.backend for point in plan.points)),
-        device=_devices(machine)[0],
+        device=machine.devices.kind,
         request=_reaching_others(suite.container, plan),
         gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus)[: most_gpus(plan)],
     )
@@ -123,11 +120,6 @@ def _reaching_others(request: ContainerRequest, plan: Plan) -> ContainerRequest:
 def most_gpus(plan: Plan) -> int:
     """Devices of one host that the largest of its points occupies."""
     return max((point.settings.num_gpus_per_node for point in plan.points), default=0)
-
-
-def _devices(machine: Machine) -> tuple[DeviceKind, int]:
-    """Kind and number of devices that points may occupy: GPUs, or CPU cores where there is none."""
-    return ("cuda", len(machine.gpus)) if machine.gpus else ("cpu", machine.cpu_cores)
 
 
 def with_packages(

@@ -12,6 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from pybench.compute.plan import expand
 from pybench.compute.session import sessions
+from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Suite
 from pybench.store.model_shapes import load_models
@@ -36,7 +37,7 @@ def suite(benchmarks: int) -> Suite:
 
 def plan(benchmarks: int) -> tuple[Plan, int]:
     """The plan, and how many processes it takes."""
-    made = expand(suite(benchmarks), load_models(), device="cpu", num_devices=1)
+    made = expand(suite(benchmarks), load_models(), Devices("cpu", 1))
     return made, sum(1 for _ in sessions(made.points))
 
 

@@ -9,6 +9,7 @@ import pytest
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand, left_out_list
 from pybench.compute.required import Required
+from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import AxisValue, Benchmark, Suite
 from pybench.model.workloads.settings import WorkloadName
@@ -76,7 +77,7 @@ def test_a_count_above_what_is_there_is_named_once(
     """Beside the word as without it: 4 is left out on two GPUs, for whatever other axes, and skips nothing."""
     written = _suite(gpus=(1, 2, 4, "all"), seed=(1, 2))
     suite = with_words(written, num_devices=num_devices, max_gpus=max_gpus)
-    plan = expand(suite, {}, device="cuda", num_devices=num_devices, max_gpus=max_gpus)
+    plan = expand(suite, {}, Devices("cuda", num_devices), max_gpus=max_gpus)
     assert [point.num_gpus for point in plan.points if point.axes["seed"] == 1] == measured
     assert left_out_list(plan) == named
     assert plan.skips == ()
@@ -85,7 +86,7 @@ def test_a_count_above_what_is_there_is_named_once(
 def test_a_required_count_above_what_is_there_is_missing() -> None:
     """The word beside it changes nothing of that."""
     suite = with_words(_suite(gpus=(1, 4, "all")), num_devices=2)
-    plan = expand(suite, {}, device="cuda", num_devices=2, required=Required(num_gpus=4))
+    plan = expand(suite, {}, Devices("cuda", 2), required=Required(num_gpus=4))
     assert [skip.lacks for skip in plan.skips] == ["4 GPUs (2 here)"]
 
 
@@ -133,7 +134,7 @@ def test_a_count_that_does_not_divide_is_left_out_where_a_word_stands_for_it(
     settings = {"backend": "torch", "model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 1, "output_tokens": 2}
     benchmark = Benchmark(name="b", workload="generate", settings=settings, axes=axes, effort=Effort())
     suite = with_words(Suite(name="s", description="", benchmarks=(benchmark,)), num_devices=6)
-    plan = expand(suite, load_models(), device="cuda", num_devices=6)
+    plan = expand(suite, load_models(), Devices("cuda", 6))
     assert [point.num_gpus for point in plan.points] == [1, 2, 4]
     assert [skip.num_gpus for skip in plan.skips] == skipped
     assert [skip.num_gpus for skip in plan.left_out] == left_out
@@ -161,7 +162,7 @@ def test_the_rest_is_what_the_other_degrees_of_a_point_leave(
 ) -> None:
     """Rounded down, in the point's name and its settings: 6 GPUs are 3 copies of 2, and 1 of 4."""
     suite = with_words(_rest(tensor_parallel=(1, 2, 4)), num_devices=num_devices, max_gpus=max_gpus)
-    plan = expand(suite, load_models(), device="cuda", num_devices=num_devices, max_gpus=max_gpus)
+    plan = expand(suite, load_models(), Devices("cuda", num_devices), max_gpus=max_gpus)
     assert [point.id for point in plan.points] == [
         f"b[tensor_parallel={degree},data_parallel={copies}]" for degree, copies in found.items()
     ]
@@ -171,7 +172,7 @@ def test_the_rest_is_what_the_other_degrees_of_a_point_leave(
 
 def test_a_rest_that_cannot_run_is_left_out() -> None:
     """The word stands for it, nobody wrote it: 24 sequences are not shared by 5 copies."""
-    plan = expand(_rest(), load_models(), device="cuda", num_devices=5)
+    plan = expand(_rest(), load_models(), Devices("cuda", 5))
     assert (plan.points, plan.skips) == ((), ())
     assert "5" in plan.left_out[0].reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pybench.compute.feasibility import infeasible
 from pybench.compute.memory_fit import memory_need, memory_reason
 from pybench.compute.plan import expand
+from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Point, Suite
 from pybench.model.workloads.evaluate import Evaluate
@@ -34,26 +36,30 @@ def point(settings: Any, model: str) -> Point:
     return Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
 
 
+def gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
+    return memory_reason(point, Devices("cuda", 8, memory_bytes=memory_bytes))
+
+
 def test_a_mixture_with_all_weights_trained_by_hand() -> None:
     """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 167 GB."""
-    reason = memory_reason(train("gpt-oss-20b"), H200)
+    reason = gpu_reason(train("gpt-oss-20b"), H200)
     assert reason == ("needs about 167 GB a GPU, of 151 GB: lora_rank = 8")
 
 
 def test_the_changes_named_are_those_that_fit() -> None:
     """By DDP on four GPUs also sharding does; on 16 GB nothing does, and the model or the strategy must change."""
     four = train("gpt-oss-20b", data_parallel=4)
-    assert str(memory_reason(four, H200)).endswith(": lora_rank = 8 or strategy = 'fsdp'")
-    assert memory_reason(with_settings(four, lora_rank=8), H200) is None
-    assert str(memory_reason(four, CARD_16_GB)).endswith("take more GPUs, a smaller model or a strategy that splits it")
+    assert str(gpu_reason(four, H200)).endswith(": lora_rank = 8 or strategy = 'fsdp'")
+    assert gpu_reason(with_settings(four, lora_rank=8), H200) is None
+    assert str(gpu_reason(four, CARD_16_GB)).endswith("take more GPUs, a smaller model or a strategy that splits it")
 
 
 def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     """14.8e9 weights take 30 GB under adapters, 10 packed; stage 3 divides what stage 2 keeps."""
     adapters = train("qwen2.5-14b", lora_rank=8, loss_chunk_tokens=512)
-    assert str(memory_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
+    assert str(gpu_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
     zero = train("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
-    assert "zero_stage = 3" in str(memory_reason(zero, A100))
+    assert "zero_stage = 3" in str(gpu_reason(zero, A100))
 
 
 def test_kept_activations_make_the_estimate_a_least() -> None:
@@ -72,7 +78,7 @@ def test_generation_needs_its_weights() -> None:
     # 0.5625 bytes of 6.98e9 weights in layers, 2 of embedding and head.
     assert str(memory_need(packed)) == "at least 6.03 GB"
     torch = point(Generate(backend="torch", **usual), "llama-3.1-8b")
-    assert str(memory_reason(torch, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
+    assert str(gpu_reason(torch, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
 
 
 def engine(**options: Any) -> Point:
@@ -82,12 +88,12 @@ def engine(**options: Any) -> Point:
 
 def test_an_engine_without_room_for_a_cache_is_refused() -> None:
     """By hand: 16.06 GB of weights and 2 * 8 * 128 * 32 layers * 2 bytes * 2048 tokens, 0.27 GB, of 0.9 * 17.2."""
-    assert memory_reason(engine(), CARD_16_GB) == (
+    assert gpu_reason(engine(), CARD_16_GB) == (
         "needs at least 16.3 GB a GPU for weights and the cache of a sequence, of 15.5 GB (gpu_memory_utilization 0.9 "
         "of 17.2): tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
     )
     for change in ({"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"quantization": "fp8"}, {"model": "phi-3-mini"}):
-        assert memory_reason(engine(**change), CARD_16_GB) is None
+        assert gpu_reason(engine(**change), CARD_16_GB) is None
 
 
 @pytest.mark.parametrize(
@@ -108,18 +114,18 @@ def test_an_engine_without_room_for_a_cache_is_refused() -> None:
 )
 def test_only_an_engine_that_can_not_start_is_refused(options: Any, memory_bytes: float, refused: bool) -> None:
     """Weights and one sequence's cache are counted, and nothing that may be smaller."""
-    assert (memory_reason(engine(**options), memory_bytes) is not None) == refused
+    assert (gpu_reason(engine(**options), memory_bytes) is not None) == refused
 
 
 def test_a_remedy_leaves_room_for_what_is_not_counted() -> None:
     """Of 15.5 GB: 14.7e9 weights of a byte would fit, but embedding and head keep 16 bits; halves take 14.8."""
-    reason = str(memory_reason(engine(model="phi-4"), CARD_16_GB))
+    reason = str(gpu_reason(engine(model="phi-4"), CARD_16_GB))
     assert reason.endswith(": quantization = 'bitsandbytes' or a smaller model")
 
 
 def test_the_share_of_memory_is_a_remedy_where_it_is_small() -> None:
     """0.9 of 24 GB holds what 0.4 does not."""
-    reason = memory_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
+    reason = gpu_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
     assert "(gpu_memory_utilization 0.4 of 24): gpu_memory_utilization = 0.9 or tensor_parallel = 2" in str(reason)
 
 
@@ -130,7 +136,7 @@ def test_the_plan_skips_what_cannot_fit(memory_bytes: float | None, refused: boo
     given |= {"sequence_tokens": 2048, "activation_checkpointing": "full"}
     benchmark = Benchmark(name="full", workload="train", settings=given, axes={}, effort=Effort())
     suite = Suite(name="s", description="d", benchmarks=(benchmark,))
-    plan = expand(suite, load_models(), device="cuda", num_devices=1, gpu_memory_bytes=memory_bytes)
+    plan = expand(suite, load_models(), Devices("cuda", 1, memory_bytes=memory_bytes))
     assert (len(plan.skips), len(plan.points)) == ((1, 0) if refused else (0, 1))
     text = render(suite, plan, gpu_memory_bytes=memory_bytes)
     assert (re.search(r"of 200 GB a GPU\n.*\n.* about 167 GB\n", text) is not None) == (memory_bytes == 200e9)
@@ -141,17 +147,17 @@ def test_each_backend_has_its_own_quantization() -> None:
     """Four bits pack whole linear layers: no parts of them, and no experts."""
     usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
     engine = point(Generate(backend="vllm", quantization="bitsandbytes", **usual), "llama-3.1-8b")
-    assert infeasible(engine, "cuda", 1) is None
+    assert infeasible(engine, Devices("cuda", 1)) is None
     experts = point(Generate(backend="vllm", quantization="bitsandbytes", **usual), "gpt-oss-20b")
-    assert "the experts of llama-3.1-8b are none" in str(infeasible(experts, "cuda", 1))
+    assert "the experts of llama-3.1-8b are none" in str(infeasible(experts, Devices("cuda", 1)))
     other = point(Generate(backend="transformers", quantization="fp8", **usual), "llama-3.1-8b")
-    assert infeasible(other, "cuda", 1) == "backend transformers has no quantization 'fp8', only bitsandbytes"
+    assert infeasible(other, Devices("cuda", 1)) == "backend transformers has no quantization 'fp8', only bitsandbytes"
     library = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
-    assert infeasible(library, "cuda", 1) is None
+    assert infeasible(library, Devices("cuda", 1)) is None
     split = point(
         Generate(backend="transformers", quantization="bitsandbytes", tensor_parallel=2, **usual), "llama-3.1-8b"
     )
-    assert "packs whole weights" in str(infeasible(split, "cuda", 2))
+    assert "packs whole weights" in str(infeasible(split, Devices("cuda", 2)))
 
 
 @pytest.mark.parametrize(
@@ -188,4 +194,16 @@ def test_an_evaluation_holds_all_weights() -> None:
     )
     need = memory_need(point(settings, "llama-3.1-8b"))
     assert str(need) == "at least 16.1 GB"
-    assert str(memory_reason(point(settings, "llama-3.1-8b"), 14e9)).startswith("needs at least 16.1 GB a")
+    assert str(gpu_reason(point(settings, "llama-3.1-8b"), 14e9)).startswith("needs at least 16.1 GB a")
+
+
+def test_states_in_host_memory_need_room_there() -> None:
+    """8.03e9 weights of 16 bytes each for ZeRO, of which each of two hosts has half, and of 8 for FSDP."""
+    zero = train("llama-3.1-8b", strategy="deepspeed", zero_stage=2, offload_optimizer=True, data_parallel=2)
+    fsdp = train("llama-3.1-8b", strategy="fsdp", cpu_offload=True, data_parallel=2)
+    host = Devices("cuda", 8, memory_bytes=H200, host_memory_bytes=100e9)
+    assert str(memory_reason(zero, host)).startswith("needs about 128 GB of host memory, of 100 GB: keep states on")
+    assert memory_reason(with_settings(zero, nodes=2), host) is None
+    assert memory_reason(fsdp, host) is None
+    assert "needs about 64.2 GB of host memory" in str(memory_reason(fsdp, replace(host, host_memory_bytes=50e9)))
+    assert memory_reason(zero, replace(host, host_memory_bytes=None)) is None

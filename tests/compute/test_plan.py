@@ -12,6 +12,7 @@ from pybench.compute.ordered_work import ordered_replica
 from pybench.compute.plan import expand, left_out_list
 from pybench.compute.required import Required, parse_required
 from pybench.model.backend import BACKENDS, BackendTraits
+from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.errors import UsageError
 from pybench.model.suite import AxisValue, Benchmark, Plan, Suite
@@ -41,21 +42,21 @@ def _suite(workload: WorkloadName, settings: dict[str, Any], **axes: tuple[AxisV
 
 
 def _reason(workload: WorkloadName, settings: dict[str, Any]) -> str | None:
-    made = expand(_suite(workload, settings), {"m": SHAPE}, device="cuda", num_devices=64)
+    made = expand(_suite(workload, settings), {"m": SHAPE}, Devices("cuda", 64))
     return made.skips[0].reason if made.skips else None
 
 
 def test_order_and_ids() -> None:
     """The last axis turns fastest; without axes the id is the benchmark's name."""
     suite = _suite("generate", GENERATE, seed=(1, 2), tensor_parallel=(1, 2))
-    made = expand(suite, {"m": SHAPE}, device="cpu", num_devices=2)
+    made = expand(suite, {"m": SHAPE}, Devices("cpu", 2))
     assert [point.id for point in made.points] == [
         "b[seed=1,tensor_parallel=1]",
         "b[seed=1,tensor_parallel=2]",
         "b[seed=2,tensor_parallel=1]",
         "b[seed=2,tensor_parallel=2]",
     ]
-    assert expand(_suite("train", TRAIN), {"m": SHAPE}, device="cpu", num_devices=1).points[0].id == "b"
+    assert expand(_suite("train", TRAIN), {"m": SHAPE}, Devices("cpu", 1)).points[0].id == "b"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,7 @@ def test_names_of_one_placement_are_one_point(keep: str, points: list[str], left
     made = expand(
         suite,
         {"m": SHAPE},
-        device="cuda",
-        num_devices=2,
+        Devices("cuda", 2),
         keep=lambda name: keep in name,
         required=Required(num_gpus=2),
     )
@@ -92,11 +92,11 @@ def test_names_of_one_placement_are_one_point(keep: str, points: list[str], left
 def test_what_the_machine_lacks_is_left_out_and_named_once() -> None:
     """Two points of 8 GPUs and one backend for GPUs, on 4 GPUs and on a CPU."""
     suite = _suite("generate", GENERATE, seed=(1, 2), tensor_parallel=(1, 8))
-    made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=4)
+    made = expand(suite, {"m": SHAPE}, Devices("cuda", 4))
     assert (len(made.points), made.skips) == (2, ())
     assert [skip.reason for skip in made.left_out] == ["left out: 8 GPUs (4 here)"] * 2
     assert left_out_list(made) == ("8 GPUs (4 here)",)
-    engine = expand(_suite("generate", GENERATE | {"backend": "vllm"}), {"m": SHAPE}, device="cpu", num_devices=4)
+    engine = expand(_suite("generate", GENERATE | {"backend": "vllm"}), {"m": SHAPE}, Devices("cpu", 4))
     assert left_out_list(engine) == ("vllm (needs GPUs)",)
 
 
@@ -108,7 +108,7 @@ def test_who_needs_it_says_so(benchmark: bool, text: str | None, missing: bool) 
     """In the suite, or on the command line: then it is missing, not left out."""
     suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
     suite = replace(suite, benchmarks=tuple(replace(b, required=benchmark) for b in suite.benchmarks))
-    made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=1, required=parse_required(text))
+    made = expand(suite, {"m": SHAPE}, Devices("cuda", 1), required=parse_required(text))
     assert (len(made.skips), len(made.left_out)) == ((1, 0) if missing else (0, 1))
 
 
@@ -116,7 +116,7 @@ def test_a_required_backend_requires_no_gpus() -> None:
     """On one GPU its point of one is planned, that of two is left out; with both required it is missing."""
     suite = _suite("generate", GENERATE | {"backend": "vllm"}, tensor_parallel=(1, 2))
     for text, left_out, skipped in (("backend=vllm", [2], []), ("backend=vllm,gpus=2", [], [2])):
-        made = expand(suite, {"m": SHAPE}, device="cuda", num_devices=1, required=parse_required(text))
+        made = expand(suite, {"m": SHAPE}, Devices("cuda", 1), required=parse_required(text))
         assert [point.num_gpus for point in made.points] == [1]
         assert [skip.num_gpus for skip in made.left_out] == left_out
         assert [skip.num_gpus for skip in made.skips] == skipped
@@ -134,14 +134,14 @@ def test_requirements_of_the_command_line() -> None:
 def test_skipped_left_out_and_filtered() -> None:
     """Too few devices and the user's limit leave a point out, the filter drops it."""
     suite = _suite("generate", GENERATE, tensor_parallel=(1, 2))
-    cpu = expand(suite, {"m": SHAPE}, device="cpu", num_devices=1)
+    cpu = expand(suite, {"m": SHAPE}, Devices("cpu", 1))
     assert [skip.reason for skip in cpu.left_out] == ["left out: 2 CPU cores (1 here)"]
-    none = expand(suite, {"m": SHAPE}, device="cuda", num_devices=0)
+    none = expand(suite, {"m": SHAPE}, Devices("cuda", 0))
     assert [skip.lacks for skip in none.left_out] == ["1 GPU (0 here)", "2 GPUs (0 here)"]
-    limited = expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, max_gpus=1)
+    limited = expand(suite, {"m": SHAPE}, Devices("cuda", 8), max_gpus=1)
     assert [skip.reason for skip in limited.left_out] == ["left out by --max-gpus 1"]
     assert limited.skips == ()
-    assert expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, keep=lambda _: False).points == ()
+    assert expand(suite, {"m": SHAPE}, Devices("cuda", 8), keep=lambda _: False).points == ()
 
 
 @pytest.mark.parametrize(
@@ -232,14 +232,14 @@ def test_a_tied_head_lies_with_its_embedding() -> None:
     """They are one weight."""
     table = {"model": 0, "lm_head": 1}
     suite = _suite("generate", {**GENERATE, "backend": "transformers", "pipeline_parallel": 2, "device_map": table})
-    (skip,) = expand(suite, {"m": {**SHAPE, "tie_word_embeddings": True}}, device="cuda", num_devices=2).skips
+    (skip,) = expand(suite, {"m": {**SHAPE, "tie_word_embeddings": True}}, Devices("cuda", 2)).skips
     assert skip.reason == "device_map parts lm_head from model.embed_tokens, which are one weight in this model"
 
 
 def test_variables_of_a_benchmark_stay_on_one_node() -> None:
     """The other hosts' workers would be tuned otherwise."""
     settings = {**TRAIN, "data_parallel": 2, "nodes": 2, "environment": "NCCL_ALGO=Ring"}
-    (skip,) = expand(_suite("train", settings), {"m": SHAPE}, device="cuda", num_devices=1, num_hosts=2).skips
+    (skip,) = expand(_suite("train", settings), {"m": SHAPE}, Devices("cuda", 1, 2)).skips
     assert "environment reaches the workers of one node only" in skip.reason
 
 
@@ -256,7 +256,7 @@ def test_a_vocabulary_must_divide_unless_the_engine_pads_it() -> None:
     shape = {**SHAPE, "vocab_size": 97, "intermediate_size": 128}
     for backend in ("torch", "transformers", "vllm", "tensorrt_llm"):
         suite = _suite("generate", {**GENERATE, "backend": backend, "tensor_parallel": 2})
-        skips = expand(suite, {"m": shape}, device="cuda", num_devices=2).skips
+        skips = expand(suite, {"m": shape}, Devices("cuda", 2)).skips
         reasons = [skip.reason for skip in skips]
         refused = ["97 tokens in the vocabulary of m can't be split over tensor_parallel 2"]
         assert reasons == ([] if backend in {"vllm", "tensorrt_llm"} else refused)
@@ -268,7 +268,7 @@ def test_model_family_that_the_backend_cannot_build() -> None:
     refused = [f"backend torch can't build gemma2 models, only {known}"]
     for backend in ("torch", "transformers", "vllm"):
         suite = _suite("generate", {**GENERATE, "backend": backend}, tensor_parallel=(1,))
-        skips = expand(suite, {"m": shape}, device="cuda", num_devices=1).skips
+        skips = expand(suite, {"m": shape}, Devices("cuda", 1)).skips
         assert [skip.reason for skip in skips] == (refused if backend == "torch" else [])
 
 
@@ -277,7 +277,7 @@ def test_what_tensor_parallel_cannot_split(family: str, parts: str) -> None:
     """Weights that are several in one; other backends have a way to split them."""
     for backend in ("torch", "vllm"):
         suite = _suite("generate", {**GENERATE, "backend": backend, "tensor_parallel": 2})
-        skips = expand(suite, {"m": {**SHAPE, "model_type": family}}, device="cuda", num_devices=2).skips
+        skips = expand(suite, {"m": {**SHAPE, "model_type": family}}, Devices("cuda", 2)).skips
         refused = [f"backend torch can't split the {parts} of {family} over tensor_parallel ranks"]
         assert [skip.reason for skip in skips] == (refused if backend == "torch" else [])
 
@@ -293,17 +293,17 @@ def test_backend_without_workload(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_need_gpus(backend: str) -> None:
     """A CPU would only tell after a minute."""
     suite = _suite("generate", {**GENERATE, "backend": backend}, tensor_parallel=(1,))
-    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).left_out
+    (skip,) = expand(suite, {"m": SHAPE}, Devices("cpu", 8)).left_out
     assert skip.reason == f"left out: {backend} (needs GPUs)"
     required = parse_required(f"backend={backend}")
-    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8, required=required).skips
+    (skip,) = expand(suite, {"m": SHAPE}, Devices("cpu", 8), required=required).skips
     assert skip.reason == f"backend {backend} runs on GPUs only"
 
 
 def test_layers_are_spread_over_gpus() -> None:
     """A CPU is one device."""
     suite = _suite("generate", {**GENERATE, "backend": "transformers"}, pipeline_parallel=(1, 2))
-    (skip,) = expand(suite, {"m": SHAPE}, device="cpu", num_devices=8).skips
+    (skip,) = expand(suite, {"m": SHAPE}, Devices("cpu", 8)).skips
     assert skip.reason == "backend transformers has pipeline_parallel above 1 on GPUs only"
 
 
@@ -315,9 +315,9 @@ def test_processes_of_a_point(backend: BackendName, processes: int) -> None:
     assert BACKENDS[backend].num_processes(settings) == processes
 
 
-def _over_nodes(**given: Any) -> Plan:
+def _over_nodes(num_hosts: int = 1, count: int = 2, **given: Any) -> Plan:
     suite = _suite("train", TRAIN, nodes=(1, 2), data_parallel=(2, 3))
-    return expand(suite, {"m": SHAPE}, device="cuda", **{"num_devices": 2, **given})
+    return expand(suite, {"m": SHAPE}, Devices("cuda", count, num_hosts), **given)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def _over_nodes(**given: Any) -> Plan:
 def test_generation_over_nodes(backend: str, degrees: dict[str, int], reason: str | None) -> None:
     """Whole replicas on each node, or one replica on whole nodes, by the backends that can."""
     suite = _suite("generate", {**GENERATE, "backend": backend, "nodes": 2, **degrees})
-    plan = expand(suite, {"m": SHAPE}, device="cuda", num_devices=8, num_hosts=2)
+    plan = expand(suite, {"m": SHAPE}, Devices("cuda", 8, 2))
     assert [skip.reason.startswith(reason or "-") for skip in plan.skips] == ([] if reason is None else [True])
     assert len(plan.points) == (reason is None)
 
@@ -367,7 +367,7 @@ def test_points_over_nodes_need_as_many_hosts() -> None:
     assert [point.settings.num_gpus_per_node for point in two.points] == [2, 1]
     (uneven,) = two.skips
     assert uneven.reason == "3 GPUs can't be spread evenly over 2 nodes"
-    small = _over_nodes(num_hosts=2, num_devices=1)
+    small = _over_nodes(num_hosts=2, count=1)
     assert left_out_list(small)[-1] == "2 GPUs on each node (1 here)"
 
 
@@ -380,8 +380,8 @@ def test_nodes_may_be_required() -> None:
 
 def test_a_point_of_one_node_is_the_same_with_and_without_the_setting() -> None:
     """Its digest, by which runs are compared, does not know of hosts."""
-    plain = expand(_suite("train", TRAIN), {"m": SHAPE}, device="cpu", num_devices=1).points[0]
-    one = expand(_suite("train", {**TRAIN, "nodes": 1}), {"m": SHAPE}, device="cpu", num_devices=1).points[0]
+    plain = expand(_suite("train", TRAIN), {"m": SHAPE}, Devices("cpu", 1)).points[0]
+    one = expand(_suite("train", {**TRAIN, "nodes": 1}), {"m": SHAPE}, Devices("cpu", 1)).points[0]
     assert one.digest == plain.digest
     assert isinstance(one.settings, Train)
     two = replace(one, settings=replace(one.settings, nodes=2))

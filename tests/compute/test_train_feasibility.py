@@ -10,7 +10,7 @@ import pytest
 from pybench.compute.feasibility import infeasible
 from pybench.compute.train_feasibility import train_reasons
 from pybench.model.decoder_shape import DecoderShape
-from pybench.model.suite import DeviceKind
+from pybench.model.devices import DeviceKind, Devices
 from pybench.model.workloads.train import Train
 from tests.builders import TINY, with_settings
 from tests.judge.conftest import Build
@@ -191,4 +191,7 @@ def test_experts_are_not_split_over_tensor_parallel_ranks() -> None:
     point = Build().train(1)
     split = with_settings(point, tensor_parallel=2, strategy="tensor_parallel")
     split = dataclasses.replace(split, architecture=shape)
-    assert infeasible(split, "cuda", 2) == "backend torch can't split the experts of gpt_oss over tensor_parallel ranks"
+    assert (
+        infeasible(split, Devices("cuda", 2))
+        == "backend torch can't split the experts of gpt_oss over tensor_parallel ranks"
+    )

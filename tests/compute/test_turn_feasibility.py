@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pybench.compute.feasibility import infeasible
+from pybench.model.devices import DeviceKind, Devices
 from pybench.model.effort import Effort
-from pybench.model.suite import DeviceKind, Point
+from pybench.model.suite import Point
 from pybench.model.workloads.turn import Turn
 from tests.builders import TINY
 
@@ -19,7 +20,7 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
 def reason(given: dict[str, Any], device: DeviceKind = "cuda", **shape: Any) -> str | None:
     settings = Turn(**{"backend": "vllm", "model": "m", **given})
     point = Point(id="t", benchmark="t", axes={}, settings=settings, effort=Effort(), architecture={**TINY, **shape})
-    return infeasible(point, device, num_devices=64)
+    return infeasible(point, Devices(device, 64))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pybench.compute.plan import expand
+from pybench.model.devices import Devices
 from pybench.model.errors import FileError
 from pybench.model.suite import Plan
 from pybench.store.model_shapes import load_models
@@ -46,7 +47,7 @@ def _plan(folder: Path, own: object, *settings: str, text: str = SUITE) -> Plan:
     (folder / "ds.json").write_text(own if isinstance(own, str) else json.dumps(own))
     (folder / "s.toml").write_text(text)
     suite = read_suite(folder / "s.toml", profile=None, machine_kind="h200", settings=settings)
-    return expand(suite, load_models(), device="cuda", num_devices=1)
+    return expand(suite, load_models(), Devices("cuda", 1))
 
 
 def test_its_table_is_a_setting(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pybench.compute.plan import expand
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.devices import Devices
 from pybench.model.errors import FileError, UsageError
 from pybench.model.suite import Point
 from pybench.store.model_config import config_name, read_model_config
@@ -84,7 +85,7 @@ def _points(folder: Path, model: str, *settings: str, profile: str | None = None
     path = folder / "s.toml"
     path.write_text(SUITE.replace("MODEL", model))
     suite = read_suite(path, profile=profile, machine_kind="h200", settings=settings)
-    return expand(suite, load_models(), device="cuda", num_devices=8).points
+    return expand(suite, load_models(), Devices("cuda", 8)).points
 
 
 def test_what_shapes_the_network_is_taken(tmp_path: Path) -> None:

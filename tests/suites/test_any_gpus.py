@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -50,16 +51,8 @@ STRATEGIES = {
 
 
 def planned(suite: Suite, kind: str, num_gpus: int) -> Plan:
-    memory_bytes = with_gpus(MACHINE, kind, num_gpus).gpu_memory_bytes
-    hosts = 2 if suite.name == "fleet_check" else 1
-    return expand(
-        with_words(suite, num_devices=num_gpus),
-        load_models(),
-        device="cuda",
-        num_devices=num_gpus,
-        num_hosts=hosts,
-        gpu_memory_bytes=memory_bytes,
-    )
+    there = replace(with_gpus(MACHINE, kind, num_gpus).devices, num_hosts=2 if suite.name == "fleet_check" else 1)
+    return expand(with_words(suite, num_devices=num_gpus), load_models(), there)
 
 
 def read(path: Path, kind: str) -> Suite:

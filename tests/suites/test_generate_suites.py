@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
+from pybench.model.devices import Devices
 from pybench.model.suite import Plan, Scaling
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -23,8 +23,8 @@ def plan_of(name: str, profile: str, num_devices: int) -> Plan:
     """On a pretend machine of the profile's kind."""
     suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)
     assert suite.profile == profile
-    device: Any = "cpu" if profile == "cpu" else "cuda"
-    return expand(with_words(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
+    there = Devices("cpu" if profile == "cpu" else "cuda", num_devices)
+    return expand(with_words(suite, num_devices=num_devices), load_models(), there)
 
 
 @pytest.mark.parametrize("name", GENERATION)

@@ -11,6 +11,7 @@ import pytest
 from pybench.compute.axis_words import with_words
 from pybench.compute.memory_fit import memory_need, memory_reason
 from pybench.compute.plan import expand
+from pybench.model.devices import Devices
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.train import Train
@@ -61,7 +62,7 @@ def without_control(point: Point) -> Point:
 def points(name: str, machine: str, num_gpus: int = 8) -> tuple[Point, ...]:
     suite = read_suite(SUITES / f"{name}.toml", profile=machine, machine_kind=machine)
     words = with_words(suite, num_devices=num_gpus)
-    found = expand(words, load_models(), device="cuda", num_devices=num_gpus).points
+    found = expand(words, load_models(), Devices("cuda", num_gpus)).points
     trainers = (replace(p, settings=p.settings.training) if isinstance(p.settings, Checkpoint) else p for p in found)
     return tuple(point for point in trainers if isinstance(point.settings, Train))
 
@@ -95,7 +96,9 @@ def test_the_estimate_is_near_what_was_measured(name: str) -> None:
 def test_the_guides_full_training_is_refused_with_its_need(machine: str) -> None:
     """All weights of gpt-oss-20b by whole copies: 8 bytes each."""
     [full] = [point for point in points("finetune_guide", machine) if point.benchmark == "full"]
-    assert str(memory_reason(full, CARD_BYTES[machine])).startswith("needs about 167 GB a GPU, of ")
+    assert str(memory_reason(full, Devices("cuda", 4, memory_bytes=CARD_BYTES[machine]))).startswith(
+        "needs about 167 GB a GPU, of "
+    )
 
 
 @pytest.mark.parametrize("profile", BY_MEMORY)

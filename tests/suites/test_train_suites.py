@@ -12,6 +12,7 @@ import pytest
 from pybench.compute.axis_words import with_words
 from pybench.compute.plan import expand
 from pybench.judge.absolute import absolute_row
+from pybench.model.devices import Devices
 from pybench.model.suite import Comparison, Expectation, table_of
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.train import Train
@@ -47,9 +48,8 @@ def test_every_profile_plans_on_its_machine(name: str, profile: str) -> None:
     if (name, profile) == ("finetune_guide", "rtx4090"):
         pytest.skip("its model does not fit 24 GB")
     suite = read_suite(SUITES / f"{name}.toml", profile=profile, machine_kind="cpu")
-    device: Any = "cpu" if profile == "cpu" else "cuda"
-    num_devices = 2 if profile == "cpu" else 8
-    plan = expand(with_words(suite, num_devices=num_devices), load_models(), device=device, num_devices=num_devices)
+    there = Devices("cpu", 2) if profile == "cpu" else Devices("cuda", 8)
+    plan = expand(with_words(suite, num_devices=there.count), load_models(), there)
     assert plan.points
     allowed = ("offload_optimizer needs GPUs", "needs 4 CPU cores, found 2") if profile == "cpu" else ()
     assert {skip.reason for skip in plan.skips} <= set(allowed)
@@ -78,7 +78,7 @@ def test_presets_have_the_guides_claims(machine: str, num_gpus: int, tokens_per_
     """Each for the one point of its machine that has its model and batch; a claim is shown and judges nothing."""
     suite = read_suite(SUITES / "sft_presets.toml", profile=machine, machine_kind=machine)
     suite = with_words(suite, num_devices=num_gpus)
-    points = expand(suite, load_models(), device="cuda", num_devices=num_gpus).points
+    points = expand(suite, load_models(), Devices("cuda", num_gpus)).points
     table = load_tables(SUITES / "sft_presets.toml", ["sft_presets"])["sft_presets"]
     here: Any = SimpleNamespace(kind=machine, fabric="none")
     assert not any(absolute_row(table, point, "tokens_per_s", here) for point in points)
@@ -93,7 +93,7 @@ def test_presets_have_the_guides_claims(machine: str, num_gpus: int, tokens_per_
 def test_both_ways_of_evaluating_see_the_same_samples(profile: str) -> None:
     """One order is judged, and the guide's factor of 300 is a claim."""
     suite = read_suite(SUITES / "evaluation_step.toml", profile=profile, machine_kind="cpu")
-    points = expand(with_words(suite, num_devices=1), load_models(), device="cuda", num_devices=1).points
+    points = expand(with_words(suite, num_devices=1), load_models(), Devices("cuda", 1)).points
     evaluated = [point for point in points if isinstance(point.settings, Evaluate)]
     assert [point.axes for point in evaluated if point.benchmark == "library"] == [{"beams": 1}, {"beams": 4}]
     loss, generation = (point for point in evaluated if point.settings.backend == "torch")
@@ -113,7 +113,7 @@ def test_adapters_are_claimed_to_be_twice_as_fast_at_the_same_work(name: str, ot
     suite = read_suite(SUITES / f"{name}.toml", profile="h200", machine_kind="h200")
     (claim,) = (e for b in suite.benchmarks if b.name == "adapters" for e in b.expectations if _is_claimed(e))
     assert (claim.metric, claim.order, claim.other, claim.factor) == ("tokens_per_s", "above", other, 2.0)
-    points = expand(with_words(suite, num_devices=4), load_models(), device="cuda", num_devices=4).points
+    points = expand(with_words(suite, num_devices=4), load_models(), Devices("cuda", 4)).points
     work = {
         benchmark: {(p.settings.model, p.num_gpus, p.settings.effective_batch_size, p.settings.sequence_tokens)}
         for benchmark in ("adapters", other)

@@ -11,9 +11,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pybench.engines.hosts.frames import ConnectionLostError, Frames
 from pybench.engines.registry import ENGINES
 from pybench.model.container import ContainerRequest, ContainerSetup
+from pybench.model.devices import DeviceKind
 from pybench.model.health import Health
 from pybench.model.host import Host
-from pybench.model.suite import DeviceKind
 
 PROTOCOL = 2
 _MAX_TEXT = 2**16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.effort_override import with_effort
@@ -63,7 +64,7 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
         return
     options = manifest.options
     efforts = with_effort(trusted, attempts=options.attempts, steps=options.steps)
-    wanted = with_words(efforts, num_devices=_num_devices(manifest), max_gpus=options.max_gpus)
+    wanted = with_words(efforts, num_devices=manifest.machine.devices.count, max_gpus=options.max_gpus)
     theirs = {benchmark.name: benchmark for benchmark in wanted.benchmarks}
     ours = {benchmark.name: benchmark for benchmark in suite.benchmarks}
     for name in dict.fromkeys((*theirs, *ours)):
@@ -83,13 +84,10 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
         expanded = expand(
             manifest.suite,
             architectures,
-            device=manifest.device,
-            num_devices=_num_devices(manifest),
-            num_hosts=max(1, len(manifest.machines)),
+            replace(manifest.machine.devices, kind=manifest.device, num_hosts=max(1, len(manifest.machines))),
             max_gpus=manifest.options.max_gpus,
             keep=_keep(manifest),
             required=parse_required(manifest.options.require),
-            gpu_memory_bytes=manifest.machine.gpu_memory_bytes,
         )
     except (PybenchError, KeyError, TypeError, ValueError) as error:
         yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")
@@ -112,7 +110,3 @@ def _ids(plan: Plan) -> set[str]:
 
 def _keep(manifest: Manifest) -> Callable[[str], bool]:
     return parse_filter(manifest.options.keep) if manifest.options.keep is not None else lambda _point_id: True
-
-
-def _num_devices(manifest: Manifest) -> int:
-    return len(manifest.machine.gpus) or manifest.machine.cpu_cores
