@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -38,6 +37,7 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.engines.stage import stage_worker
 from pybench.images.lock import default_lock
 from pybench.machine.device_lock import locked_devices
+from pybench.machine.scratch import scratch_folder
 from pybench.machine.signals import signals_interrupt
 from pybench.model.errors import MachineError, PybenchError
 from pybench.model.host import Host
@@ -185,6 +185,6 @@ def serve_run(host: Host, joined: Callable[[], Frames], choose: Choose, notify: 
     with (
         signals_interrupt(),
         locked_devices(host.gpu_uuids, owner, notify),
-        tempfile.TemporaryDirectory(prefix="pybench-node-") as root,
+        scratch_folder("pybench-node-") as root,
     ):
-        NodeRunner(host, joined(), choose, Path(root), notify).serve()
+        NodeRunner(host, joined(), choose, root, notify).serve()
