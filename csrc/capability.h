@@ -1,4 +1,4 @@
-// Which readings work on a GPU, and what that says about its state.
+// Which readings work on a GPU, and what follows for its state.
 #pragma once
 
 #include <array>

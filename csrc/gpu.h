@@ -33,7 +33,7 @@ struct Pace {
 
 class Gpu {
   public:
-    // Throws NvmlError where there is no such GPU. One that can't be opened has the state that says why.
+    // Throws NvmlError where there is no such GPU. One that can't be opened has the state that gives the reason.
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
         SearchSlots& search_slots);
 

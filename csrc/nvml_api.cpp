@@ -170,7 +170,7 @@ std::vector<GpuInfo> Nvml::gpus() const {
                   std::to_string(index));
             found.push_back(describe(gpu));
         } catch (const NvmlError&) {
-            if (index + 1 == count && found.empty()) throw;  // none answers: the last one says why
+            if (index + 1 == count && found.empty()) throw;  // none answers: the last one gives the reason
         }
     }
     return found;

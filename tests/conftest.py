@@ -20,11 +20,13 @@ import pytest
 from pybench.machine import health_watch
 from tests.builders import NO_DRIVER
 from tests.processes import kill_on_failure
-from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes
+from tests.session_folders import made_once
+from tests.tiers import TIERS, TIME_LIMITS_S, left_out, no_process, tier_of, watch_processes, with_waits_spread
 from tests.warm_python import forking_python
 
 NATIVE = Path(__file__).parent / "native"
 ROOT = NATIVE.parents[1]
+FAKE_LIBRARY = "libnvidia-ml.so.1"
 SETTINGS = (
     *("DEVICES", "LOAD", "SENSOR", "COUNTER_LAG_MS", "ZERO_EVERY", "COUNTER_RESET_MS", "FAIL", "FIELD_FAIL", "HANG"),
     *(
@@ -40,7 +42,7 @@ SETTINGS = (
         "CLOCK_EVENT_REASONS",
     ),
     *("ECC_CORRECTED", "ECC_UNCORRECTED", "REMAPPED_ROWS", "REMAP_PENDING", "REMAP_FAILED"),
-    *("PCIE_WIDTH", "PCIE_GENERATION", "PROCESSES"),
+    *("PCIE_WIDTH", "PCIE_GENERATION", "PROCESSES", "NVLINK_SENT_KIB"),
 )
 _drivers = itertools.count()
 
@@ -73,6 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the last tier, whose files take longest: at the end of parallel tests no long file is alone."""
     order = {tier: place for place, tier in enumerate(reversed(TIERS))}
     items.sort(key=lambda item: order[tier_of(item.path)])
+    items[:] = with_waits_spread(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -109,7 +112,7 @@ def build_fake(folder: Path, *options: str, lacks: tuple[str, ...] = ()) -> Path
     script.write_text(f"{{ global: nvml*; fake_nvml*; local: {hidden} *; }};")
     # Bound to itself: a process may hold several of these.
     linking = ("-shared", "-fPIC", f"-Wl,--version-script={script}", "-Wl,-Bsymbolic")
-    return compile_native(folder / "libnvidia-ml.so.1", "tests/native/fake_nvml.cpp", *linking, *options)
+    return compile_native(folder / FAKE_LIBRARY, "tests/native/fake_nvml.cpp", *linking, *options)
 
 
 @pytest.fixture(scope="session")
@@ -139,14 +142,15 @@ def fake_driver() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_fake(tmp_path_factory.mktemp("nvml"))
+    return made_once(tmp_path_factory, "nvml", build_fake) / FAKE_LIBRARY
 
 
 @pytest.fixture(scope="session")
 def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As drivers before the sample buffer, the power fields and the newer names."""
-    lacks = ("Init_v2", "DeviceGetSamples", "DeviceGetFieldValues", "DeviceGetCurrentClocksEventReasons")
-    return build_fake(tmp_path_factory.mktemp("old"), lacks=tuple(f"nvml{name}" for name in lacks))
+    names = ("Init_v2", "DeviceGetSamples", "DeviceGetFieldValues", "DeviceGetCurrentClocksEventReasons")
+    lacks = tuple(f"nvml{name}" for name in names)
+    return made_once(tmp_path_factory, "old", lambda folder: build_fake(folder, lacks=lacks)) / FAKE_LIBRARY
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ FLOORS = {
     "runner": 6,
     "cli": 7,
 }
+EXTENSIONS = {"_energy": "compute", "_nvml": "machine"}
 # Beside the floors: the worker runs in another process, perhaps in an image with nothing but Python and its backend.
 WORKER, MODEL = "worker", "model"
 WORKER_ROOMS = {WORKER, MODEL}
@@ -80,7 +81,7 @@ def modules(package: Path) -> dict[str, Path]:
 def imports(package: Path) -> Imports:
     """Every import; ``from a import b`` is one of ``a.b`` where that is a module, else of ``a``."""
     ours = modules(package)
-    known = {*ours, "pybench._nvml"}
+    known = {*ours, *(f"pybench.{name}" for name in EXTENSIONS)}
     return {name: set(_imported(ast.parse(path.read_text(encoding="utf-8")), known)) for name, path in ours.items()}
 
 
@@ -109,8 +110,8 @@ def breaches(found: Imports) -> list[str]:
             if WORKER in {home, away}:
                 allowed = home == away or (home == WORKER and away == MODEL)
             else:
-                # The extension is not a room; only the machine room talks to it.
-                allowed = home == "machine" if away == "_nvml" else home == away or FLOORS[away] < FLOORS[home]
+                # An extension is not a room; only one room calls it.
+                allowed = home == EXTENSIONS.get(away, away) or (away in FLOORS and FLOORS[away] < FLOORS[home])
             if not allowed:
                 wrong.append(f"{module} imports {target}")
     return wrong
@@ -199,7 +200,7 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
         "judge/verdict.py": "from pybench.compute import plan\n",
         "store/journal.py": "import pybench.machine.clock\n",
         "machine/clock.py": "import pybench._nvml\n",
-        "report/power.py": "import pybench._nvml\n",
+        "report/power.py": "from pybench import _energy, _nvml\n",
         "runner/run.py": "from pybench.worker.main import run_rank\n",
         "worker/main.py": "from pybench.model import suite\n",
     }
@@ -210,6 +211,7 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     small = imports(tmp_path / "pybench")
     assert breaches(small) == [
         "pybench.compute.plan imports pybench.judge.verdict",
+        "pybench.report.power imports pybench._energy",
         "pybench.report.power imports pybench._nvml",
         "pybench.runner.run imports pybench.worker.main",
         "pybench.store.journal imports pybench.machine.clock",

@@ -6,7 +6,7 @@ from pybench.model.change import ChangeVerdict
 from pybench.model.errors import FileError, MachineError, PybenchError, RunFolderError, UsageError
 from pybench.model.fleet import NodeState
 from pybench.model.gate import GateState
-from pybench.model.results import Verdict
+from pybench.model.verdict import Verdict
 
 USAGE = 2
 MACHINE = 3

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pybench.cli.duration import Duration
 from pybench.cli.finish import finish, name_resuming
@@ -199,22 +200,29 @@ def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
 
 
 @click.command()
-@click.argument("suite", type=PATH)
+@click.argument("suite", type=PATH, required=False)
 @click.option("--gpu", "kind", metavar="KIND", help="Plan for GPUs that are not here: h200, a100-40gb, 48gb.")
 @click.option(
     "--gpus", "count", type=click.IntRange(1, 1024), metavar="N", help="Plan for so many GPUs; default with --gpu: 1."
 )
 @click.option("--nodes", "num_hosts", type=click.IntRange(1, 1024), metavar="N", help="Plan for N such hosts.")
 @_plan_options
+@click.pass_context
 def plan(
-    suite: Path,
+    ctx: click.Context,
+    /,
+    *,
+    suite: Path | None,
     kind: str | None,
     count: int | None,
     num_hosts: int | None,
     root: Path,
     **chosen: Any,  # noqa: ANN401 - the plan's options
 ) -> None:
-    """Print the points SUITE expands to here, or on GPUs to choose."""
+    """Print the points SUITE expands to here, or on GPUs to choose.
+
+    Without SUITE, print the shipped suites.
+    """
     from shutil import get_terminal_size
 
     from pybench.compute.assumed_gpus import with_gpus
@@ -222,8 +230,16 @@ def plan(
     from pybench.model.errors import UsageError
     from pybench.model.plan_options import PlanOptions
     from pybench.report.plan import render
+    from pybench.report.suites import render_suites
     from pybench.runner.suite_plan import earlier_times_s, plan_suite
+    from pybench.store.shipped import described_suites
 
+    width = get_terminal_size().columns
+    if suite is None:
+        if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
+            raise UsageError("plan with options takes a SUITE; `pybench plan` alone lists the shipped suites")
+        click.echo(render_suites(described_suites(), width=width), nl=False)
+        return
     options = PlanOptions(**chosen)
     here = snapshot()
     machine = with_gpus(here, kind, count)
@@ -234,6 +250,5 @@ def plan(
         click.echo(f"pybench: {fault}; left out", err=True)
     found, points = plan_suite(suite, machine, options, root, num_hosts=num_hosts or 1)
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
-    width = get_terminal_size().columns
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
     click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)

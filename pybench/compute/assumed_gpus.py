@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pybench.compute.gpu_models import known_kinds
+from pybench.compute.gpu_models import compute_capability, known_kinds
 from pybench.model.errors import UsageError
 from pybench.model.machine import GpuInfo, Machine
 
@@ -39,12 +39,13 @@ def with_gpus(machine: Machine, word: str | None, count: int | None) -> Machine:
     if word is None and count is None:
         return machine
     if word is None:
-        return _assumed(machine, machine.kind, _own_memory_gib(machine), count or 1)
-    return _assumed(machine, *_kind_and_memory_gib(word), count or 1)
+        return _assumed(machine, machine.kind, _own_memory_gib(machine), count or 1, _own_capability(machine))
+    kind, memory_gib = _kind_and_memory_gib(word)
+    return _assumed(machine, kind, memory_gib, count or 1, compute_capability(kind))
 
 
-def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int) -> Machine:
-    gpus = tuple(_gpu(index, kind, memory_gib) for index in range(count))
+def _assumed(machine: Machine, kind: str, memory_gib: float | None, count: int, capability: str | None) -> Machine:
+    gpus = tuple(_gpu(index, kind, memory_gib, capability) for index in range(count))
     return replace(
         machine,
         kind=kind,
@@ -66,13 +67,19 @@ def _own_memory_gib(machine: Machine) -> float | None:
     return min((gpu.vram_gb for gpu in machine.gpus if gpu.vram_gb is not None), default=None)
 
 
+def _own_capability(machine: Machine) -> str | None:
+    least = machine.devices.compute_capability
+    return None if least is None else f"{least[0]}.{least[1]}"
+
+
 def _kind_and_memory_gib(word: str) -> tuple[str, float]:
     """Kind and memory of a GPU. A size that is no card's of the kind is taken as whole GiB."""
     match = re.fullmatch(r"(?:(.+)-)?([1-9][0-9]{0,3})gb", word.lower())
     kind, size = match.groups() if match else (word.lower(), None)
     if kind is not None and kind not in known_kinds():
         valid = ", ".join(sorted(known_kinds()))
-        raise UsageError(f"--gpu {word}: valid are {valid}, each also with its memory (a100-40gb), and a memory: 48gb")
+        forms = "a kind with its memory (a100-40gb), or a memory alone (48gb)"
+        raise UsageError(f"--gpu {word}: no such kind; valid are {valid}, {forms}")
     sizes = _MEMORY_MIB.get(kind or "", {})
     if size is not None:
         found = sizes.get(int(size))
@@ -83,14 +90,14 @@ def _kind_and_memory_gib(word: str) -> tuple[str, float]:
     return str(kind), next(iter(sizes.values())) / _MIB_PER_GIB
 
 
-def _gpu(index: int, kind: str, memory_gib: float | None) -> GpuInfo:
+def _gpu(index: int, kind: str, memory_gib: float | None, capability: str | None) -> GpuInfo:
     return GpuInfo(
         index=index,
         uuid=f"assumed-{index}",
         name=kind,
         vram_gb=memory_gib,
         pci_bus_id=None,
-        compute_capability=None,
+        compute_capability=capability,
         power_limit_w=None,
         power_limit_default_w=None,
         sm_clock_max_hz=None,

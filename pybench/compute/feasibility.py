@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pybench.compute.generate_feasibility import generate_reasons, option_reasons, spread_reasons
+from pybench.compute.number_types import type_reasons
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
@@ -27,6 +28,7 @@ def infeasible(point: Point, there: Devices) -> str | None:
     """Every reason why the point can't run on what is there, joined; ``None`` when it can."""
     device = there.kind
     reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings)]
+    reasons += type_reasons(point.settings, point.shape, there)
     if isinstance(point.settings, ModelSettings) and point.shape is not None:
         reasons += _model_reasons(point.settings, point.shape)
     if isinstance(point.settings, Generate):
@@ -131,6 +133,7 @@ def _shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str
         yield f"{', '.join(uneven)} of {settings.model} can't be split over tensor_parallel {degree}"
     if shape.layers < settings.pipeline_parallel:
         yield f"{shape.layers} layers of {settings.model} are fewer than pipeline_parallel {settings.pipeline_parallel}"
-    length, limit = settings.longest_sequence_tokens, shape.max_positions
+    length = settings.context_tokens if isinstance(settings, Generate) else settings.longest_sequence_tokens
+    limit = shape.max_positions
     if limit is not None and length > limit:
         yield f"{length} tokens in a sequence exceed the {limit} positions of {settings.model}"

@@ -67,5 +67,8 @@ def _of_requests(settings: Generate) -> Iterator[str]:
     shortest = settings.shortest(settings.prompt_tokens)
     if (settings.shared_prefix_tokens or 0) > shortest:
         yield f"shared_prefix_tokens {settings.shared_prefix_tokens} is more than the shortest prompt has: {shortest}"
+    if settings.context_tokens < settings.longest_sequence_tokens:
+        longest = settings.longest_sequence_tokens
+        yield f"max_context_tokens {settings.max_context_tokens} is less than the longest prompt and output: {longest}"
     if settings.concurrency is not None and settings.concurrency % settings.data_parallel:
         yield f"concurrency {settings.concurrency} can't be split over data_parallel {settings.data_parallel}"

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.flops import cached_numbers, num_parameters
+from pybench.compute.memory_text import first_that_fit, gigabytes
+from pybench.compute.number_types import has_type
 from pybench.compute.train_memory import packed_bytes
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.devices import Devices
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES
 
-_GB = 1e9
 _DEGREES = (2, 4, 8)
 # A change is named where it also leaves room for what is not counted: activations, an embedding that is not quantised.
 _REMEDY_SHARE = 0.9
-# Shares of the memory above this leave too little for what CUDA and other processes have there.
-_LARGEST_SHARE = 0.9
+LARGEST_SHARE = 0.9
+"""Shares of the memory above this leave too little for what CUDA and other processes have there."""
 
 
 def generate_bytes(settings: Generate, shape: DecoderShape) -> float:
@@ -25,7 +27,7 @@ def generate_bytes(settings: Generate, shape: DecoderShape) -> float:
     return whole / (settings.tensor_parallel * settings.pipeline_parallel)
 
 
-def vllm_reason(settings: Generate, shape: DecoderShape, memory_bytes: float) -> str | None:
+def vllm_reason(settings: Generate, shape: DecoderShape, memory_bytes: float, there: Devices) -> str | None:
     """Why vLLM would find no room for a cache on GPUs of ``memory_bytes``, with what to change; ``None`` if it may.
 
     Weights, activations and cache share ``gpu_memory_utilization`` of a GPU's memory, and the cache must hold one
@@ -35,13 +37,11 @@ def vllm_reason(settings: Generate, shape: DecoderShape, memory_bytes: float) ->
     if settings.backend != "vllm" or settings.engine_args or _fits(settings, shape, memory_bytes):
         return None
     share = settings.gpu_memory_utilization
-    least = f"at least {generate_bytes(settings, shape) / _GB:.3g} GB a GPU"
-    found = f"of {share * memory_bytes / _GB:.3g} GB (gpu_memory_utilization {share:g} of {memory_bytes / _GB:.3g})"
-    first: dict[str, str] = {}  # that fits, of each setting
-    for setting, value, other in _changes(settings, shape):
-        if _fits(other, shape, _REMEDY_SHARE * memory_bytes):
-            first.setdefault(setting, f"{setting} = {value}")
-    remedy = " or ".join((*first.values(), "a smaller model"))
+    least = f"at least {gigabytes(generate_bytes(settings, shape))} a GPU"
+    found = f"of {gigabytes(share * memory_bytes)} (gpu_memory_utilization {share:g} of {gigabytes(memory_bytes)})"
+    room = _REMEDY_SHARE * memory_bytes
+    changes = first_that_fit(_changes(settings, shape, there), lambda other: _fits(other, shape, room))
+    remedy = " or ".join((*changes, "a smaller model"))
     return f"needs {least} for weights and the cache of a sequence, {found}: {remedy}"
 
 
@@ -49,10 +49,13 @@ def _fits(settings: Generate, shape: DecoderShape, memory_bytes: float) -> bool:
     return generate_bytes(settings, shape) <= settings.gpu_memory_utilization * memory_bytes
 
 
-def _changes(settings: Generate, shape: DecoderShape) -> Iterator[tuple[str, str, Generate]]:
-    """Single changes of the settings that vLLM takes for the model."""
-    if settings.gpu_memory_utilization < _LARGEST_SHARE:
-        share = _LARGEST_SHARE
+def _changes(settings: Generate, shape: DecoderShape, there: Devices) -> Iterator[tuple[str, str, Generate]]:
+    """Single changes of the settings that vLLM takes for the model, on the GPUs that are there."""
+    if settings.context_tokens > settings.longest_sequence_tokens:
+        needed = settings.longest_sequence_tokens
+        yield "max_context_tokens", f"{needed}", replace(settings, max_context_tokens=needed)
+    if settings.gpu_memory_utilization < LARGEST_SHARE:
+        share = LARGEST_SHARE
         yield "gpu_memory_utilization", f"{share:g}", replace(settings, gpu_memory_utilization=share)
     if settings.quantization != "bitsandbytes":
         split = (shape.heads, shape.key_value_heads, shape.hidden, shape.intermediate)
@@ -60,7 +63,8 @@ def _changes(settings: Generate, shape: DecoderShape) -> Iterator[tuple[str, str
             if degree > settings.tensor_parallel and not any(size % degree for size in split):
                 yield "tensor_parallel", f"{degree}", replace(settings, tensor_parallel=degree)
     if settings.quantization is None and shape.num_experts == 1:
-        yield "quantization", "'fp8'", replace(settings, quantization="fp8")
+        if has_type("fp8", there):
+            yield "quantization", "'fp8'", replace(settings, quantization="fp8")
         if settings.tensor_parallel == 1:
             yield "quantization", "'bitsandbytes'", replace(settings, quantization="bitsandbytes")
 
@@ -72,4 +76,4 @@ def _weight_bytes(settings: Generate, shape: DecoderShape) -> float:
 
 
 def _cache_bytes(settings: Generate, shape: DecoderShape) -> float:
-    return DTYPE_BYTES[settings.dtype] * cached_numbers(shape, settings.longest_sequence_tokens)
+    return DTYPE_BYTES[settings.dtype] * cached_numbers(shape, settings.context_tokens)

@@ -2,7 +2,7 @@
 
 Peaks are dense tensor-core FLOP/s and memory bandwidth. Sources: NVIDIA's data sheets of A100, H100, H200, L40S and DGX
 B200 (figures "with sparsity" halved; DGX B200's over its eight GPUs), and the Ada GPU architecture whitepaper, appendix
-A, for the RTX 4090 (with FP32 accumulation).
+A, for the RTX 4090 (with FP32 accumulation). Compute capabilities: NVIDIA's list "CUDA GPU Compute Capability".
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ class GpuModel:
 
     pattern: str
     kind: str
+    compute_capability: str
     peak: GpuPeak | None = None
 
 
 # First match wins: a part's PCIe or NVL form, with its lower power and other links, stands before the SXM part, and a
 # superchip's name before that of the GPU in it.
 _MODELS: tuple[GpuModel, ...] = (
-    GpuModel(r"GB300", "gb300"),
-    GpuModel(r"GB200", "gb200"),
-    GpuModel(r"GH200", "gh200"),
-    GpuModel(r"B300", "b300"),
-    GpuModel(r"B200", "b200", GpuPeak(2250, 4500, 8.0)),
-    GpuModel(r"H200 NVL", "h200-nvl", GpuPeak(835.5, 1670.5, 4.8)),
-    GpuModel(r"H200", "h200", GpuPeak(989.5, 1979, 4.8)),
-    GpuModel(r"H100 NVL", "h100-nvl", GpuPeak(835.5, 1670.5, 3.9)),
-    GpuModel(r"H100 PCIe", "h100-pcie", GpuPeak(756.5, 1513, 2.0)),
-    GpuModel(r"H100", "h100", GpuPeak(989.5, 1979, 3.35)),
-    GpuModel(r"A100.*PCIE.*40GB", "a100-pcie", GpuPeak(312, None, 1.555)),
-    GpuModel(r"A100.*(80GB.*PCIE|PCIE.*80GB)", "a100-pcie", GpuPeak(312, None, 1.935)),
-    GpuModel(r"A100.*PCIE", "a100-pcie"),
-    GpuModel(r"A100.*40GB", "a100", GpuPeak(312, None, 1.555)),
-    GpuModel(r"A100.*80GB", "a100", GpuPeak(312, None, 2.039)),
-    GpuModel(r"A100", "a100"),
-    GpuModel(r"L40S", "l40s", GpuPeak(362.05, 733, 0.864)),
-    GpuModel(r"RTX 4090", "rtx4090", GpuPeak(165.2, 330.3, 1.008)),
-    GpuModel(r"RTX 5090", "rtx5090"),
-    GpuModel(r"V100", "v100"),
+    GpuModel(r"GB300", "gb300", "10.3"),
+    GpuModel(r"GB200", "gb200", "10.0"),
+    GpuModel(r"GH200", "gh200", "9.0"),
+    GpuModel(r"B300", "b300", "10.3"),
+    GpuModel(r"B200", "b200", "10.0", GpuPeak(2250, 4500, 8.0)),
+    GpuModel(r"H200 NVL", "h200-nvl", "9.0", GpuPeak(835.5, 1670.5, 4.8)),
+    GpuModel(r"H200", "h200", "9.0", GpuPeak(989.5, 1979, 4.8)),
+    GpuModel(r"H100 NVL", "h100-nvl", "9.0", GpuPeak(835.5, 1670.5, 3.9)),
+    GpuModel(r"H100 PCIe", "h100-pcie", "9.0", GpuPeak(756.5, 1513, 2.0)),
+    GpuModel(r"H100", "h100", "9.0", GpuPeak(989.5, 1979, 3.35)),
+    GpuModel(r"A100.*PCIE.*40GB", "a100-pcie", "8.0", GpuPeak(312, None, 1.555)),
+    GpuModel(r"A100.*(80GB.*PCIE|PCIE.*80GB)", "a100-pcie", "8.0", GpuPeak(312, None, 1.935)),
+    GpuModel(r"A100.*PCIE", "a100-pcie", "8.0"),
+    GpuModel(r"A100.*40GB", "a100", "8.0", GpuPeak(312, None, 1.555)),
+    GpuModel(r"A100.*80GB", "a100", "8.0", GpuPeak(312, None, 2.039)),
+    GpuModel(r"A100", "a100", "8.0"),
+    GpuModel(r"L40S", "l40s", "8.9", GpuPeak(362.05, 733, 0.864)),
+    GpuModel(r"RTX 4090", "rtx4090", "8.9", GpuPeak(165.2, 330.3, 1.008)),
+    GpuModel(r"RTX 5090", "rtx5090", "12.0"),
+    GpuModel(r"V100", "v100", "7.0"),
 )
 
 
@@ -79,6 +80,11 @@ def gpu_model(name: str) -> GpuModel | None:
 def known_kinds() -> frozenset[str]:
     """Every short name that the table has."""
     return frozenset(model.kind for model in _MODELS)
+
+
+def compute_capability(kind: str) -> str | None:
+    """Of GPUs of a short name, such as ``9.0``; ``None`` for those that the table lacks."""
+    return next((model.compute_capability for model in _MODELS if model.kind == kind), None)
 
 
 def gpu_peak(name: str) -> GpuPeak | None:

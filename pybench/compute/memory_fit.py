@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
-from pybench.compute.train_memory import host_bytes, train_bytes
+from pybench.compute.memory_text import gigabytes
+from pybench.compute.train_memory import ESTIMATE_ERROR, host_bytes, train_bytes
+from pybench.compute.turn_host_memory import turn_host_reason
+from pybench.compute.turn_memory import turn_bytes, turn_reason
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
 from pybench.model.suite import Point
@@ -19,12 +23,9 @@ from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
 
-# Kept runs lie within so much of the estimate: what exceeds the memory by no more may fit.
-_ERROR = 0.1
-_GB = 1e9
 _CHUNK = 1024
-# The sleep level of an engine that stays on the GPU.
-_AWAKE = 0
+# Without a gradient the loss holds each logit as it is, in float32, and its logarithm in float32.
+_FLOAT32_LOSS_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,13 @@ class MemoryNeed:
 
     def __str__(self) -> str:
         """As a user reads it: ``about 31.2 GB``."""
-        return f"{'at least' if self.is_least else 'about'} {self.num_bytes / _GB:.3g} GB"
+        return f"{'at least' if self.is_least else 'about'} {gigabytes(self.num_bytes)}"
 
 
 def memory_need(point: Point) -> MemoryNeed | None:
     """Of a point with a model; ``None`` without one.
 
-    Of generation the weights and the cache of one sequence are known, of evaluation the weights alone. In a turn the
-    trainer follows the engine, beside which it lies only where the engine never sleeps.
+    Of generation the weights and the cache of one sequence are known, of evaluation the weights and a loss's logits.
     """
     settings, shape = point.settings, point.shape
     if shape is None:
@@ -56,33 +56,40 @@ def memory_need(point: Point) -> MemoryNeed | None:
 
 def memory_reason(point: Point, there: Devices) -> str | None:
     """Why the point can't run in the memory that is there, with what to change; ``None`` where it may fit."""
-    return _gpu_reason(point, there.memory_bytes) or _host_reason(point, there.host_memory_bytes)
+    return _gpu_reason(point, there) or _host_reason(point, there.host_memory_bytes)
 
 
-def _gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
+def _gpu_reason(point: Point, there: Devices) -> str | None:
+    memory_bytes = there.memory_bytes
     need = memory_need(point) if memory_bytes is not None else None
-    if memory_bytes is None or need is None:
+    if memory_bytes is None or need is None or point.shape is None:
         return None
-    if isinstance(point.settings, Generate) and point.shape is not None:
-        reason = vllm_reason(point.settings, point.shape, memory_bytes)
+    if isinstance(point.settings, Generate):
+        reason = vllm_reason(point.settings, point.shape, memory_bytes, there)
         if reason or point.settings.engine_args:  # which may keep weights in host memory
             return reason
-    if need.num_bytes <= memory_bytes * (1 + _ERROR):
+    if isinstance(point.settings, Turn) and (reason := turn_reason(point.settings, point.shape, memory_bytes)):
+        return reason
+    if need.num_bytes <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
     changes = list(_changes(point, memory_bytes))
     remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
-    return f"needs {need} a GPU, of {memory_bytes / _GB:.3g} GB: {remedy}"
+    return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
 
 def _host_reason(point: Point, memory_bytes: float | None) -> str | None:
-    """Of a training that keeps states in host memory; ranks of one host have one memory."""
+    """Of a training that keeps states in host memory, or of a turn; ranks of one host have one memory."""
     settings, shape = point.settings, point.shape
-    if memory_bytes is None or shape is None or not isinstance(settings, Train):
+    if memory_bytes is None or shape is None:
+        return None
+    if isinstance(settings, Turn):
+        return turn_host_reason(settings, shape, memory_bytes)
+    if not isinstance(settings, Train):
         return None
     need = host_bytes(settings, shape) / settings.nodes
-    if need <= memory_bytes * (1 + _ERROR):
+    if need <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
-    has = f"needs about {need / _GB:.3g} GB of host memory, of {memory_bytes / _GB:.3g} GB"
+    has = f"needs about {gigabytes(need)} of host memory, of {gigabytes(memory_bytes)}"
     return f"{has}: keep states on GPUs, or take more nodes or a smaller model"
 
 
@@ -90,15 +97,25 @@ def _least_bytes(settings: Settings, shape: DecoderShape) -> float | None:
     if isinstance(settings, Generate):
         return generate_bytes(settings, shape)
     if isinstance(settings, Evaluate):
-        return DTYPE_BYTES[settings.dtype] * num_parameters(shape)
+        return _evaluation_bytes(settings, shape)
     if isinstance(settings, Turn):
-        engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
-        return engine + trainer if settings.sleep_level == _AWAKE else max(engine, trainer)
+        return turn_bytes(settings, shape)
     return None
 
 
+def _evaluation_bytes(settings: Evaluate, shape: DecoderShape) -> float:
+    """Weights, and all logits of a copy's samples where they are judged by the loss."""
+    number = DTYPE_BYTES[settings.dtype]
+    weights = float(number * num_parameters(shape))
+    if settings.method != "loss" or settings.backend != "torch":
+        return weights
+    tokens = settings.batch_size * settings.longest_sequence_tokens // settings.data_parallel
+    return weights + (number + _FLOAT32_LOSS_BYTES) * tokens * shape.vocabulary
+
+
 def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
-    return MemoryNeed(train_bytes(settings, shape), is_least=settings.activation_checkpointing != "full")
+    is_least = not kept_is_known(settings, shape) or settings.strategy == "unsloth"
+    return MemoryNeed(train_bytes(settings, shape), is_least=is_least)
 
 
 def _changes(point: Point, memory_bytes: float) -> Iterator[str]:
@@ -115,6 +132,8 @@ def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Tra
     options = STRATEGIES[settings.strategy].options
     if not settings.finds_batch_size and settings.batch_size_per_gpu is not None:
         yield "batch_size_per_gpu = 1", replace(settings, batch_size_per_gpu=1)
+    if "activation_checkpointing" in options and settings.activation_checkpointing != "full":
+        yield "activation_checkpointing = 'full'", replace(settings, activation_checkpointing="full")
     if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:
         yield f"loss_chunk_tokens = {_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
     if "weights" in options and settings.lora_rank and shape.num_experts == 1:

@@ -28,6 +28,8 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     yield from _experts(settings, shape)
     yield from _fused(settings, shape)
     yield from _tuned_adapters(settings, shape)
+    if settings.strategy == "torchtune" and settings.activation_offload and settings.activation_checkpointing != "full":
+        yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
     yield from _split(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
@@ -40,7 +42,7 @@ def _on_cpu(settings: Train) -> Iterator[str]:
     if settings.process_group == "nccl":
         yield "process_group = 'nccl' needs GPUs"
     if settings.finds_batch_size:
-        yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit"
+        yield f"batch_size_per_gpu = {AUTO!r} needs a GPU's memory limit: give a number"
 
 
 def _family(settings: Train, shape: DecoderShape) -> Iterator[str]:
@@ -105,7 +107,8 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"data_parallel {settings.data_parallel} can't be split over {settings.nodes} nodes (hybrid_shard)"
     splits_ends = stages > 1 or settings.tensor_parallel > 1 or STRATEGIES[settings.strategy].untied_head
     if splits_ends and shape.tied_embeddings:
-        yield f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
+        ties = f"{settings.model} ties its head to its embedding, which {settings.strategy} would split"
+        yield f"{ties}: take a model with a head of its own"
 
 
 def _batch(settings: Train) -> Iterator[str]:

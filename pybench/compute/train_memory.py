@@ -1,27 +1,32 @@
 """Memory that training takes on the GPU that holds most, estimated from the settings.
 
-Kept runs confirm it within 10 % where layers are recomputed (``activation_checkpointing = "full"``). Where activations
-are kept, it is the least that is needed: how many there are depends on the library's layers.
+Kept runs confirm it (:data:`ESTIMATE_ERROR`). Where it is not known what the layers keep for backward
+(:func:`~pybench.compute.activation_memory.kept_is_known`), it is the least that is needed.
 """
 
 from __future__ import annotations
 
+from pybench.compute.activation_memory import kept_bytes
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 
+ESTIMATE_ERROR = 0.1
+"""Kept runs lie within so much of the estimate: what exceeds the memory by no more may fit."""
 # With double quantisation: 4 bits, 8 for the scale of 64 weights, 32 for that of 256 scales.
 _NF4_BYTES = 0.516
 _NF4_BYTES_OF_WHOLE_SCALES = 0.5625
 # For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32.
 _LOSS_BYTES = 12
+# The same by one compiled kernel, which keeps float32 in registers.
+_FUSED_LOSS_BYTES = 4
 # ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32.
 _ZERO_16_BIT, _ZERO_FLOAT32 = 4, 16
 
 
 def train_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Weights, gradients, AdamW's states, checkpoints and logits of a step, without the library's own workspaces."""
+    """Weights, gradients, AdamW's states, activations and logits of a step, without the library's own workspaces."""
     return _step_bytes(settings, shape) + _control_bytes(settings, shape)
 
 
@@ -41,31 +46,38 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
     weights = _held_parameters(settings, shape)
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
-    checkpoints = float(number * tokens * shape.hidden * shape.layers / settings.pipeline_parallel)
-    loss = _LOSS_BYTES * logits
+    kept = tokens * kept_bytes(settings, shape)
+    loss = _loss_bytes(settings, logits)
     if settings.cpu_offload:
-        return checkpoints + loss
+        return kept + loss
     if settings.lora_rank:
-        return _frozen_bytes(settings, shape, weights) + checkpoints + loss
+        return _frozen_bytes(settings, shape, weights) + kept + loss
     if settings.strategy == "deepspeed":
-        return _zero_bytes(settings, weights) + checkpoints + loss
+        return _zero_bytes(settings, weights, kept + loss)
     lasting, gradients = 3 * number * weights, number * weights
     if _has_buckets(settings) and settings.gradient_as_bucket_view:
-        return lasting + gradients + checkpoints + loss
+        return lasting + gradients + kept + loss
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go
-    return lasting + _passing_bytes(settings, gradients, number * logits, checkpoints, loss)
+    return lasting + _passing_bytes(settings, gradients, number * logits, kept, loss)
 
 
-def _passing_bytes(settings: Train, gradients: float, logits: float, checkpoints: float, loss: float) -> float:
-    """What lies beside weights and states when most is needed; gradients come as checkpoints go."""
+def _loss_bytes(settings: Train, logits: float) -> float:
+    """Of so many logits and their gradients. Unsloth's own loss makes no logits; a turn's policy does, uncounted."""
+    if settings.strategy == "unsloth":
+        return 0.0
+    return (_FUSED_LOSS_BYTES if settings.compile else _LOSS_BYTES) * logits
+
+
+def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
+    """What lies beside weights and states when most is needed; gradients come as what is kept goes."""
     if settings.strategy == "pipeline_parallel":
         parts = settings.microbatches or settings.pipeline_parallel
         # torch keeps the logits of every part, and joins them at the end.
         return gradients + max(logits + loss / parts, 2 * logits)
     if settings.strategy == "layer_split":
-        return checkpoints + max(gradients + 2 * logits, logits + loss)
-    return max(gradients, checkpoints + loss)
+        return kept + max(gradients + 2 * logits, logits + loss)
+    return max(gradients, kept + loss)
 
 
 def _tokens(settings: Train) -> int:
@@ -109,14 +121,19 @@ def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
     return DTYPE_BYTES[dtype] * ends + packed * (num_parameters(shape) - ends)
 
 
-def _zero_bytes(settings: Train, weights: float) -> float:
-    """The stage decides what is split, offloading what lies on the host."""
+def _zero_bytes(settings: Train, weights: float, passing: float) -> float:
+    """The stage decides what is split, offloading what lies on the host; ``passing`` are kept activations and logits.
+
+    With states on the host only gradients of 16 bits lie beside the weights; they come as activations go.
+    """
     ranks = settings.data_parallel
     split = settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
-    of_16_bit = _ZERO_16_BIT / ranks if split else _ZERO_16_BIT
+    of_16_bit = weights * (_ZERO_16_BIT / ranks if split else _ZERO_16_BIT)
     if settings.offload_parameters:
-        return 0.0
-    return weights * (of_16_bit + (0 if settings.offload_optimizer else _ZERO_FLOAT32 / ranks))
+        return passing
+    if settings.offload_optimizer:
+        return of_16_bit / 2 + max(of_16_bit / 2, passing)
+    return of_16_bit + weights * _ZERO_FLOAT32 / ranks + passing
 
 
 def _control_bytes(settings: Train, shape: DecoderShape) -> float:

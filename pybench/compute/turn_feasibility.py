@@ -23,6 +23,7 @@ def turn_reasons(settings: Turn, shape: DecoderShape, device: DeviceKind) -> Ite
     if shape.model_type not in _SPLIT_WEIGHTS_OF:
         yield f"weights are handed over to {', '.join(_SPLIT_WEIGHTS_OF)} only, not {shape.model_type}"
     if settings.tensor_parallel > 1 and shape.tied_embeddings:
-        yield f"{settings.model} ties its head to its embedding, which the engine would split"
+        ties = f"{settings.model} ties its head to its embedding, which the engine would split"
+        yield f"{ties}: take a model with a head of its own, or one GPU"
     if not broken:
         yield from train_reasons(settings.training, shape, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -188,6 +189,13 @@ class ImageStore(Protocol):
     def build(self, folder: Path, tag: str, notify: Notify) -> str:
         """Build the Dockerfile of ``folder`` under ``tag`` and return the image's id. Raises ``MachineError``."""
         ...
+
+
+def facts_of_command(name: str, examine: Callable[[], EngineFacts]) -> EngineFacts:
+    """What ``examine`` finds of an engine whose command is ``name``; without that, why it can't be used."""
+    if shutil.which(name) is None:
+        return EngineFacts(name=name, version=None, reason=f"{name} is not installed")
+    return examine()
 
 
 class Engine(Protocol):

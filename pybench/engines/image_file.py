@@ -11,6 +11,7 @@ from pathlib import Path
 from pybench.engines.base import Notify
 from pybench.images.selection import AbsentImageError, this_platform
 from pybench.model.container import ImageIdentity
+from pybench.model.errors import MachineError
 from pybench.model.image import Entrypoint, LockedImage
 
 Make = Callable[[str, Path], None]
@@ -18,7 +19,10 @@ Make = Callable[[str, Path], None]
 
 
 def image_file(engine: str, kind: str, image: LockedImage, make: Make, notify: Notify, *, fetch: bool) -> Path:
-    """The ``engine``'s file of ``image``, made if ``fetch``. Raises ``AbsentImageError`` or what ``make`` raises."""
+    """The ``engine``'s file of ``image``, made if ``fetch``.
+
+    Raises ``AbsentImageError``, ``MachineError`` where what lies there is no file, or what ``make`` raises.
+    """
     reference = registry_reference(engine, image)
     file = image_path(kind, reference)
     if not file.exists():
@@ -49,15 +53,23 @@ def made_once(file: Path, reference: str, make: Make) -> Path:
     """The image file ``file`` of ``reference``, made if it isn't there yet.
 
     Processes that need the same one wait for the first, on any host whose locks the folder's file system shares. One
-    that is there is taken as it is: the folder need not be writable.
+    that is there is taken as it is: the folder need not be writable. Raises ``MachineError`` where it is no file.
     """
     if file.exists():
-        return file
+        return _regular(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         if not file.exists():
             _publish(file, reference, make)
+    return _regular(file)
+
+
+def _regular(file: Path) -> Path:
+    """``file``, unless a folder or a device lies in its place; a symbolic link to a file is one."""
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise MachineError(f"{file}: {what} in place of the image file; remove it, then run the same command again")
     return file
 
 

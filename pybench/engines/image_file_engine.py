@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.engines.base import ImageStore, Notify
+from pybench.engines.base import ImageStore, Notify, facts_of_command
 from pybench.engines.image_file import Make, identity, image_file, registry_reference
 from pybench.engines.image_file_launcher import ImageFileLauncher
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
@@ -39,9 +38,7 @@ class ImageFileEngine:
 
     def find(self) -> EngineFacts:
         """Look whether it is installed and works."""
-        if shutil.which(self.name) is None:
-            return EngineFacts(name=self.name, version=None, reason=f"{self.name} is not installed")
-        return self.examine()
+        return facts_of_command(self.name, self.examine)
 
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pybench.judge.measurements import Measurements
-from pybench.model.results import Verdict
 from pybench.model.suite import Point, Skip
+from pybench.model.verdict import Verdict
 
 
 def absence(entry: Point | Skip, metric: str, measurements: Measurements, of: str = "") -> tuple[Verdict, str] | None:

@@ -12,8 +12,9 @@ from pybench.judge.evidence import change_evidence, ratio_evidence
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import Judgement, judge_comparison
-from pybench.model.results import ClaimResult, ComparisonResult, Estimate, Verdict
+from pybench.model.results import ClaimResult, ComparisonResult, Estimate
 from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
+from pybench.model.verdict import Verdict
 from pybench.model.workloads.settings import GPU_AXES
 
 _Pair = tuple[Point | Skip, Point | Skip]

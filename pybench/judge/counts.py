@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pybench.model.results import ComparisonResult, Counts, ExpectationRow, NodeCheck, ScalingResult
+from pybench.model.results import ComparisonResult, ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
+from pybench.model.verdict import Counts
 
 _MOST_NAMED = 3
 

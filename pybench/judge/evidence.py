@@ -10,8 +10,8 @@ from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.looks import level_per_look
 from pybench.compute.stats import Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.judge.measurements import Measurements
-from pybench.model.results import Decision, Verdict
 from pybench.model.suite import Point
+from pybench.model.verdict import Decision, Verdict
 from pybench.model.workloads.registry import METRICS
 
 # Boards' power sensors have gains of their own, of which an H200's is known to 5 %: taken as a normal's 2.5 sd.

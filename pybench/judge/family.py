@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pybench.model.results import Decision, JudgedRow
+from pybench.model.results import JudgedRow
+from pybench.model.verdict import Decision
 
 _Row = TypeVar("_Row", bound=JudgedRow)
 

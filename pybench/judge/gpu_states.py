@@ -8,9 +8,9 @@ from operator import or_
 from statistics import median
 
 from pybench.compute.clock_events import event_words
+from pybench.model.gpu_state import GpuState
 from pybench.model.health import GpuConditions
 from pybench.model.record import Record
-from pybench.model.results import GpuState
 
 
 def gpu_states(records: Sequence[Record]) -> tuple[GpuState, ...]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from pybench.model.gpu_state import GpuUse
 from pybench.model.record import Record
-from pybench.model.results import GpuUse
 
 _LAYERS = re.compile(r"gpu_(\d{1,4})_layers")
 _MEMORY = ("peak_memory_bytes", "peak_reserved_memory_bytes", "device_memory_used_bytes")

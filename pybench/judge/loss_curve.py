@@ -11,8 +11,9 @@ import json
 from collections.abc import Sequence
 
 from pybench.judge.measurements import Measurements
-from pybench.model.results import CheckResult, Estimate, Verdict
+from pybench.model.results import CheckResult, Estimate
 from pybench.model.suite import Point
+from pybench.model.verdict import Verdict
 from pybench.model.workloads.train import Train
 
 METRIC = "loss_deviation"

@@ -17,8 +17,9 @@ from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.machine import Machine
-from pybench.model.results import ClaimResult, Estimate, Expected, ScalingResult, Verdict
+from pybench.model.results import ClaimResult, Estimate, ScalingResult
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
+from pybench.model.verdict import Expected, Verdict
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES, REST, ModelSettings
 

@@ -6,17 +6,9 @@ from collections.abc import Sequence
 
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
-from pybench.model.results import (
-    CheckResult,
-    Counts,
-    Decision,
-    Expected,
-    JudgedRow,
-    NodeCheck,
-    PointResult,
-    Verdict,
-)
+from pybench.model.results import CheckResult, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
+from pybench.model.verdict import Counts, Decision, Expected, Verdict
 
 # N GPUs can beat N times one GPU by a little (more cache, less paging); well beyond that, the baseline was held back.
 SUPERLINEAR_MARGIN = 0.10

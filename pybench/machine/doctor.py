@@ -6,10 +6,10 @@ import os
 import resource
 import shutil
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from pybench.compute.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
@@ -29,7 +29,8 @@ def examine() -> tuple[Finding, ...]:
     """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
     machine = snapshot()
     return (
-        _extension(),
+        _extension("power sampler", "_nvml"),
+        _extension("energy estimate", "_energy"),
         *_backends(machine),
         _gpus(machine),
         *(Finding.warning("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
@@ -47,15 +48,9 @@ def _finding(
     return Finding(name=name, state="ok" if well else otherwise, found=found, remedy="" if well else remedy)
 
 
-def _extension() -> Finding:
-    found = find_spec("pybench._nvml") is not None
-    return _finding(
-        "power sampler",
-        well=found,
-        found="extension built" if found else "extension pybench._nvml not built",
-        remedy="reinstall with a C++17 compiler at hand: pip install .",
-        otherwise="missing",
-    )
+def _extension(name: str, module: Literal["_energy", "_nvml"]) -> Finding:
+    fault = extension_fault(module)
+    return _finding(name, well=fault is None, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
 
 
 def _backends(machine: Machine) -> tuple[Finding, ...]:

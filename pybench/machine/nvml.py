@@ -1,4 +1,4 @@
-"""NVML's calls that the native sampler does not make: one door to its Python binding.
+"""NVML's calls that the native sampler does not make: all calls of its Python binding.
 
 A call is named as in NVML, without ``nvml``. It may hang in the driver: callers give it a time limit, by
 :func:`~pybench.machine.time_limit.returned_within` or a thread of their own that is waited for so long.

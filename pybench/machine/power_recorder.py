@@ -7,18 +7,16 @@ from dataclasses import replace
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from pybench.compute.extension import REMEDY, extension_fault
 from pybench.machine.sensor_models import sensor_model
 from pybench.machine.trace_columns import trace_from_columns
 from pybench.model.errors import MachineError
 from pybench.model.trace import MISSING, PowerTrace
 
 # Importing pybench must work where the extension was never built; the reason is reported when a recorder is started.
-_nvml: ModuleType | None
-try:
+_nvml: ModuleType | None = None
+if (_FAULT := extension_fault("_nvml")) is None:
     from pybench import _nvml
-except ImportError as error:
-    _nvml = None
-    _import_problem = str(error)
 
 COUNTER_PERIOD_S = 60.0
 """A reading costs milliseconds of CPU time; between the ends that matter it only keeps the counter's grid known."""
@@ -39,7 +37,7 @@ END_OF_TIME_NS = 2**63 - 1
 def sampler_unavailable_reason() -> str | None:
     """Why no power can be sampled here, ``None`` when it can; a driver is given ``START_LIMIT_S`` to answer."""
     if _nvml is None:
-        return f"extension not built: {_import_problem}; reinstall with `pip install .`"
+        return f"{_FAULT}; {REMEDY}"
     try:
         gpus = _nvml.gpus(limit_ns=round(START_LIMIT_S * 1e9))
     except _nvml.NvmlError as error:
@@ -149,7 +147,7 @@ def with_sensors(trace: PowerTrace) -> PowerTrace:
 
 def _extension() -> ModuleType:
     if _nvml is None:
-        raise MachineError(f"power sampler: extension not built: {_import_problem}")
+        raise MachineError(f"power sampler: {_FAULT}; {REMEDY}")
     return _nvml
 
 

@@ -73,10 +73,15 @@ def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
         counter_period_s=_counter_period_s(gpu, trace.start_ns),
         series_period_s=samples.period_s,
         series_spacing_s=(float(spacing_s.min()), float(spacing_s.max())) if len(spacing_s) else None,
-        series_depth=int(np.sum(samples.time_s < 0)) or None,
+        series_depth=int(np.sum(samples.time_s < _first_poll_s(gpu, trace.start_ns))) or None,
         polled_period_s=_polled_period_s(gpu),
         calls=_call_costs(gpu),
     )
+
+
+def _first_poll_s(gpu: GpuTrace, origin_ns: int) -> float:
+    """When the fields were first read, right after the driver's samples; the recording's start where there are none."""
+    return (gpu.polled.t_ns[0] - origin_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0
 
 
 def _counter_period_s(gpu: GpuTrace, origin_ns: int) -> float | None:

@@ -66,12 +66,13 @@ class BackendTraits:
     parallel degrees the backend can raise above 1 for it; ``axes_inside`` are those of them that one process spans, for
     all others there are as many processes (torchrun). Those in ``lone_axes`` are raised with no other, those in
     ``gpu_axes`` on GPUs only. ``options`` are the optional settings that it honours: any other must stay at its
-    default. Of ``quantization`` it has the values ``quantizations``. ``bare_workloads`` need nothing that a process
-    keeps but its ranks: they share one whatever else differs. Points of a workload in ``warm_settings`` may share a
-    process and what it holds, a model or an engine, if they differ in those settings only, and in none of ``shaping``
-    (properties of the settings that the engine's arguments are made from). An engine that ``pads_vocabulary`` splits
-    any over tensor-parallel ranks. All need ``packages``, some settings one of ``extras``. ``device`` is the only kind
-    it runs on, ``None`` for both; ``remedy`` is how a Python without it gets it.
+    default. Of ``quantization`` it has the values ``quantizations``; families ``not_in_float16`` it refuses in that
+    type. ``bare_workloads`` need nothing that a process keeps but its ranks: they share one whatever else differs.
+    Points of a workload in ``warm_settings`` may share a process and what it holds, a model or an engine, if they
+    differ in those settings only, and in none of ``shaping`` (properties of the settings that the engine's arguments
+    are made from). An engine that ``pads_vocabulary`` splits any over tensor-parallel ranks. All need ``packages``,
+    some settings one of ``extras``. ``device`` is the only kind it runs on, ``None`` for both; ``remedy`` is how a
+    Python without it gets it.
 
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
@@ -91,6 +92,7 @@ class BackendTraits:
     gpu_axes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     quantizations: tuple[str, ...] = ()
+    not_in_float16: tuple[str, ...] = ()
     device: str | None = None
     bare_workloads: tuple[WorkloadName, ...] = ()
     warm_settings: dict[WorkloadName, tuple[str, ...]] = field(default_factory=dict)
@@ -132,7 +134,7 @@ MODEL_CLASSES = {
     "phi3": "Phi3ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
 }
-_ENGINE_OPTIONS = ("max_num_seqs", "enforce_eager", "gpu_memory_utilization", "engine_args")
+_ENGINE_OPTIONS = ("max_num_seqs", "max_context_tokens", "enforce_eager", "gpu_memory_utilization", "engine_args")
 _SERVING = ("concurrency", "request_rate_per_s", "length_spread_fraction")
 _PREFIXES = ("shared_prefix_tokens", "prefix_caching")
 _SIZES = ("batch_size", "prompt_tokens", "output_tokens")
@@ -211,9 +213,11 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         axes_inside=("tensor_parallel", "pipeline_parallel"),
         options=(*_ENGINE_OPTIONS, "quantization", *_SERVING, *_PREFIXES),
         quantizations=("fp8", "bitsandbytes"),
+        # vllm/config/model.py: their sums overflow
+        not_in_float16=("gemma2", "gemma3_text"),
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
-        shaping=("longest_sequence_tokens", "is_batch"),
+        shaping=("context_tokens", "is_batch"),
         distributions=("vllm",),
         tuning_prefixes=("VLLM_",),
         log_words=LogWords(
@@ -237,7 +241,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
         options=(*_ENGINE_OPTIONS, *_SERVING, *_PREFIXES),
         device="cuda",
         warm_settings={"generate": (*_SIZES, *_SERVING, "shared_prefix_tokens")},
-        shaping=("longest_sequence_tokens",),
+        shaping=("context_tokens",),
         distributions=("tensorrt-llm",),
         tuning_prefixes=("TRTLLM_", "TLLM_"),
         log_words=LogWords(

@@ -12,7 +12,8 @@ DeviceKind = Literal["cuda", "cpu"]
 class Devices:
     """``count`` GPUs, or CPU cores where there is none, on each of ``num_hosts``.
 
-    ``memory_bytes`` is that of the GPU that has least, ``host_memory_bytes`` that of a host; ``None`` is unknown.
+    ``memory_bytes`` is that of the GPU that has least, ``host_memory_bytes`` that of a host, ``compute_capability`` the
+    least of the GPUs; ``None`` is unknown.
     """
 
     kind: DeviceKind
@@ -20,3 +21,4 @@ class Devices:
     num_hosts: int = 1
     memory_bytes: float | None = None
     host_memory_bytes: float | None = None
+    compute_capability: tuple[int, int] | None = None

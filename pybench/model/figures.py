@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pybench.model.plan_options import PartOf
-from pybench.model.results import Verdict
 from pybench.model.suite import AxisValue
+from pybench.model.verdict import Verdict
 
 # 1: first form.
 FIGURES_VERSION = 1

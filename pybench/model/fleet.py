@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import Row, RunFigures
-from pybench.model.results import GpuState
+from pybench.model.gpu_state import GpuState
 
 NodeState = Literal["bad", "suspect", "not measured", "not compared", "healthy"]
 """Two separate measurements show it slow, or a check of its own failed; one shows it; figures are absent; it is unlike

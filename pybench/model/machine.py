@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -89,7 +90,7 @@ class Machine:
     def devices(self) -> Devices:
         """GPUs that points may occupy, or CPU cores where there is none."""
         if self.gpus:
-            return Devices("cuda", len(self.gpus), 1, self.gpu_memory_bytes, self.memory_bytes)
+            return Devices("cuda", len(self.gpus), 1, self.gpu_memory_bytes, self.memory_bytes, self._capability)
         return Devices("cpu", self.cpu_cores)
 
     @property
@@ -97,6 +98,13 @@ class Machine:
         """Of the GPU that has least; ``None`` without GPUs, or where the driver does not report it of all."""
         found = [gpu.vram_gb for gpu in self.gpus if gpu.vram_gb is not None]
         return min(found) * 2**30 if found and len(found) == len(self.gpus) else None
+
+    @property
+    def _capability(self) -> tuple[int, int] | None:
+        """Of the GPU that has least; ``None`` where the driver does not report it of all."""
+        found = [re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})", gpu.compute_capability or "") for gpu in self.gpus]
+        known = [(int(match[1]), int(match[2])) for match in found if match is not None]
+        return min(known) if known and len(known) == len(found) else None
 
     @property
     def cpu_ranges(self) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pybench.model.gpu_state import GpuState, GpuUse
 from pybench.model.plan_options import PartOf
 from pybench.model.provenance import Provenance
 from pybench.model.suite import AxisValue, Order, ScalingKind
+from pybench.model.verdict import Counts, Decision, Expected, Verdict
 
 # 2: comparisons instead of orders, claims, counts of what was judged, and how each row was decided.
 RESULTS_VERSION = 2
 
-Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
-"""Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
 
 PointStatus = Literal["ok", "failed", "skipped", "missing"]
 
@@ -54,38 +54,6 @@ class PhaseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuState:
-    """How a GPU stood while a point was measured, over all attempts: median clock, highest temperature.
-
-    ``held_by`` names what held its clock down. ``None``: nothing was read, ``()``: nothing held it.
-    """
-
-    uuid: str
-    index: int | None
-    sm_clock_hz: float | None
-    temperature_c: float | None
-    held_by: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuUse:
-    """How much of one GPU a point used: the most over its attempts, of utilisation the mean.
-
-    ``peak_memory_bytes`` is what the rank's tensors held, ``peak_reserved_memory_bytes`` what its allocator held for
-    them, ``device_memory_used_bytes`` what all processes held on the device at the end of an attempt.
-    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. ``num_layers`` is how many of
-    the model's layers lie on it, where a library chose them (``device_map``). Unknown is ``None``.
-    """
-
-    uuid: str
-    peak_memory_bytes: float | None = None
-    peak_reserved_memory_bytes: float | None = None
-    device_memory_used_bytes: float | None = None
-    utilization_fraction: float | None = None
-    num_layers: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class PointResult:
     """One point over all its attempts.
 
@@ -112,39 +80,6 @@ class PointResult:
     gpus: tuple[GpuUse, ...] = ()
     digest: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """One row of an expected table: the speedup that a count should give, and where that figure comes from."""
-
-    minimum: float | None
-    maximum: float | None
-    source: str
-    table: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """How firmly a row stands, by the attempts that were made.
-
-    ``num_attempts`` is the least number of attempts of any point in the row. ``p_fail`` is the probability of figures
-    this bad, or worse, from a machine exactly at its limit; ``p_pass`` that of figures this good. A side is decided
-    when its probability is at most its level: what one look at the figures may spend of the error that all looks
-    together have, 2.5 % a side. Over all rows of a run fails are corrected by Holm's method. ``num_points`` is of how
-    many points the spread is, 0 where it is the row's own points' alone. ``attempts_to_decide`` is about how many
-    attempts a point would decide an inconclusive row, ``None`` where no such number is known. ``is_final``: it is no
-    spread between attempts that leaves the row undecided, so more of them change nothing.
-    """
-
-    num_attempts: int
-    p_pass: float
-    p_fail: float
-    pass_level: float
-    fail_level: float
-    num_points: int = 0
-    attempts_to_decide: int | None = None
-    is_final: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,24 +239,6 @@ class ClaimResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
-    """How much of what the suite expects was judged: rows of any kind but claims, and guards that stand in no suite.
-
-    ``judged`` rows passed, failed or are inconclusive; ``missing`` were not measured, or their worker broke;
-    ``without_figure`` have no row of a table for this machine; ``left_out`` need what this machine or user leaves out.
-    """
-
-    expected: int = 0
-    judged: int = 0
-    passed: int = 0
-    failed: int = 0
-    inconclusive: int = 0
-    missing: int = 0
-    without_figure: int = 0
-    left_out: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Results:
     """Everything a report shows of one run. ``node`` is empty for suites that don't measure the node itself.
 
@@ -350,7 +267,7 @@ class Results:
     node: tuple[NodeCheck, ...] = ()
     claims: tuple[ClaimResult, ...] = ()
     jobs: tuple[JobResult, ...] = ()
-    counts: Counts = Counts()
+    counts: Counts = field(default_factory=Counts)
     left_out: tuple[str, ...] = ()
     machine_fields: dict[str, str] = field(default_factory=dict)
     software_fields: dict[str, str] = field(default_factory=dict)

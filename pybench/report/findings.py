@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.record import Record
-from pybench.model.results import Decision, PointResult, Results
+from pybench.model.results import PointResult, Results
+from pybench.model.verdict import Decision
 from pybench.report.labels import short_labels
 from pybench.report.run_view import RunView
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pybench.model.results import GpuState, Results
+from pybench.model.gpu_state import GpuState
+from pybench.model.results import Results
 from pybench.model.workloads.registry import LOADS
 
 _HZ_PER_MHZ = 1e6

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from pybench.model.results import PointResult, Verdict
+from pybench.model.results import PointResult
+from pybench.model.verdict import Verdict
 from pybench.report.run_view import RunView
 
 # Characters that XML 1.0 excludes, escaped or not, and those that are invisible or change the direction of text.

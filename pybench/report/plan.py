@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pybench.compute.memory_fit import memory_need
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.plan_options import duration_text
-from pybench.model.suite import Plan, Suite
+from pybench.model.suite import Plan, Skip, Suite
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
 
@@ -39,10 +39,7 @@ def render(
         out.print()
         out.print(draw(_points(plan, gpu_memory_bytes), width))
     out.print()
-    for line in (
-        *(f"{skip.id}: skipped: {skip.reason}" for skip in plan.skips),
-        *(f"{skip.id}: {skip.reason}" for skip in plan.left_out),
-    ):
+    for line in (*_reasons(plan.skips, "skipped: "), *_reasons(plan.left_out, "")):
         hanging(out, line)
     for line in _totals(plan, attempt_s):
         hanging(out, line)
@@ -61,6 +58,19 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
         needs = (memory_need(point) for point in plan.points)
         columns[f"of {gpu_memory_bytes / 1e9:.3g} GB a GPU"] = ["" if need is None else str(need) for need in needs]
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
+
+
+def _reasons(skips: Sequence[Skip], state: str) -> Iterator[str]:
+    """Each reason once: behind its point, or above its points where it has several."""
+    points: dict[str, list[str]] = {}
+    for skip in skips:
+        points.setdefault(skip.reason, []).append(skip.id)
+    for reason, names in points.items():
+        if len(names) == 1:
+            yield f"{names[0]}: {state}{reason}"
+        else:
+            yield f"{state}{reason}"
+            yield from (f"  {name}" for name in names)
 
 
 def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
@@ -36,12 +36,14 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The table without columns, other than the first, that have no value in any row."""
-        used = [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in {"-", ""} for row in self.rows)]
-        return Table(
-            self.title,
-            tuple(self.heads[i] for i in used),
-            tuple(tuple(row[i] for i in used) for row in self.rows),
+        return self.of_columns(
+            [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in {"-", ""} for row in self.rows)]
         )
+
+    def of_columns(self, places: Sequence[int]) -> Table:
+        """The table with these columns alone."""
+        cells = (tuple(row[place] for place in places) for row in self.rows)
+        return Table(self.title, tuple(self.heads[place] for place in places), tuple(cells))
 
 
 def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Table, ...]:

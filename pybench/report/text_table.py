@@ -1,12 +1,13 @@
-"""Tables as text: aligned columns where they fit, else a block of labelled cells for each row."""
+"""Tables as text: aligned columns where they fit, else in parts below each other, else a block for each row."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group
@@ -31,8 +32,12 @@ _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 _AXES = re.compile(r"(?<=,)(?=\S)")
 _GAP = 2
 _LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes", "source"}
+_TEXT = {"reason", "notes", "source"}
+_INDENT = "    "
 _SHORTEST_NAME = 16
 """A first column is wrapped down to this many characters before the table is stacked."""
+_MOST_PARTS = 3
+"""A table of more parts than these is read more easily row by row."""
 
 
 def console(stream: io.StringIO, width: int, *, color: bool) -> Console:
@@ -60,17 +65,25 @@ def draw_tables(drawn: Sequence[Table], *, width: int, color: bool = False) -> s
 
 def fits(table: Table, width: int) -> bool:
     """Whether the table's columns stand side by side without wrapping."""
-    return sum(_widths(table)) + _GAP * (len(table.heads) - 1) <= width
+    first, *others = _widths(table)
+    return first <= _room(others, width)
 
 
 def draw(table: Table, width: int) -> Group:
-    """The table with its title, within ``width``."""
-    widths = _widths(table)
-    others = sum(widths[1:]) + _GAP * (len(widths) - 1)
+    """The table with its title, within ``width``.
+
+    Where it is wider, its text stands below each row, and its other columns in up to three parts below each other.
+    """
     title = [Text(printable(table.title), style="bold")] if table.title else []
-    if min(widths[0], _SHORTEST_NAME) + others <= width:
-        return Group(*title, _Columns(table, (min(widths[0], width - others), *widths[1:])))
-    return Group(*title, *(_block(table, row) for row in table.rows))
+    first, *others = _widths(table)
+    if min(first, _SHORTEST_NAME) <= _room(others, width):
+        return Group(*title, _columns(table, width))
+    texts, plain = _split_text(table.without_empty_columns())
+    found = _parts(plain, width)
+    if not found:
+        return Group(*title, *(_block(table, row) for row in table.rows))
+    above, *below = found
+    return Group(*title, replace(above, texts=texts), *(line for part in below for line in (Text(), part)))
 
 
 def hanging(out: Console, text: str, style: str = "") -> None:
@@ -99,21 +112,78 @@ def _widths(table: Table) -> list[int]:
     return [max([cell_len(printable(cell)) for cell in column]) for column in zip(*lines, strict=True)]
 
 
+def _split_text(table: Table) -> tuple[tuple[str, ...], Table]:
+    """What each row has in words, and the table without it."""
+    words = [place for place, head in enumerate(table.heads) if head in _TEXT]
+    texts = tuple("; ".join(row[place] for place in words if row[place] not in {"-", ""}) for row in table.rows)
+    return texts, table.of_columns([place for place in range(len(table.heads)) if place not in words])
+
+
+def _parts(table: Table, width: int) -> tuple[_Columns, ...]:
+    """The columns in turn beside those that name a row, as few parts as can be; none where that is too many."""
+    widths = _widths(table)
+    num_names = _num_names(table)
+    room = _room(widths[1:num_names], width)
+    needed = [_GAP + one for one in widths[num_names:]]
+    tried = (_filled(needed, room - name) for name in (widths[0], min(widths[0], _SHORTEST_NAME)))
+    places = min((one for one in tried if one), key=len, default=[])
+    if len(places) > _MOST_PARTS:
+        return ()
+    parts = (table.of_columns((*range(num_names), *(num_names + one for one in part))) for part in places)
+    return tuple(_columns(part, width) for part in parts)
+
+
+def _filled(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Places in order, as many together as there is room for; nothing where one alone is too wide."""
+    parts: list[list[int]] = [[]]
+    for place, needed in enumerate(widths):
+        if needed > room:
+            return []
+        if sum(widths[other] for other in parts[-1]) + needed > room:
+            parts.append([])
+        parts[-1].append(place)
+    return parts
+
+
+def _num_names(table: Table) -> int:
+    """How many of the first columns tell the rows apart; the first alone where none do."""
+    for number in range(1, len(table.heads)):
+        if len({row[:number] for row in table.rows}) == len(table.rows):
+            return number
+    return 1
+
+
+def _columns(table: Table, width: int) -> _Columns:
+    """All columns beside each other; the first takes what the others leave."""
+    first, *others = _widths(table)
+    return _Columns(table, (min(first, _room(others, width)), *others))
+
+
+def _room(others: Sequence[int], width: int) -> int:
+    """What columns of these widths leave for the first."""
+    return width - sum(_GAP + one for one in others)
+
+
 @dataclass(frozen=True)
 class _Columns:
     """The table's rows as aligned cells; the first column takes ``widths[0]``, longer names go on below.
+
+    ``texts``, one a row where there are any, stand below their rows.
 
     Segments, not rich's own table: that one measures and wraps every cell, half a second for a thousand rows.
     """
 
     table: Table
     widths: tuple[int, ...]
+    texts: tuple[str, ...] = ()
 
     def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
         yield from self._row([Text(printable(head), style="bold") for head in self.table.heads], console)
         yield Segment("─" * (sum(self.widths) + _GAP * (len(self.widths) - 1)) + "\n")
-        for row in self.table.rows:
+        for row, text in zip_longest(self.table.rows, self.texts, fillvalue=""):
             yield from self._row([word(cell) for cell in row], console)
+            for line in Text(printable(text)).wrap(console, console.width - len(_INDENT)) if text else ():
+                yield Segment(f"{_INDENT}{line.plain.rstrip()}\n")
 
     def _row(self, cells: Sequence[Text], console: Console) -> Iterator[Segment]:
         """The cells, and below them what is left of a long name."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pybench.model.results import Estimate, PointResult
-from pybench.report.numbers import percent, plain, quantity
+from pybench.report.numbers import percent, plain, quantity, short_percent
 
 HEADS = (
-    *("rank", "point", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
-    *("batch per GPU", "exposed comm.", "straggler gap", "input wait", "padding", "evaluation", "loss"),
+    *("point", "rank", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),
+    *("batch per GPU", "trained", "exposed comm.", "straggler gap", "input wait", "padding", "evaluation", "loss"),
 )
 
 
@@ -23,8 +23,8 @@ def training_rows(points: Sequence[PointResult], names: Mapping[str, str]) -> tu
 def _row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tuple[str, ...]:
     metrics = point.metrics
     return (
-        _place(point, everyone, "tokens_per_s", more=True),
         name,
+        _place(point, everyone, "tokens_per_s", more=True),
         quantity(metrics.get("tokens_per_s")),
         quantity(metrics.get("flops_per_s_per_gpu")),
         _percent(metrics.get("mfu_fraction")),
@@ -34,6 +34,7 @@ def _row(point: PointResult, name: str, everyone: Sequence[PointResult]) -> tupl
         _place(point, everyone, "peak_memory_bytes", more=False),
         _place(point, everyone, "energy_j_per_token", more=False),
         _plain(metrics.get("batch_size_per_gpu")),
+        _trained(metrics),
         _percent(metrics.get("exposed_communication_fraction")),
         _percent(metrics.get("straggler_gap_fraction")),
         _percent(metrics.get("input_wait_fraction")),
@@ -49,6 +50,14 @@ def _place(point: PointResult, everyone: Sequence[PointResult], metric: str, *, 
     own = point.metrics[metric].value
     others = [other.metrics[metric].value for other in everyone if metric in other.metrics]
     return str(1 + sum(other > own if more else other < own for other in others))
+
+
+def _trained(metrics: Mapping[str, Estimate]) -> str:
+    """Adapters alone: how many parameters, and their share."""
+    if "trained_fraction" not in metrics:
+        return "-"
+    share = short_percent(metrics["trained_fraction"].value)
+    return f"{plain(metrics['trained_parameters'].value)} ({share})"
 
 
 def _percent(estimate: Estimate | None) -> str:

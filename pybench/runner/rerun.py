@@ -111,4 +111,6 @@ def _check_python(folder: RunFolder, launcher: Launcher) -> None:
     """The same versions in another Python are not the same software. Raises ``MachineError``."""
     began = {record.argv[0] for record in folder.records() if record.argv}
     if isinstance(launcher, Local) and (now := launcher.interpreter) not in began:
-        raise MachineError(f"{folder.path}: ran with {', '.join(sorted(began))}, not {now}; give it with --python")
+        raise MachineError(
+            f"{folder.path}: ran with {', '.join(sorted(began))}, not {now}; give that Python by --python"
+        )

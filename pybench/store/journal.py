@@ -70,7 +70,9 @@ class RunFolder:
             except OSError as error:
                 if is_machine_fault(error):
                     raise
-                raise RunFolderError(f"{path}: cannot create the run's folder: {error.strerror}") from error
+                raise RunFolderError(
+                    f"{path}: cannot create the run's folder: {error.strerror}; give --runs"
+                ) from error
             return cls(path.resolve())
         raise RunFolderError(f"{root}: a hundred runs of {suite_name} began in one second; wait, or use another --runs")
 

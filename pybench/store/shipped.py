@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pybench
-from pybench.store.text_file import nearby, refuse
+from pybench.store.text_file import MOST_NAMES, names_beside, refuse
 from pybench.store.toml.problem_text import did_you_mean
 
 
@@ -25,10 +26,20 @@ def _shipped(name: str) -> Path:
     return inside if inside.is_dir() else package.parent / name
 
 
+def described_suites() -> dict[str, str]:
+    """What each shipped suite measures, by its bare name."""
+    return {name: str(tomllib.loads(path.read_text())["description"]) for name, path in _suite_files().items()}
+
+
+def _suite_files() -> dict[str, Path]:
+    """By bare name, sorted."""
+    return {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+
+
 def find_suite(named: Path) -> Path:
     """The file ``named``, or the shipped suite of that bare name (``tp_scaling``).
 
-    Raises ``FileError`` naming the shipped suites, and those nearby, when there is neither.
+    Raises ``FileError`` naming the closest of both, and how to list the shipped suites, when there is neither.
     """
     try:
         named.stat()
@@ -40,11 +51,11 @@ def find_suite(named: Path) -> Path:
 
 
 def _shipped_suite(named: Path) -> Path:
-    suites = {path.stem: path for path in sorted(shipped_suites().glob("*.toml"))}
+    suites = _suite_files()
     # A name with a folder or an ending means a file.
-    if named.suffix or len(named.parts) != 1:
-        raise refuse(named, f"no such file{nearby(named)}; shipped are {', '.join(suites)}, each by its bare name")
-    if named.name in suites:
+    is_bare = not named.suffix and len(named.parts) == 1
+    if is_bare and named.name in suites:
         return suites[named.name]
-    hint = did_you_mean(named.name, suites)
-    raise refuse(named, f"neither a file nor a shipped suite{hint}; shipped are {', '.join(suites)}")
+    what = "neither a file nor a shipped suite" if is_bare else "no such file"
+    hint = did_you_mean(named.name, (*names_beside(named), *suites), MOST_NAMES)
+    raise refuse(named, f"{what}{hint}; `pybench plan` alone lists the shipped suites")

@@ -9,6 +9,8 @@ from pybench.model.errors import FileError, Problem, is_machine_fault
 from pybench.store.toml.problem_text import did_you_mean
 
 MAX_FILE_BYTES = 2**20
+MOST_NAMES = 3
+"""Of files or suites, in a message."""
 
 
 def refuse(path: Path, message: str, line: int | None = None) -> FileError:
@@ -51,7 +53,13 @@ def _decoded(path: Path, data: bytes, noun: str) -> str:
 
 
 def nearby(path: Path, ending: str = ".toml") -> str:
-    """Name files with that ending in the folder that ``path`` was looked for in, the closest first, or nothing."""
-    names = sorted(other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else []
-    found = f"; in that folder: {', '.join(names[:20])}" if names else ""
-    return did_you_mean(path.name, names) + found
+    """Name the closest files with that ending in the folder of ``path``; the first few where none is close."""
+    names = names_beside(path, ending)
+    first = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return did_you_mean(path.name, names, MOST_NAMES) or (f"; in that folder: {first}{more}" if names else "")
+
+
+def names_beside(path: Path, ending: str = ".toml") -> list[str]:
+    """Files with that ending in the folder that ``path`` was looked for in, sorted."""
+    return sorted(other.name for other in path.parent.glob(f"*{ending}")) if path.parent.is_dir() else []

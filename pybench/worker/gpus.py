@@ -13,6 +13,10 @@ from pybench.worker.backend import UnsupportedError
 
 _LIBRARY = "libnvidia-ml.so.1"
 _TEXT_BYTES = 96
+# NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and the scope that adds all links up, of nvml.h.
+_NVLINK_SENT_KIB = 138
+_ALL_LINKS = 2**32 - 1
+_BYTES_PER_KIB = 1024
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -59,6 +63,33 @@ def used_bytes(uuid: str) -> int:
     memory = _Memory()
     _call(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
     return int(memory.used)
+
+
+class _FieldValue(ctypes.Structure):
+    """nvmlFieldValue_t; of its value the one type that a counter has."""
+
+    _fields_ = (
+        ("field_id", ctypes.c_uint),
+        ("scope_id", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency_us", ctypes.c_longlong),
+        ("value_type", ctypes.c_int),
+        ("code", ctypes.c_int),
+        ("value", ctypes.c_ulonglong),
+    )
+
+
+def nvlink_sent_bytes(uuid: str) -> int | None:
+    """Data that a GPU has sent over all its NVLinks, headers left out; ``None`` where the driver does not count it."""
+    handle = ctypes.c_void_p()
+    sent = _FieldValue(field_id=_NVLINK_SENT_KIB, scope_id=_ALL_LINKS)
+    try:
+        nvml = _nvml()
+        _call(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
+        _call(nvml, "nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), ctypes.byref(sent))
+    except (UnsupportedError, AttributeError):  # no driver, or one without this call
+        return None
+    return None if sent.code else int(sent.value) * _BYTES_PER_KIB
 
 
 @cache

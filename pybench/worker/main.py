@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from pybench.model.software import RECORDED_PACKAGES
-from pybench.model.wire import Header, Phase, WorkOrder
+from pybench.model.wire import Event, Header, Phase, WorkOrder
 from pybench.worker import scratch
 from pybench.worker.backend import Backend, Session, backend_module
 from pybench.worker.backends.turn.library import import_before_engine
@@ -22,6 +22,7 @@ from pybench.worker.events import EventStream
 from pybench.worker.failure import failure_of, missing_package
 from pybench.worker.header import Device, read_header
 from pybench.worker.imports import spared_by_collector
+from pybench.worker.nvlink import NvlinkTraffic
 from pybench.worker.orders import read_orders, wait_for_go
 from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.timing import TimingLoop
@@ -76,18 +77,27 @@ def run_session(
         events.write(Phase(name="prepare", start_ns=prepare_ns))
         gpu = device.uuid or device.name
         with ranks.watched(gpu, events), backend.prepare(orders[0], ranks) as session:
-            run_order(orders[0], session, ranks, events)
+            run_order(orders[0], session, ranks, events, header.all_uuids)
             for place, order in enumerate(orders[1:], start=1):
                 wait_for_go(place)
                 events.write(header)
                 events.write(Phase(name="prepare", start_ns=time.monotonic_ns()))
-                run_order(order, session, ranks, events)
+                run_order(order, session, ranks, events, header.all_uuids)
 
 
-def run_order(order: WorkOrder, session: Session, ranks: Ranks, events: EventStream) -> None:
-    """Measure one point. Its result comes last, when nothing of it is left that could fail."""
+def run_order(order: WorkOrder, session: Session, ranks: Ranks, events: EventStream, uuids: Sequence[str]) -> None:
+    """Measure one point. Its result comes last, when nothing of it is left that could fail.
+
+    A point of one GPU of ``uuids`` sends nothing to another.
+    """
+    traffic = NvlinkTraffic(uuids if order.settings.num_gpus > 1 else (), order.steps)
+
+    def report(event: Event) -> None:
+        traffic.note(event)
+        events.write(event)
+
     with session(order) as workload:
-        result = TimingLoop(workload, ranks, events.write).run(order)
-        for metric in workload.metrics():
+        result = TimingLoop(workload, ranks, report).run(order)
+        for metric in (*workload.metrics(), *traffic.metrics()):
             events.write(metric)
     events.write(result)

@@ -1,4 +1,4 @@
-"""What the joules of one second cost after a day of recording on eight GPUs."""
+"""What the joules of a window cost after a day of recording on eight GPUs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ NUM_GPUS = 8
 DAY_MJ = 10**11
 
 
-def day(load: Load) -> PowerTrace:
-    """A minute of a load that was really simulated lies after a day of a constant one."""
-    trace = replace(H200, _sums={}).trace(load, -20, 20, np.random.default_rng(1), marks_s=(0, 1))
+def day(load: Load, length_s: float = 1) -> PowerTrace:
+    """A minute of a load that was really simulated, with a window in it, lies after a day of a constant one."""
+    marks_s = (0, length_s)
+    trace = replace(H200, _sums={}).trace(load, -20, length_s + 19, np.random.default_rng(1), marks_s)
     (near,) = trace.gpus
     before_s = np.arange(-DAY_S, -25, 0.02)
     # The counter is read on both sides of some steps in the beginning, and then of one a minute.
@@ -86,12 +87,13 @@ def test_joules_of_a_window_after_a_day(
     assert energy.energy_j == pytest.approx(NUM_GPUS * 400 * length_s, rel=3e-2)
 
 
+@pytest.mark.parametrize("length_s", [0.1, 1, 10])
 @pytest.mark.parametrize("load", ["bursty", "generation", "decode_30hz", "square_200_200", "square_50_50"])
 @pytest.mark.timeout(300)
-def test_joules_of_a_second_of_a_load_that_switches(benchmark: BenchmarkFixture, load: str) -> None:
+def test_joules_of_a_load_that_switches(benchmark: BenchmarkFixture, load: str, length_s: float) -> None:
     """Of all eight GPUs, at the end of a day: more hypotheses are tried there, and fast periods resolved."""
-    switching = LOADS[load](np.random.default_rng(1), -40, 25)
-    start_ns, end_ns = ns([0, 1]).tolist()
-    energy = benchmark(attempt_energy, day(switching), start_ns, end_ns, None)
+    switching = LOADS[load](np.random.default_rng(1), -40, length_s + 24)
+    start_ns, end_ns = ns([0, length_s]).tolist()
+    energy = benchmark(attempt_energy, day(switching, length_s), start_ns, end_ns, None)
     assert energy.gpus[0].method == "counter+series"
-    assert energy.energy_j == pytest.approx(NUM_GPUS * truth_j(switching, 0, 1), rel=5e-2)
+    assert energy.energy_j == pytest.approx(NUM_GPUS * truth_j(switching, 0, length_s), rel=5e-2)

@@ -14,7 +14,7 @@ from pybench.compute.looks import level_per_look
 from pybench.compute.spread import common_spread
 from pybench.judge.evidence import MODERATED_FAIL, MODERATED_PASS, Evidence
 from pybench.judge.family import fails_that_stand
-from pybench.model.results import Decision
+from pybench.model.verdict import Decision
 
 FIRST, LAST = 3, 6
 

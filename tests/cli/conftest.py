@@ -14,6 +14,7 @@ from pybench.cli.main import main
 from tests.builders import NO_DRIVER
 from tests.programs import fake_python
 from tests.runner.drill import suite_text, table_text
+from tests.session_folders import made_once
 
 SUITE = suite_text(max_attempts=2, time_limit_s=60)
 
@@ -48,12 +49,14 @@ def drill(here: Path) -> Drill:
 @pytest.fixture(scope="session")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the drill ran once and passed."""
-    folder = tmp_path_factory.mktemp("drilled")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*NO_DRIVER)
-        patch.chdir(folder)
-        assert CliRunner().invoke(main, write_drill(folder)).exit_code == 0
-    return folder
+
+    def run(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(*NO_DRIVER)
+            patch.chdir(folder)
+            assert CliRunner().invoke(main, write_drill(folder)).exit_code == 0
+
+    return made_once(tmp_path_factory, "drilled", run)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_rerun_with_another_python_is_none(nights: Path, night: Night) -> None
     assert done.exit_code == 1, done.output
     assert not (Path(run) / "reruns").exists()
     assert "not confirmed:" in done.stdout
-    assert "give it with --python" in " ".join(done.stdout.split())
+    assert "give that Python by --python" in " ".join(done.stdout.split())
 
 
 def test_a_vanished_point_is_not_measured(nights: Path, night: Night) -> None:

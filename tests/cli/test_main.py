@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
-from pybench.model.results import Verdict
+from pybench.model.verdict import Verdict
 
 Drill = Callable[..., tuple[str, ...]]
 

@@ -187,6 +187,11 @@ def reader_of(pipe: Path) -> Iterator[subprocess.Popen[bytes]]:
             reader.kill()
 
 
+def until_over(process: subprocess.Popen[bytes]) -> str:
+    """A shell's wait until a process has closed its files; this one waits for it later."""
+    return f"until grep -q '^State:.Z' /proc/{process.pid}/status; do sleep 0.02; done"
+
+
 def test_a_pipe_keeps_its_reader(fake_nvml: Tell, tmp_path: Path) -> None:
     """The check before the command does not end what waits at the other end."""
     fake_nvml()
@@ -201,7 +206,8 @@ def test_a_pipe_whose_reader_goes_is_not_waited_for(fake_nvml: Tell, tmp_path: P
     fake_nvml()
     pipe = tmp_path / "pipe.json"
     with reader_of(pipe) as reader:
-        code, output = invoke("record", "--json", pipe, "--", "sh", "-c", f"kill {reader.pid}; sleep 0.2; exit 7")
+        script = f"kill {reader.pid}; {until_over(reader)}; exit 7"
+        code, output = invoke("record", "--json", pipe, "--", "sh", "-c", script)
     assert code == 7
     assert "scope: gpu_board" in output
     assert "cannot be written" in output

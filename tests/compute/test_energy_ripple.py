@@ -10,7 +10,8 @@ import pytest
 from pybench.compute.energy import ripple
 from pybench.compute.energy.low_pass import POWER_STEP_W
 from pybench.compute.energy.ripple import Ripple, find_ripple
-from tests.physics.board import Board
+from tests.physics import windows
+from tests.physics.board import BOARDS, Board
 from tests.physics.load import Load, constant, square
 from tests.physics.windows import LOADS, measure
 
@@ -74,6 +75,13 @@ def test_a_step_in_evenly_spaced_samples_is_no_ripple() -> None:
     assert find_ripple(time_s, np.where(time_s < 1, 100.0, 600.0), NOISE_W) is None
 
 
+@pytest.mark.parametrize("ended_s", [0.06, 0.12])
+def test_a_load_that_ends_a_little_before_the_samples_is_no_ripple(ended_s: float) -> None:
+    """It would be taken to go on after them."""
+    rounds = square(300, 600, 0.4 / 30, 0.6 / 30, -5, 4 - ended_s)
+    assert found(rounds) is None
+
+
 def test_noise_is_no_ripple() -> None:
     rng = np.random.default_rng(5)
     time_s = np.arange(0, 4, 0.02) + rng.normal(0, 1e-3, 200)
@@ -117,6 +125,36 @@ def test_frequencies_that_look_alike_are_doubt() -> None:
 @pytest.mark.parametrize("name", ["decode_47hz", "decode_drifting", "decode_jittered"])
 def test_bounds_hold_where_the_period_does_not(num_windows: int, name: str) -> None:
     assert measure(name, 1.0, num_windows).inside_percent >= 97
+
+
+@pytest.mark.parametrize("name", ["decode_47hz", "decode_97hz"])
+@pytest.mark.parametrize("board", ["H200", "H200, noisy load", "H200, copies"])
+def test_bounds_of_short_windows_hold_where_samples_show_a_slow_wave(num_windows: int, name: str, board: str) -> None:
+    """Evenly spaced by 20 ms, samples of both show 3 Hz; only those that come late show that it is none."""
+    assert measure(name, 0.2, num_windows, BOARDS[board]).inside_percent >= 97
+
+
+def test_a_load_that_ends_beyond_the_folded_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three seconds after a window, where the counter is read on: of 100 windows 13 were outside by such readings."""
+    monkeypatch.setattr(windows, "LOAD_AFTER_S", 3.0)
+    monkeypatch.setattr(windows, "MARKED_AFTER_S", 5.0)
+    monkeypatch.setattr(windows, "MARKS_APART_S", 0.3)
+    outcome = measure("decode_30hz", 1.0, 30, BOARDS["H200 quiet"], marked=True)
+    assert outcome.inside_percent == 100
+
+
+@pytest.mark.parametrize("hz", [1.3, 3.1])
+def test_slow_waves_stay_slow(num_windows: int, hz: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of 4 % of swing at 1.3 Hz are those of 48.7 Hz, but for what comes late."""
+
+    def wave(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
+        edge_s = np.arange(start_s - rng.random(), end_s, 0.004)
+        return Load(edge_s, 450 + 20 * np.sin(2 * np.pi * hz * edge_s + rng.random() * 2 * np.pi))
+
+    monkeypatch.setitem(LOADS, "wave", wave)
+    outcome = measure("wave", 1.0, num_windows, BOARDS["H200, copies"])
+    assert outcome.p95_percent <= 0.15
+    assert outcome.inside_percent >= 97
 
 
 @pytest.mark.parametrize("board", [Board(missing_fraction=0.3), Board(tau_s=0.013)])

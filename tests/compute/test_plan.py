@@ -170,6 +170,18 @@ def test_skipped_left_out_and_filtered() -> None:
         ("generate", {"quantization": "fp8"}, "backend torch has no quantization"),
         ("generate", {"engine_args": {"a": 1}}, "backend torch has no engine_args"),
         ("generate", {"backend": "vllm", "engine_args": {"a": 1}, "concurrency": 2}, None),
+        ("generate", {"max_context_tokens": 32}, "backend torch has no max_context_tokens, only vllm and tensorrt_llm"),
+        ("generate", {"backend": "vllm", "max_context_tokens": 32}, None),
+        (
+            "generate",
+            {"backend": "vllm", "max_context_tokens": 33},
+            "33 tokens in a sequence exceed the 32 positions of m",
+        ),
+        (
+            "generate",
+            {"backend": "vllm", "max_context_tokens": 14, "length_spread_fraction": 0.5},
+            "max_context_tokens 14 is less than the longest prompt and output: 18",
+        ),
         ("generate", {"prefix_caching": True}, "backend torch has no prefix_caching"),
         ("generate", {"backend": "vllm", "shared_prefix_tokens": 8, "prefix_caching": True}, None),
         (

@@ -46,6 +46,7 @@ def test_refuses(text: str, message: str) -> None:
         parse_filter(text)
 
 
+@pytest.mark.no_cover  # short expressions, above, reach all that it does
 def test_a_long_expression_is_no_deep_one() -> None:
     """20,000 words in a row, by either conjunction."""
     words = " or ".join(f"w{number}" for number in range(20_000))

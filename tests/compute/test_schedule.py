@@ -7,8 +7,9 @@ from dataclasses import replace
 from pybench.compute.schedule import pending, undecided
 from pybench.model.effort import Effort
 from pybench.model.record import Record
-from pybench.model.results import CheckResult, Decision, ScalingResult, Verdict
+from pybench.model.results import CheckResult, ScalingResult
 from pybench.model.suite import Point
+from pybench.model.verdict import Decision, Verdict
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.generate import Generate
 from tests.builders import CHECK, RECORD, SCALING

@@ -54,6 +54,7 @@ def shared(one: AnySettings, other: AnySettings) -> bool:
         ("vllm", {"batch_size": 8}, True),
         ("vllm", {"prompt_tokens": 7, "output_tokens": 4}, True),  # as long together
         ("vllm", {"prompt_tokens": 7}, False),  # max_model_len
+        ("vllm", {"max_context_tokens": 9}, False),
         ("vllm", {"concurrency": 2}, False),  # another kind of engine
         ("vllm", {"max_num_seqs": 2}, False),
         ("vllm", {"engine_args": {"block_size": 16}}, False),

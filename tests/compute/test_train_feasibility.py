@@ -120,6 +120,10 @@ def test_a_librarys_own_models() -> None:
         ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer needs GPUs"),
         ({**SPLIT, "sequence_parallel": True, "async_tensor_parallel": True}, "async_tensor_parallel needs GPUs"),
         ({"strategy": "torchtune", "cpu_offload": True}, "cpu_offload needs GPUs"),
+        (
+            {"strategy": "torchtune", "activation_offload": True, "activation_checkpointing": "full"},
+            "activation_offload needs GPUs",
+        ),
         ({"global_batch_size": None, "batch_size_per_gpu": "auto"}, "'auto' needs a GPU's memory limit"),
     ],
 )
@@ -147,6 +151,16 @@ def test_torchtunes_adapters(options: dict[str, Any], reason: str) -> None:
     """What it can't do is known before anything runs."""
     assert reason in reasons(shape=WIDE, **options)
     assert reasons(shape=WIDE, **{**PACKED, "data_parallel": 2}) == ""
+
+
+def test_torchtune_offloads_what_recomputed_layers_keep() -> None:
+    """Its recipes refuse the one without the other."""
+    given: dict[str, Any] = {"strategy": "torchtune", "activation_offload": True}
+    assert (
+        reasons(**given)
+        == "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
+    )
+    assert reasons(**given, activation_checkpointing="full") == ""
 
 
 def test_torchtune_packs_adapted_projections_of_qwen() -> None:

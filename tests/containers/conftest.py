@@ -19,6 +19,7 @@ from pybench.engines.oci.orphans import remove_orphans
 from pybench.engines.registry import get_engine
 from tests.containers.boxed_engine import TAG, Boxed, lock_text, site_packages
 from tests.containers.root_image import write_image
+from tests.ports import port_for
 
 REQUIRED = "PYBENCH_REQUIRE_ENGINES"
 """Comma-separated engines whose absence is a failure instead of a skip; CI sets it."""
@@ -79,9 +80,7 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         pytest.fail(f"{absent[0]} is not installed, and {REQUIRED} asks for real engines")
     if absent:
         pytest.skip(f"{absent[0]} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = port_for(request.node)
     settings = tmp_path / "registry.yml"
     settings.write_text(
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/store}}}}\n"

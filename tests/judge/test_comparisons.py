@@ -13,8 +13,8 @@ from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
 from pybench.model.effort import Effort
-from pybench.model.results import Counts, Decision
 from pybench.model.suite import AxisValue, Benchmark, Comparison, Order, Plan, Point, Skip, Suite
+from pybench.model.verdict import Counts, Decision
 from pybench.model.wire import Work
 from tests.builders import with_settings
 from tests.judge.conftest import Build

@@ -7,8 +7,8 @@ from typing import Any
 
 from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
+from pybench.model.gpu_state import GpuState
 from pybench.model.health import GpuConditions
-from pybench.model.results import GpuState
 from pybench.model.suite import Plan
 from tests.judge.conftest import Build
 

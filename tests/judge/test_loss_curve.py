@@ -10,8 +10,8 @@ import pytest
 from pybench.judge.loss_curve import NUM_STEPS, loss_checks
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import overall
-from pybench.model.results import Counts
 from pybench.model.suite import Plan
+from pybench.model.verdict import Counts
 from pybench.model.wire import Failure, Work
 from tests.judge.conftest import Build
 

@@ -9,8 +9,9 @@ import pytest
 
 from pybench.judge import measurements
 from pybench.judge.formulas.registry import metric_values
-from pybench.judge.measurements import Measurements
+from pybench.judge.measurements import Measurements, metric_samples
 from pybench.model.suite import Plan, Skip
+from pybench.model.wire import Work
 from tests.judge.conftest import Build
 
 
@@ -48,3 +49,13 @@ def test_failed_attempts_count_and_give_no_values(build: Build) -> None:
     assert own.samples(point)["step_s"] == ((1.0,),)
     assert (own.attempts("s"), own.samples(skip)) == ((), {})
     assert [entry.id for entry in own.entries] == [point.id, "s"]
+
+
+def test_bytes_over_nvlink_are_known_where_every_rank_knows_its_own(build: Build) -> None:
+    """By hand: 300 and 500 bytes a step of 2 s on two GPUs. One rank's alone would look like half the traffic."""
+    point, steps = build.train(2), build.steps([1.0, 3.0], Work(samples=4))
+    ranks = [build.rank(steps, number, told={"nvlink_sent_bytes": sent}) for number, sent in enumerate((300.0, 500.0))]
+    found = metric_samples(point, [build.record(point, tuple(ranks))])
+    assert (found["nvlink_bytes"], found["nvlink_bytes_per_s_per_gpu"]) == (((800.0,),), ((200.0,),))
+    partly = metric_samples(point, [build.record(point, (ranks[0], build.rank(steps, 1)))])
+    assert not {"nvlink_bytes", "nvlink_bytes_per_s_per_gpu"} & set(partly)

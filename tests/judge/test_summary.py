@@ -113,7 +113,8 @@ def test_every_unit_is_the_metrics_own(build: Build) -> None:
     )
     assert {name: e.unit for name, e in result.metrics.items()} == {name: METRICS[name].unit for name in result.metrics}
     engines_only = {"kv_cache_tokens", "num_running", "num_runnable", "num_preemptions", "prefix_hit_fraction"}
-    several_gpus_only, known_gpus_only = {"energy_imbalance_fraction"}, {"mfu_fraction", "mbu_fraction"}
+    several_gpus_only = {"energy_imbalance_fraction", "nvlink_bytes", "nvlink_bytes_per_s_per_gpu"}
+    known_gpus_only = {"mfu_fraction", "mbu_fraction"}
     phases_only = {"prefill_energy_j_per_prompt_token", "decode_energy_j_per_output_token"}
     absent = engines_only | several_gpus_only | known_gpus_only | phases_only
     assert set(result.metrics) == set(METRICS_OF["generate"]) - absent

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pybench.compute.flops import num_parameters
 from pybench.compute.train_flops import model_flops_per_token
 from pybench.judge.measurements import Measurements, metric_samples
 from pybench.judge.summary import summarize
@@ -142,3 +143,32 @@ def test_how_far_energies_lie_apart(build: Build, joules: tuple[float | None, ..
     found = metric_samples(point, [build.record(point, (rank,), energy=build.energy(list(joules), 2.0))])
     values = found.get("energy_imbalance_fraction")
     assert ([list(own) for own in values] if values else None) == (None if apart is None else [pytest.approx([apart])])
+
+
+def test_stages_that_wait_by_hand(build: Build) -> None:
+    """Two ranks that compute for 1 and 1.5 s of 2 s: 37.5 % of the time lost, 0.5 of a mean of 1.25 s apart."""
+    point = build.train(2)
+    steps = [
+        tuple(dataclasses.replace(step, values={"stage_busy_s": busy}) for step in build.steps([2.0], Work(samples=4)))
+        for busy in (1.0, 1.5)
+    ]
+    record = build.record(point, tuple(build.rank(given, number) for number, given in enumerate(steps)))
+    found = metric_samples(point, [record])
+    assert found["stage_busy_s"] == ((1.25,),)
+    assert found["stage_idle_fraction"][0][0] == pytest.approx(0.375)
+    assert found["stage_imbalance_fraction"][0][0] == pytest.approx(0.4)
+    alone = metric_samples(point, [build.record(point, (build.rank(steps[0]),))])
+    assert "stage_idle_fraction" not in alone, "one rank waits for no other"
+
+
+def test_adapters_have_a_share_of_all_parameters(build: Build) -> None:
+    """Of the model's and their own together; what trains everything has no share to show."""
+    point = build.train(2)
+    assert point.shape is not None
+    told = {"trained_parameters": 20e6}
+    whole = samples(build, point, [2.0], told=told)
+    assert whole["trained_parameters"] == ((20e6 + 1,),)
+    assert "trained_fraction" not in whole
+    found = samples(build, with_settings(point, lora_rank=8), [2.0], told=told)
+    share = (20e6 + 1) / (num_parameters(point.shape) + 20e6 + 1)
+    assert found["trained_fraction"][0][0] == pytest.approx(share)

@@ -13,8 +13,9 @@ from pybench.compute.student_t import quantile
 from pybench.judge.evidence import Evidence
 from pybench.judge.verdict import judge_comparison, judge_ratio, judge_value, overall
 from pybench.model.expected import RatioRow
-from pybench.model.results import CheckResult, Counts, Expected, PointResult, ScalingResult, Verdict
+from pybench.model.results import CheckResult, PointResult, ScalingResult
 from pybench.model.suite import Order, Skip
+from pybench.model.verdict import Counts, Expected, Verdict
 from tests.builders import CHECK, SCALING
 
 _EXPECTED = Expected(minimum=1.7, maximum=1.9, source="s", table="t")

@@ -34,7 +34,7 @@ def started(file: Path) -> int:
 def test_a_killed_host(tmp_path: Path, *, outlives: bool) -> None:
     """Its program and what that left elsewhere end; one that removes what would be left goes on."""
     file = tmp_path / "pid"
-    argv = ("sh", "-c", f"echo $$ > {tmp_path}/own; {SCRIPT.format(file)}; sleep 600")
+    argv = ("sh", "-c", f"echo $$ > {tmp_path}/own; {SCRIPT.format(file)}; exec sleep 600")
     with subprocess.Popen((sys.executable, "-c", HOST.format(outlives=outlives), str(tmp_path), *argv)) as host:
         pids = (started(file), int((tmp_path / "own").read_text()))
         host.kill()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -124,10 +126,17 @@ def test_a_cpu_torch_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("healthy")
-def test_the_extension_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it no power is known."""
-    monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
-    assert found("power sampler").state == "missing"
+@pytest.mark.parametrize(("name", "module"), [("power sampler", "_nvml"), ("energy estimate", "_energy")])
+def test_extensions_are_looked_for(monkeypatch: pytest.MonkeyPatch, name: str, module: str) -> None:
+    """Without the first no power is known, without the second no joules; an older build is none."""
+    assert (found(name).state, found(name).found) == ("ok", "extension built")
+    monkeypatch.setitem(sys.modules, f"pybench.{module}", ModuleType(module))
+    older = found(name)
+    assert older.state == "missing"
+    assert older.found.startswith(f"extension pybench.{module} is an older build without ")
+    assert older.remedy == "reinstall with a C++17 compiler at hand: pip install ."
+    monkeypatch.setitem(sys.modules, f"pybench.{module}", None)
+    assert found(name).found.startswith(f"extension pybench.{module} not built: ")
 
 
 @pytest.mark.parametrize(

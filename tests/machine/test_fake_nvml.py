@@ -74,7 +74,8 @@ def test_series_spacing_on_h200(fake_nvml: Tell) -> None:
     fake_nvml(sensor="h200")
     trace = sampled(0.2)
     spacing_ms = np.diff(column(trace.gpus[0].series.realtime_ns)) / 1e6
-    assert np.all((spacing_ms > 5) & (spacing_ms < 60))
+    # 20 ms, each stamp off by 3 at most and one in 50 late by up to 11; one in 200 is lost, now and then two in a row.
+    assert np.all((spacing_ms >= 3) & (spacing_ms < 80))
     assert 19 < np.mean(spacing_ms) < 22
     assert np.std(spacing_ms) > 1
 
@@ -88,26 +89,28 @@ def test_polled_fields_refresh_ten_times_a_second(
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     pynvml.nvmlInit()
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-    read_ns, average_mw = [], []
+    before_ns, after_ns, average_mw = [], [], []
     end_ns = time.monotonic_ns() + 2_000_000_000
     while time.monotonic_ns() < end_ns:
+        before_ns.append(time.monotonic_ns())
         average_mw.append(pynvml.nvmlDeviceGetFieldValues(gpu, [AVERAGE_FIELD])[0].value.uiVal)
-        read_ns.append(time.monotonic_ns())
+        after_ns.append(time.monotonic_ns())
         time.sleep(1e-3)
     pynvml.nvmlShutdown()
-    before = np.flatnonzero(np.diff(average_mw))
-    times_ns = np.asarray(read_ns)
-    assert len(before) > 3
-    assert np.all(times_ns[before[1:] + 1] - times_ns[before[:-1]] > 45_000_000)
+    last_old = np.flatnonzero(np.diff(average_mw))
+    assert len(last_old) > 3
+    assert np.all(np.asarray(after_ns)[last_old[1:] + 1] - np.asarray(before_ns)[last_old[:-1]] > 45_000_000)
 
 
 def test_counter_lags_as_told(fake_nvml: Tell, fake_truth_j: Truth, fake_epoch_ns: int) -> None:
     fake_nvml(counter_lag_ms=30)
     (gpu, _) = sampled(0.3).gpus
-    energy_j, after_ns = column(gpu.counter.energy_mj)[-1] / 1e3 - 5e6, column(gpu.counter.after_ns)[-1]
-    published_ns = (after_ns - fake_epoch_ns) // 100_000_000 * 100_000_000 + fake_epoch_ns
-    late_ns = (fake_truth_j(0, int(published_ns)) - energy_j) / 400 * 1e9
-    assert round(late_ns / 1e6) in {30, 130}  # 130 where the last publication came while the call returned
+    energy_j = column(gpu.counter.energy_mj)[-1] / 1e3 - 5e6
+    late_ms = []
+    for read_ns in (column(gpu.counter.before_ns)[-1], column(gpu.counter.after_ns)[-1]):
+        published_ns = (read_ns - fake_epoch_ns) // 100_000_000 * 100_000_000 + fake_epoch_ns
+        late_ms.append(round((fake_truth_j(0, int(published_ns)) - energy_j) / 400 * 1e3))
+    assert 30 in late_ms  # a publication may come while the call is made, or while it returns
 
 
 def test_latencies_take_their_time(fake_nvml: Tell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from pybench.machine import power_recorder as recorder_module
 from pybench.machine.power_recorder import POLLED_PERIOD_S, PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import GpuTrace, PowerTrace
+from tests.processes import wait_for
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -40,6 +42,15 @@ def record(
     end_ns = time.monotonic_ns()
     time.sleep(0.15)
     return sampler.stop(), start_ns, end_ns
+
+
+def within(limit_s: float, take: Callable[[], tuple[PowerTrace, int]]) -> tuple[PowerTrace, int]:
+    """A trace that ended so soon after a moment, and the moment.
+
+    The sampler gives up on a step of the counter after a limit, which a machine that stands still uses up: such a trace
+    shows nothing of the steps.
+    """
+    return next(found for found in (take() for _ in range(20)) if found[0].end_ns - found[1] < limit_s * 1e9)
 
 
 def column(values: Any) -> Any:
@@ -70,11 +81,15 @@ def test_counter_rows_are_the_drivers(fake_nvml: Tell, fake_truth_j: Truth, fake
 def test_a_publication_lies_on_both_sides_of_the_whole(fake_nvml: Tell) -> None:
     """The counter is read until it steps, at the start and at the end, and the series reaches further."""
     fake_nvml()
-    sampler = PowerRecorder(UUIDS[:1])
-    sampler.start()
-    time.sleep(0.3)
-    asked_ns = time.monotonic_ns()
-    trace = sampler.stop()
+
+    def recorded() -> tuple[PowerTrace, int]:
+        sampler = PowerRecorder(UUIDS[:1])
+        sampler.start()
+        time.sleep(0.3)
+        asked_ns = time.monotonic_ns()
+        return sampler.stop(), asked_ns
+
+    trace, asked_ns = within(0.8, recorded)
     (gpu,) = trace.gpus
     values, before_ns = column(gpu.counter.energy_mj), column(gpu.counter.before_ns)
     changed = np.flatnonzero(np.diff(values)) + 1
@@ -198,7 +213,8 @@ def test_identity_that_is_not_told(fake_nvml: Tell) -> None:
 
 def test_calls_that_run_side_by_side_get_a_poller_each(fake_nvml: Tell) -> None:
     fake_nvml(devices=4, latency="nvmlDeviceGetTotalEnergyConsumption:20000")
-    assert record(UUIDS[:4], length_s=1.0)[0].num_pollers == 4
+    # A busy machine may hide that they do: calls beside each other then take as long as one after the other.
+    assert 4 in (record(UUIDS[:4], length_s=1.0)[0].num_pollers for _ in range(10))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +223,7 @@ def test_calls_that_run_side_by_side_get_a_poller_each(fake_nvml: Tell) -> None:
 def test_one_poller_where_several_gain_nothing(fake_nvml: Tell, told: dict[str, object]) -> None:
     fake_nvml(devices=4, **told)
     # A busy machine may hide that calls wait for each other: then each GPU keeps its poller, and another try tells.
-    tries = (record(UUIDS[:4], length_s=1.5)[0] for _ in range(5))
+    tries = (record(UUIDS[:4], length_s=1.5)[0] for _ in range(10))
     trace = next((trace for trace in tries if trace.num_pollers == 1), None)
     assert trace is not None
     assert all(len(gpu.counter.energy_mj) > 5 for gpu in trace.gpus)
@@ -237,8 +253,12 @@ def test_snapshot_covers_what_has_ended(fake_nvml: Tell, fake_truth_j: Truth) ->
     time.sleep(0.3)
     start_ns = time.monotonic_ns()
     time.sleep(0.4)
-    end_ns = time.monotonic_ns()
-    first = sampler.snapshot()
+
+    def copied() -> tuple[PowerTrace, int]:
+        end_ns = time.monotonic_ns()
+        return sampler.snapshot(), end_ns
+
+    first, end_ns = within(0.5, copied)
     for gpu in attempt_energy(first, start_ns, end_ns, None).gpus:
         truth_j = fake_truth_j(gpu.index, end_ns) - fake_truth_j(gpu.index, start_ns)
         assert gpu.energy_j == pytest.approx(truth_j, rel=0.1)
@@ -249,25 +269,24 @@ def test_snapshot_covers_what_has_ended(fake_nvml: Tell, fake_truth_j: Truth) ->
         assert len(later.counter.energy_mj) > len(kept)
 
 
-def first_step_ns(gpu: GpuTrace, since_ns: int) -> tuple[int, int]:
-    """When the first step of the counter was seen whose old value was still read after a moment: before and after."""
+def steps_since(gpu: GpuTrace, since_ns: int) -> list[tuple[int, int]]:
+    """When steps of the counter were seen whose old value was still read after a moment: before and after."""
     after = np.flatnonzero(column(gpu.counter.before_ns) >= since_ns)
     changed = after[1:][np.diff(column(gpu.counter.energy_mj)[after]) != 0]
-    return gpu.counter.before_ns[changed[0] - 1], gpu.counter.after_ns[changed[0]]
+    return [(gpu.counter.before_ns[place - 1], gpu.counter.after_ns[place]) for place in changed]
 
 
-def test_anchor_has_the_next_step_read(fake_nvml: Tell, fake_answered: Callable[[str, int], int]) -> None:
+def test_anchor_has_the_next_step_read(fake_nvml: Tell) -> None:
     fake_nvml()
     sampler = PowerRecorder(UUIDS[:2])
     sampler.start()
-    asked_ns, called = time.monotonic_ns(), fake_answered("nvmlDeviceGetTotalEnergyConsumption", 1)
+    asked_ns = time.monotonic_ns()
     sampler.anchor()
-    while fake_answered("nvmlDeviceGetTotalEnergyConsumption", 1) < called + 2:
-        time.sleep(0.01)
-    time.sleep(0.5)
+    # Where the machine holds a reading up, the step after it is read.
+    wait_for(lambda: all(steps_since(gpu, asked_ns) for gpu in sampler.snapshot(search=False).gpus))
     stopped_ns = time.monotonic_ns()
     for gpu in sampler.stop().gpus:
-        low_ns, high_ns = first_step_ns(gpu, asked_ns)
+        low_ns, high_ns = steps_since(gpu, asked_ns)[0]
         assert asked_ns <= low_ns < high_ns < stopped_ns
 
 
@@ -396,11 +415,12 @@ def test_unavailable_without_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unavailable_without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the remedy, before anything is recorded."""
     monkeypatch.setattr(recorder_module, "_nvml", None)
-    monkeypatch.setattr(recorder_module, "_import_problem", "no module named _nvml", raising=False)
-    expected = "extension not built: no module named _nvml; reinstall with `pip install .`"
-    assert sampler_unavailable_reason() == expected
-    with pytest.raises(MachineError, match="extension not built"):
+    monkeypatch.setattr(recorder_module, "_FAULT", "extension pybench._nvml not built: no such module")
+    line = "extension pybench._nvml not built: no such module; reinstall with a C++17 compiler at hand: pip install ."
+    assert sampler_unavailable_reason() == line
+    with pytest.raises(MachineError, match=f"^power sampler: {re.escape(line)}$"):
         PowerRecorder(UUIDS).start()
 
 

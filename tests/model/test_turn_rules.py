@@ -30,6 +30,7 @@ FULL: dict[str, Any] = {**SHARED, "topology": "full", "strategy": "fsdp", "tenso
         {**DECOUPLED, "strategy": "unsloth", "backend": "vllm"},
         FULL,
         {**FULL, "handover": "ipc"},
+        {**FULL, "activation_offload": True},
         {**FULL, "handover": "file", "processes": 1},
         {**FULL, "train_tensor_parallel": 2},
         {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4},
@@ -99,10 +100,20 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
         ({**SHARED, "lora_alpha": 4}, "lora_alpha", "needs lora_rank"),
         ({**SHARED, "weights": "nf4"}, "weights", "needs lora_rank"),
         ({**LORA, "double_quantization": True}, "double_quantization", "belongs to weights = 'nf4'"),
+        *(
+            ({**given, "activation_checkpointing": "selective"}, "activation_checkpointing", "recomputes whole layers")
+            for given in ({**LORA, "strategy": "unsloth"}, {**FULL, "strategy": "torchtune"})
+        ),
         (
             {**LORA, "strategy": "unsloth", "weights": "nf4", "double_quantization": False},
             "double_quantization",
             "strategy unsloth has four bits with scales that are quantised once more only",
+        ),
+        ({**LORA, "strategy": "unsloth", "activation_offload": True}, "activation_offload", "has none, only ddp"),
+        (
+            {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 4, "activation_offload": True},
+            "activation_offload",
+            "strategy tensor_parallel has none, only fsdp and torchtune",
         ),
         ({**SHARED, "async_weight_syncing": True}, "async_weight_syncing", "only handover = 'file'"),
         (

@@ -20,6 +20,7 @@
 //   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
 //   FAKE_NVML_PCIE_WIDTH, FAKE_NVML_PCIE_GENERATION  of the link now; 16 and 5 are its best
 //   FAKE_NVML_PROCESSES  PID:BYTES, read at each call; several are parted by ","; PID:BYTES:DEVICE is on one GPU only
+//   FAKE_NVML_NVLINK_SENT_KIB  data sent over all NVLinks, read at each call; several, parted by ";"; -1: not counted
 //   FAKE_NVML_COUNTS   a file to count answered calls in; it outlives a process that is killed
 #include <fcntl.h>
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // both nvmlInit and nvmlInit_v2 by their own names
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -240,6 +242,10 @@ nvmlReturn_t field(const Config& told, int device, nvmlFieldValue_t* out) {
         out->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
         const double counted_j = Sensor::kCountedBefore_j + told.sensor.counter_j(load, now_s(), device);
         out->value.ullVal = static_cast<unsigned long long>(std::llround(counted_j * 1e3));
+    } else if (out->fieldId == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX && out->scopeId == UINT_MAX &&
+               fake::number_of(device, "NVLINK_SENT_KIB", -1) >= 0) {
+        out->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+        out->value.ullVal = static_cast<unsigned long long>(fake::number_of(device, "NVLINK_SENT_KIB", -1));
     } else {
         return NVML_ERROR_NOT_SUPPORTED;
     }

@@ -17,6 +17,8 @@ pytest.importorskip("pybench._nvml", reason="the extension is not built")
 Truth = Callable[[int | None, int], float]
 NUM_THREADS = 8
 LENGTH_S = 6.0
+# Sums that reach over the same marks.
+SUMS_AT_ONCE = 6
 
 
 def windows_of_threads(power: pybench.PowerSampler) -> list[str]:
@@ -61,8 +63,8 @@ def test_windows_of_eight_threads(fake_nvml: Callable[..., None], fake_truth_j: 
         names = windows_of_threads(power)
     inside, number = held([power.energy(name) for name in names], fake_truth_j)
     assert number >= 8 * num_gpus
-    # 99 %, and two by chance: of 93 windows one was outside once.
-    assert number - inside <= 0.01 * number + 2
+    # 99 %, and by chance those that all threads have open at one moment.
+    assert number - inside <= 0.01 * number + NUM_THREADS
 
 
 @pytest.mark.timeout(180)
@@ -74,6 +76,7 @@ def test_marks_every_5_ms(fake_nvml: Callable[..., None], fake_truth_j: Truth) -
         for number in range(800):
             power.mark(str(number))
             time.sleep(0.005)
-    sums = [power.energy(power.between(str(first), str(first + 60))) for first in range(0, 730, 10)]
+    sums = [power.energy(power.between(str(first), str(first + 10 * SUMS_AT_ONCE))) for first in range(0, 730, 10)]
     inside, number = held(sums, fake_truth_j)
-    assert inside >= 0.99 * number
+    # 99 %, and by chance those that share 50 ms.
+    assert number - inside <= 0.01 * number + SUMS_AT_ONCE

@@ -1,10 +1,11 @@
-"""The native sampler under the thread, address and undefined-behaviour sanitizers."""
+"""Native code under the thread, address and undefined-behaviour sanitizers."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,33 +27,50 @@ def test_ring(native: Callable[..., Path], sanitizer: str, tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "every record accounted for\n", "")
 
 
-@pytest.fixture(scope="module", params=SANITIZERS)
-def sanitized(
-    request: pytest.FixtureRequest,
-    native: Callable[..., Path],
-    fake_driver: Callable[..., Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, Path]:
-    """The stress program and a fake driver, both built with one sanitizer."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    # As quick to build as can be: a build takes longer than the sessions.
-    options = (f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-g1", "-Og")
-    sources = ("tests/native/sampler_stress.cpp", *(f"csrc/{name}.cpp" for name in SOURCES))
-    return native(folder / "stress", *sources, *options), fake_driver(folder, *options)
+def test_loops_of_an_estimate(native: Callable[..., Path], tmp_path: Path) -> None:
+    """They run in the caller's thread alone."""
+    options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
+    sources = (f"csrc/{name}.cpp" for name in ("counter_filter", "grid_phases", "low_pass", "sampled_counter", "waves"))
+    program = native(tmp_path / "loops", "tests/native/energy_loops.cpp", *sources, *options, "-Wno-unknown-pragmas")
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "every loop ended\n", "")
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"LATENCY": "h200", "DEVICES": "8"},
-        {"FAIL": "nvmlDeviceGetFieldValues:999:1,nvmlDeviceGetSamples:4,*:15:0@after=60"},
-        {"HANG": "nvmlDeviceGetFieldValues:1500:1@call=3", "LATENCY": "h200", "GLOBAL_LOCK": "1"},
-    ],
-    ids=["well", "failing", "hanging"],
-)
-def test_sessions(sanitized: tuple[Path, Path], told: dict[str, str]) -> None:
-    program, fake = sanitized
-    told = {f"FAKE_NVML_{name}": value for name, value in told.items()}
-    environment = {**os.environ, **told, "PYBENCH_NVML_LIBRARY": str(fake), "FAKE_NVML_LOAD": "square:100:600:40"}
-    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "30 sessions\n", "")
+DRIVERS = {
+    "well": {"LATENCY": "h200", "DEVICES": "8"},
+    "failing": {"FAIL": "nvmlDeviceGetFieldValues:999:1,nvmlDeviceGetSamples:4,*:15:0@after=60"},
+    "hanging": {"HANG": "nvmlDeviceGetFieldValues:1500:1@call=3", "LATENCY": "h200", "GLOBAL_LOCK": "1"},
+}
+Stressed = dict[tuple[str, str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def stressed(
+    native: Callable[..., Path], fake_driver: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stressed]:
+    """The stress program of each sanitizer at each driver, all at once: they wait for nearly all of their time."""
+    programs: Stressed = {}
+    with ExitStack() as stack:
+        for sanitizer in SANITIZERS:
+            folder = tmp_path_factory.mktemp("sanitized")
+            # As quick to build as can be: a build takes longer than the sessions compute.
+            options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-g1", "-Og")
+            sources = ("tests/native/sampler_stress.cpp", *(f"csrc/{name}.cpp" for name in SOURCES))
+            program, fake = native(folder / "stress", *sources, *options), fake_driver(folder, *options)
+            for name, told in DRIVERS.items():
+                settings = {f"FAKE_NVML_{key}": value for key, value in {"LOAD": "square:100:600:40", **told}.items()}
+                environment = {**os.environ, **settings, "PYBENCH_NVML_LIBRARY": str(fake)}
+                running = subprocess.Popen(
+                    [program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                )
+                programs[sanitizer, name] = stack.enter_context(running)
+                stack.callback(running.kill)
+        yield programs
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_sessions(stressed: Stressed, sanitizer: str, driver: str) -> None:
+    program = stressed[sanitizer, driver]
+    output, errors = program.communicate()
+    assert (program.returncode, output, errors) == (0, "30 sessions\n", "")

@@ -17,14 +17,21 @@ from tests.physics.load import Load, batches, bursty, constant, fluctuating, gen
 # The sampler had run this long when the window began, and went on this long after its end.
 LEAD_S = 1.0
 TAIL_S = 0.06
+# As marks of other threads have it, the counter is read that often from this long before a window to this long after.
+MARKS_APART_S = 0.15
+MARKED_BEFORE_S, MARKED_AFTER_S = 0.9, 1.5
+# The load goes on for so long after a window, longer than any recording.
+LOAD_AFTER_S = 6.0
 LONGEST_LAG_S = 0.03
 
 LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "constant": lambda rng, start_s, _: constant(rng.uniform(100, 690), start_s),
     "decode_30hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 30, 0.6 / 30, start_s - rng.random(), end_s),
     "square_200_200": lambda rng, start_s, end_s: square(120, 680, 0.2, 0.2, start_s - rng.random(), end_s),
+    "square_150_150": lambda rng, start_s, end_s: square(120, 680, 0.15, 0.15, start_s - rng.random(), end_s),
     "square_50_50": lambda rng, start_s, end_s: square(120, 680, 0.05, 0.05, start_s - rng.random(), end_s),
     "decode_47hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 47, 0.6 / 47, start_s - rng.random(), end_s),
+    "decode_97hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 97, 0.6 / 97, start_s - rng.random(), end_s),
     "decode_drifting": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, drift=0.003),
     "decode_jittered": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, jitter=0.02),
     "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),
@@ -68,9 +75,15 @@ class Outcome:
         return float(np.mean(self.inside)) * 100
 
 
-def measure(load_name: str, window_s: float, num_windows: int, board: Board | None = None) -> Outcome:
-    """Windows on boards with random counter phase and lag, each with its own recording; seeded by their number."""
-    rows = [_one(load_name, window_s, np.random.default_rng(seed), board or Board()) for seed in range(num_windows)]
+def measure(
+    load_name: str, window_s: float, num_windows: int, board: Board | None = None, *, marked: bool = False
+) -> Outcome:
+    """Windows on boards with random counter phase and lag, each with its own recording; seeded by their number.
+
+    The counter is read at their ends, and where ``marked`` at marks throughout, before and after, too.
+    """
+    generators = map(np.random.default_rng, range(num_windows))
+    rows = [_one(load_name, window_s, rng, board or Board(), marked=marked) for rng in generators]
     error, inside, half, flags = zip(*rows, strict=True)
     return Outcome(np.array(error), np.array(inside), np.array(half), flags)
 
@@ -113,19 +126,22 @@ class Scene:
             lag_s=rng.uniform(0.0, LONGEST_LAG_S),
             _sums={},
         )
-        load = LOADS[load_name](rng, -LEAD_S - 4, window_s + 2)
+        load = LOADS[load_name](rng, -LEAD_S - 4, window_s + LOAD_AFTER_S)
         start_s = rng.random() * 0.2
         if board.own_fraction > 0:
-            load = fluctuating(load, board.own_fraction, board.tau_s, window_s + 2, rng)
+            load = fluctuating(load, board.own_fraction, board.tau_s, window_s + LOAD_AFTER_S, rng)
         return cls(phased, load, start_s, start_s + window_s)
 
 
 def _one(
-    load_name: str, window_s: float, rng: np.random.Generator, board: Board
+    load_name: str, window_s: float, rng: np.random.Generator, board: Board, *, marked: bool
 ) -> tuple[float, bool, float, tuple[str, ...]]:
     scene = Scene.random(load_name, window_s, rng, board)
     load, start_s, end_s = scene.load, scene.start_s, scene.end_s
-    trace = scene.board.trace(load, start_s - LEAD_S, end_s + TAIL_S, rng, marks_s=(start_s, end_s))
+    marks_s = [start_s, end_s]
+    if marked:
+        marks_s = sorted([*marks_s, *np.arange(start_s - MARKED_BEFORE_S, end_s + MARKED_AFTER_S, MARKS_APART_S)])
+    trace = scene.board.trace(load, start_s - LEAD_S, marks_s[-1] + TAIL_S, rng, marks_s)
     (found,) = attempt_energy(trace, int(ns(start_s)), int(ns(end_s)), None).gpus
     truth = truth_j(load, start_s, end_s)
     if found.energy_j is None:

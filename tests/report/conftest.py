@@ -11,17 +11,15 @@ from pybench.model.provenance import Containment
 from pybench.model.results import (
     CheckResult,
     ComparisonResult,
-    Counts,
     Estimate,
-    Expected,
     NodeCheck,
     PhaseResult,
     PointResult,
     PointStatus,
     Results,
     ScalingResult,
-    Verdict,
 )
+from pybench.model.verdict import Counts, Expected, Verdict
 from pybench.model.workloads.latency import PERCENTILES
 from tests.builders import (
     CHECK,

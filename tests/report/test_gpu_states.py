@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from pybench.model.results import GpuState, Results
+from pybench.model.gpu_state import GpuState
+from pybench.model.results import Results
 from pybench.report.formats import render
 from pybench.report.gpu_states import gpu_rows, gpu_state_rows
 from pybench.report.run_view import RunView

@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pybench.model.results import Results, Verdict
+from pybench.model.results import Results
+from pybench.model.verdict import Verdict
 from pybench.report.junit import render
 from pybench.report.run_view import RunView
 

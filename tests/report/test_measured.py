@@ -49,4 +49,4 @@ def test_a_claim_of_one_attempt_has_its_ratio_and_its_source() -> None:
     """No interval stands where there is none; who claims it is no reason for a verdict."""
     text = render(RunView.of_file(shipped_suites() / "measured" / "unsloth_scaling-h200x1-20261122.json"), "terminal")
     claim = " ".join(text.partition("Claims, which judge nothing\n")[2].partition("\n\n")[0].split())
-    assert "found 1.257x, claimed ≥ 1, claim open, source SFT-Play, multi-GPU guide" in claim
+    assert "unsloth tokens_per_s 1.257x ≥ 1 open SFT-Play, multi-GPU guide" in claim

@@ -53,6 +53,19 @@ def test_points_skips_and_totals() -> None:
     )
 
 
+def test_a_reason_that_several_points_have_is_printed_once() -> None:
+    """Above them, in the order of the plan."""
+    suite = Suite(name="s", description="", benchmarks=())
+    skips = (_skip(4, "needs 4 GPUs"), _skip(8, "ties its head"), _skip(2, "needs 4 GPUs"))
+    text = render(suite, Plan(points=(), skips=skips, left_out=(_skip(16, "left out: a"), _skip(32, "left out: a"))))
+    assert text.endswith(
+        "skipped: needs 4 GPUs\n  decode[tensor_parallel=4]\n  decode[tensor_parallel=2]\n"
+        "decode[tensor_parallel=8]: skipped: ties its head\n"
+        "left out: a\n  decode[tensor_parallel=16]\n  decode[tensor_parallel=32]\n"
+        "0 points, 0 attempts in 0 processes; 3 skipped, 2 left out\n"
+    )
+
+
 def test_points_that_share_a_process_are_counted() -> None:
     """Three attempts of two points in three processes; the third point needs another engine."""
     suite = Suite(name="s", description="what for", benchmarks=())

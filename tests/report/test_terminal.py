@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pybench.model.results import Decision, Results, Verdict
+from pybench.model.results import Results
 from pybench.model.suite import AxisValue
+from pybench.model.verdict import Decision, Verdict
 from pybench.report.labels import short_labels
 from pybench.report.provenance import sentence
 from pybench.report.run_view import RunView

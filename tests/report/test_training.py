@@ -44,3 +44,10 @@ def test_what_is_unknown_is_a_dash() -> None:
 def test_points_that_do_not_train_are_not_ranked() -> None:
     """Generation has a table of its own."""
     assert rows(point("a", output_tokens_per_s=1.0)) == []
+
+
+def test_adapters_show_what_is_trained_of_the_model() -> None:
+    """Where all is trained, there is nothing to show."""
+    adapters = point("a", tokens_per_s=2.0, trained_parameters=6_815_744.0, trained_fraction=0.00085)
+    found = rows(adapters, point("b", tokens_per_s=1.0, trained_parameters=8.03e9))
+    assert [row["trained"] for row in found] == ["6,815,744 (0.085 %)", "-"]

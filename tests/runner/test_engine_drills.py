@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import pytest
 
@@ -107,11 +107,11 @@ def test_a_healthy_engine_shows_everything(drill: Drill) -> None:
     assert (len(one.energy_by_gpu_j), len(two.energy_by_gpu_j)) == (1, 2)
     prefill, decode = two.energy_phases
     assert (prefill.name, decode.name) == ("prefill", "decode")
-    assert prefill.duration_s < decode.duration_s
     assert "short_window" in prefill.flags
     # Joules are the mean over the steps, the time is their median: on a busy machine the two differ.
     (record,) = (record for record in run.folder.records() if record.point_id == two.id)
     cuts_ns = [phase_cuts_ns(step.ranks) for step in joint_steps(record)]
+    assert median(cut - start for start, cut, _ in cuts_ns) < median(end - cut for _, cut, end in cuts_ns)
     mean_s = fmean(end - cut for _, cut, end in cuts_ns) / 1e9
     assert decode.low_j is not None
     assert decode.high_j is not None

@@ -69,7 +69,7 @@ def run(tmp_path: Path, no_driver: None) -> RunFolder:
     """A finished run in the image ``new``."""
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(table_text())
-    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=20))
+    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=60))
     made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", boxed)
     made.finish(NoProgress())
     return made.folder

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -19,15 +19,18 @@ from pybench.model.errors import RunFolderError
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.report.run_view import RunView
+from pybench.runner import follow
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
 from pybench.store.journal import RunFolder
+from tests.processes import wait_for
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
 
 HERE = Path(__file__).parent
-SUITE = suite_text(max_attempts=3, time_limit_s=2)
+LIMIT_S = 60
+SUITE = suite_text(max_attempts=3, time_limit_s=LIMIT_S)
 TABLE = table_text()
 
 
@@ -59,6 +62,13 @@ def prepare(tmp_path: Path) -> Run:
 
 def finish(run: Run) -> Results:
     return run.finish(NoProgress())
+
+
+def pass_once_a_worker_hangs(run: Run, monkeypatch: pytest.MonkeyPatch, passed_s: float, *modules: ModuleType) -> None:
+    """Let the clock of these modules stand still until then, and so much be over from then on."""
+    clock = SimpleNamespace(monotonic=lambda: passed_s * any(run.folder.path.glob("attempts/*/exchange/hangs")))
+    for module in modules:
+        monkeypatch.setattr(module, "time", clock)
 
 
 def causes(run: Run) -> dict[tuple[str, int], str | None]:
@@ -115,9 +125,10 @@ def test_the_logs_tail_is_kept_with_the_failure(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_hang_is_ended_at_its_time_limit_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ignores SIGTERM, too; nothing is left behind."""
+    """It ignores SIGTERM, too; nothing is left behind. Its limit is over, by the runner's clock, once it hangs."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "hang")
     run = prepare(tmp_path)
+    pass_once_a_worker_hangs(run, monkeypatch, 2.0 * LIMIT_S, follow)
     finish(run)
     assert causes(run) == {("1", 1): None, ("2", 1): "time_limit", ("1", 2): None}
     assert not list(processes_marked(run.folder.mark))
@@ -194,13 +205,10 @@ from pybench.runner.resume import resume_run
 resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as runner:
-        deadline = time.monotonic() + 60
         hung = run.folder.path / "attempts" / "decode_tensor_parallel=2.1" / "exchange" / "events.0.jsonl"
-        while not hung.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert hung.exists()
+        wait_for(hung.exists)
         runner.send_signal(number)
-        assert runner.wait(30) != 0
+        assert runner.wait(LIMIT_S) != 0
     assert causes(run) == {("1", 1): None}
     if number is not signal.SIGKILL:
         assert not list(processes_marked(run.folder.mark))

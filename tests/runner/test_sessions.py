@@ -28,7 +28,7 @@ gpus = 1
 attempts = {attempts}
 max_attempts = {attempts}
 steps = 3
-time_limit_s = 20
+time_limit_s = 60
 {more}
 
 [benchmark.axes]

@@ -25,7 +25,7 @@ from tests.runner.two_hosts import write_fake_python
 from tests.slurm.cluster import Cluster
 
 PYBENCH = str(Path(sys.executable).with_name("pybench"))
-LIMIT_S = 240
+LIMIT_S, TEST_LIMIT_S = 240, 600
 
 
 @dataclass
@@ -90,7 +90,7 @@ def place(slurm: Cluster, tmp_path: Path) -> Iterator[Place]:
     wait_for(lambda: not made.jobs(), LIMIT_S)
 
 
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(TEST_LIMIT_S)
 def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
     """A rank on each node by gloo, with torch; the loss at each step is that of one rank on one node.
 
@@ -109,7 +109,7 @@ def test_training_over_two_nodes_has_the_loss_of_one_host(place: Place) -> None:
     assert list((place.folder / "runs").glob(".slurm-*")) == []
 
 
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(TEST_LIMIT_S)
 def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> None:
     """By scancel, in the middle of a step."""
     write_fake_python(place.folder / "python", "hang")
@@ -125,7 +125,7 @@ def test_a_cancelled_job_leaves_nothing_and_goes_on_in_another(place: Place) -> 
     assert [record.failure for record in place.measured.records()] == [None]
 
 
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(TEST_LIMIT_S)
 def test_a_node_that_dies_is_named(place: Place) -> None:
     """Its task is killed in the middle of a step; Slurm goes on, the run does not, and nothing is left."""
     write_fake_python(place.folder / "python", "hang")
@@ -139,7 +139,7 @@ def test_a_node_that_dies_is_named(place: Place) -> None:
     wait_for(lambda: not place.jobs() and not place.left(), LIMIT_S)
 
 
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(TEST_LIMIT_S)
 def test_a_submitted_run(place: Place) -> None:
     """The script needs no shell to expand anything; the verdict is in the job's output."""
     meet = ("--rendezvous", f"127.0.0.1:{place.port}")

@@ -50,3 +50,17 @@ def test_where_layers_may_lie(tmp_path: Path, text: str, message: str) -> None:
     """Words in an axis; a table of whole modules, or limits for the words, where a benchmark has one."""
     found = suite_problems(tmp_path, f'{HEAD}workload = "generate"\npipeline_parallel = 2\n{text}\n')
     assert message in found if message else found == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('device_map = "sequential"', "device_map: spreads layers over GPUs: give pipeline_parallel above 1"),
+        ('device_map = "sequential"\n[benchmark.axes]\npipeline_parallel = [1, 2]', ""),
+        ('device_map = "auto"', ""),
+    ],
+)
+def test_a_way_to_spread_layers_needs_gpus_to_spread_over(tmp_path: Path, text: str, message: str) -> None:
+    """At some point of the benchmark; its baseline has one GPU."""
+    found = suite_problems(tmp_path, f'{HEAD}workload = "generate"\n{text}\n')
+    assert message in found if message else found == ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pybench.model.errors import FileError
-from pybench.store.shipped import find_suite, shipped_suites
+from pybench.report.suites import render_suites
+from pybench.store.shipped import described_suites, find_suite, shipped_suites
+from pybench.store.text_file import nearby
 
 
 def test_a_bare_name_is_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,22 +29,47 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
         assert find_suite(path) == path
 
 
-@pytest.mark.parametrize("name", ["tp_scaling.toml", "folder/tp_scaling", "/tp_scaling"])
-def test_a_missing_file_lists_what_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A shipped suite has neither folder nor ending."""
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        (
+            "tp_scaling.toml",
+            "no such file; did you mean 'tp_scaling' or 'pp_scaling' or 'ddp_scaling'?; `pybench plan`",
+        ),
+        ("folder/tp_scalin", "no such file; did you mean 'tp_scaling' or "),
+        ("/nowhere.toml", "no such file; `pybench plan` alone lists the shipped suites"),
+        ("tp_scalin", "neither a file nor a shipped suite; did you mean 'tp_scaling' or "),
+        ("zzz", "neither a file nor a shipped suite; `pybench plan` alone lists the shipped suites"),
+    ],
+)
+def test_a_missing_file_has_the_nearest_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    """In one line, with the command that lists them all; a shipped suite has neither folder nor ending."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileError, match=r"no such file; shipped are .*tp_scaling.*, each by its bare name"):
+    with pytest.raises(FileError, match=re.escape(f"{name}: {near}")) as caught:
         find_suite(Path(name))
+    assert len(str(caught.value)) < 200
 
 
 def test_a_missing_file_has_neighbours(tmp_path: Path) -> None:
     """The likeliest is a slip of the finger."""
     (tmp_path / "drill.toml").touch()
-    with pytest.raises(FileError, match=r"did you mean 'drill\.toml'\?; in that folder: drill\.toml; shipped are"):
+    with pytest.raises(FileError, match=r"no such file; did you mean 'drill\.toml'\?; `pybench plan` alone lists"):
         find_suite(tmp_path / "dril.toml")
 
 
-def test_an_unknown_name_lists_what_there_is() -> None:
-    """With the nearest one first."""
-    with pytest.raises(FileError, match=r"neither .*; did you mean 'tp_scaling'\?; shipped are .*tp_scaling"):
-        find_suite(Path("tp_scalin"))
+def test_a_few_files_of_the_folder_where_none_is_near(tmp_path: Path) -> None:
+    """And how many more there are."""
+    for name in "abcde":
+        (tmp_path / f"{name}.json").touch()
+    assert nearby(tmp_path / "model_config.json", ".json") == "; in that folder: a.json, b.json, c.json and 2 more"
+    assert nearby(tmp_path / "nowhere" / "model_config.json", ".json") == ""
+
+
+def test_every_shipped_suite_is_listed_with_what_it_measures() -> None:
+    """By the name that commands take."""
+    text = render_suites(described_suites())
+    names = [path.stem for path in shipped_suites().glob("*.toml")]
+    assert [line.partition(": ")[0] for line in text.splitlines() if line[0] != " "] == [*sorted(names), "next"]
+    assert max(len(line) for line in text.splitlines()) <= 80

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybench.model.errors import FileError
@@ -349,6 +349,7 @@ def test_engine_arguments_and_whole_rates(tmp_path: Path) -> None:
     assert repr(benchmark.settings["request_rate_per_s"]) == "8.0"
 
 
+@settings(deadline=None)  # an example may meet a machine that stands still
 @given(st.text() | st.text(alphabet='[]{}="ab.1\n') | st.text(alphabet='[]=".1\n').map(lambda text: GOOD + text))
 def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever the text, only ``FileError`` comes out."""

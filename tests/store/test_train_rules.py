@@ -54,7 +54,8 @@ BESIDE = {
     "lora_alpha": "lora_rank = 8\n",
     "lora_targets": "lora_rank = 8\n",
     "mixed_precision": 'dtype = "float32"\n',
-    "async_tensor_parallel": "sequence_parallel = true\ncompile = true\n",
+    "async_tensor_parallel": "sequence_parallel = true\ncompile = true\ntensor_parallel = 2\n",
+    "sequence_parallel": "tensor_parallel = 2\n",
     "offload_parameters": "zero_stage = 3\n",
     "weights": "lora_rank = 8\n",
     "hybrid_shard": "nodes = 2\n",
@@ -125,6 +126,10 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
         (
             STRONG + 'strategy = "tensor_parallel"\nasync_tensor_parallel = true\ncompile = true\n',
             "needs sequence_parallel = true",
+        ),
+        (
+            STRONG + 'strategy = "fsdp"\nsequence_parallel = true\n',
+            "sequence_parallel: has no effect without tensor_parallel above 1: set that, or remove it",
         ),
         (STRONG + 'strategy = "deepspeed"\noffload_parameters = true\nzero_stage = 2\n', "needs zero_stage = 3"),
         (STRONG + "static_graph = true\ngrad_accum = 2\n", "can't hold gradients back"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ GENERATION = ("tp_scaling", "pp_scaling", "replica_scaling", "tp_vs_pp_energy", 
 GPU_PROFILES = ("rtx4090", "a100", "h100", "h200", "b200")
 
 
+@cache
 def plan_of(name: str, profile: str, num_devices: int) -> Plan:
     """On a pretend machine of the profile's kind."""
     suite = read_suite(SUITES / f"{name}.toml", profile=None, machine_kind=profile)

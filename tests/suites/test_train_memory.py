@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from pybench.compute.axis_words import with_words
-from pybench.compute.memory_fit import memory_need, memory_reason
+from pybench.compute.memory_fit import MemoryNeed, memory_need, memory_reason
 from pybench.compute.plan import expand
 from pybench.model.devices import Devices
+from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
+from pybench.model.workloads.registry import SETTINGS_OF
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -108,3 +110,44 @@ def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
     found = {point.id: round(needed_bytes(point) / 1e9, 1) for point in points(name, profile)}
     assert found
     assert {id_: needed for id_, needed in found.items() if needed * 1e9 > BY_MEMORY[profile]} == {}
+
+
+def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
+    """Estimate and measured peak of every kept point of training or evaluation whose settings are in its file."""
+    shapes, found = load_models(), {}
+    for path in sorted((SUITES / "measured").glob("*.json")):
+        for kept in json.loads(path.read_text())["points"]:
+            given, peak = kept.get("settings") or {}, kept["metrics"].get("peak_memory_bytes")
+            if peak is None or given.get("workload") not in {"train", "evaluate"} or given["model"] not in shapes:
+                continue
+            settings = SETTINGS_OF[given["workload"]](
+                **{**given, "control_steps": None} if "strategy" in given else given
+            )
+            shape = shapes[given["model"]]
+            point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
+            need = memory_need(point)
+            assert need is not None
+            found[f"{path.stem} {kept['id']}"] = need, peak["value"]
+    return found
+
+
+def test_every_kept_training_is_near_its_estimate() -> None:
+    """Within 10 %, also of kept activations, of a compiled loss, of states on the host, of adapters over four bits."""
+    found = {id_: need.num_bytes / peak for id_, (need, peak) in kept_needs().items() if not need.is_least}
+    assert {id_.partition("-h200")[0] for id_ in found} >= {
+        "fsdp_compile",
+        "fsdp_scaling_none_compiled",
+        "fsdp_scaling_selective_compiled",
+        "two_hosts_explained",
+        "deepspeed_scaling_offloaded",
+        "lora_larger",
+    }
+    assert found == {id_: pytest.approx(1.0, abs=0.1) for id_ in found}
+
+
+def test_what_is_at_least_needed_was_needed() -> None:
+    """Of Unsloth, whose loss makes no logits, and of evaluation by the loss, which makes all, nearly all is counted."""
+    found = {id_: need.num_bytes / peak for id_, (need, peak) in kept_needs().items() if need.is_least}
+    assert {id_: share for id_, share in found.items() if share > 1} == {}
+    assert found["unsloth_scaling-h200x1-20261122 unsloth[data_parallel=1]"] > 0.9
+    assert found["evaluation_step-h200x1-20261123 loss"] > 0.9

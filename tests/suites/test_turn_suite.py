@@ -23,6 +23,7 @@ PROFILES = ("rtx4090", "a100", "h100", "h200")
 _FREE = ("learning_rate", "grad_accum", "seed")
 
 
+@pytest.mark.no_cover  # the tests below reach all that it does
 def test_two_cores_take_turns_in_every_topology() -> None:
     """With torch's own engine, and nothing refused."""
     plan = plan_of("turn_taking", "cpu", 2)
@@ -34,6 +35,7 @@ def test_two_cores_take_turns_in_every_topology() -> None:
     assert {one.backend for one in settings} == {"torch"}
 
 
+@pytest.mark.no_cover  # the tests below reach all that it does
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("num_gpus", [1, 2, 4, 8])
 def test_every_point_that_fits_is_planned(profile: str, num_gpus: int) -> None:
@@ -102,6 +104,7 @@ def _verdicts(profile: str, lengths_ms: dict[str, dict[str, int]]) -> dict[tuple
     return {(row.benchmark, row.metric, row.order, row.other_id.partition("[")[0]): row.verdict for row in rows}
 
 
+@pytest.mark.no_cover  # three machines; the test below reaches all that they do
 @pytest.mark.parametrize("profile", ["a100", "h100", "h200"])
 def test_every_order_is_judged_between_gpus(profile: str) -> None:
     """Each passes where it holds, and fails where the two sides are exchanged."""

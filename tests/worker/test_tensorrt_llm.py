@@ -131,6 +131,7 @@ def test_settings_in_the_librarys_words(tmp_path: Path) -> None:
     assert (arguments["tensor_parallel_size"], arguments["pipeline_parallel_size"]) == (2, 3)
     assert (arguments["max_batch_size"], arguments["cuda_graph_config"]) == (8, None)
     assert arguments["load_format"] == "dummy"
+    assert engine_arguments(settings(max_context_tokens=32), tmp_path)["max_seq_len"] == 32
     assert engine_arguments(settings(), tmp_path).keys().isdisjoint({"max_batch_size", "cuda_graph_config"})
     cache = cache_arguments(settings(gpu_memory_utilization=0.5))
     assert cache.keys() <= set(classes["KvCacheConfig"]["__init__"])

@@ -84,7 +84,7 @@ class NodeFigures:
         if self.num_nodes > 1:
             raise UnmeasuredError("the model knows no copy between nodes (pipeline_parallel)")
         if self.peer_bytes_per_s is None:
-            raise UnmeasuredError("the node's run has no peer_copy")
+            raise UnmeasuredError("the node's run has no peer_copy; measure node_check")
         return num_bytes / self.peer_bytes_per_s
 
 
@@ -92,5 +92,5 @@ def _copied_s(num_bytes: float, bytes_per_s: float | None, direction: str) -> fl
     if not num_bytes:
         return 0.0
     if bytes_per_s is None:
-        raise UnmeasuredError(f"the node's run has no host_device_copy {direction}")
+        raise UnmeasuredError(f"the node's run has no host_device_copy {direction}; measure node_check")
     return num_bytes / bytes_per_s

@@ -16,6 +16,13 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `phases` | joules of prefill and of decode, and of the phases of a workload |
 """
 
+from pybench.compute.extension import REMEDY, extension_fault
+from pybench.model.errors import MachineError
+
+# Before the modules that import it: without its loops there is no estimate.
+if (_FAULT := extension_fault("_energy")) is not None:
+    raise MachineError(f"energy estimate: {_FAULT}; {REMEDY}")
+
 from pybench.compute.energy.aliasing import LoadPeriods
 from pybench.compute.energy.attempt import attempt_energy
 from pybench.compute.energy.pauses import without_pauses

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.anchors import Anchors
-from pybench.compute.energy.counter_filter import STEP_SPREAD, Bridged, Filter, Outcome, Steps, together
+from pybench.compute.energy.counter_filter import STEP_SPREAD, Bridged, Outcome, Steps, filtered, together
 from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.sampled_counter import missed_j, phases_s
 from pybench.compute.energy.times import Column
@@ -78,11 +78,10 @@ def _followed(parts: Sequence[_Part], belief: Matrix) -> Outcome:
         part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
         for part in parts
     )
-    state = Filter.of(belief, spread, in_step=any(part.steps.in_step_j.any() for part in parts))
-    for part in parts:
-        state.follow(part.values_j, part.value_j2, part.steps)
     before, after = parts[0].before, parts[-1].after
-    return state.outcome(before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2)
+    beyond_j, beyond_j2 = before.energy_j + after.energy_j, before.variance_j2 + after.variance_j2
+    values = [(part.values_j, part.value_j2, part.steps) for part in parts]
+    return filtered(values, belief, spread, beyond_j, beyond_j2)
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,10 @@ class _Part:
         at_s = (time_s[:, :, None] - lags_s).reshape(len(chosen), 1, -1)
         values_j = own[0].energy_j[chosen] - hypotheses[0][0][0].energy_j[0]
         blurs_s = np.repeat(blur_s, len(lags_s), axis=1)[:, None]
-        value_j2 = (_power_w(curve, at_s) * blurs_s) ** 2 + DIGIT_J2
-        energy_j, variance_j2, within = curve.at(at_s), curve.variance_at(at_s), _Within.of(at_s, ends_s)
+        half_s = POWER_SPAN_S / 2
+        before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
+        value_j2 = ((after_j - before_j) / POWER_SPAN_S * blurs_s) ** 2 + DIGIT_J2
+        variance_j2, within = curve.variance_at(at_s), _Within.of(at_s, ends_s)
         ends_j, ends_j2 = curve.at(ends_s), curve.variance_at(ends_s)
         taken_j, taken_j2 = within.sum(energy_j, ends_j), within.sum(variance_j2, ends_j2)
         whole_j, whole_j2 = (float(np.sum(ends[1::2] - ends[::2])) for ends in (ends_j, ends_j2))
@@ -171,11 +172,6 @@ def _of_values(own: Sequence[Anchors], chosen: npt.NDArray[np.intp]) -> list[tup
 def _nearest(anchors: Anchors, ends_s: Column) -> npt.NDArray[np.intp]:
     away_s = np.min(np.abs(anchors.time_s[:, None] - ends_s), axis=1)
     return np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
-
-
-def _power_w(curve: Curve, at_s: Matrix) -> Matrix:
-    half_s = POWER_SPAN_S / 2
-    return np.asarray((curve.at(at_s + half_s) - curve.at(at_s - half_s)) / POWER_SPAN_S)
 
 
 @dataclass(frozen=True)

@@ -90,16 +90,6 @@ class Curve:
             return np.zeros(np.shape(time_s))
         return np.asarray(np.interp(np.asarray(time_s), self.time_s, column))
 
-    def seen_at_w(self, time_s: npt.ArrayLike) -> Column:
-        """Power in W behind the low-pass at each time; the load's own where ``seen_w`` is unknown."""
-        at_s = np.asarray(time_s)
-        piece = self._piece_at(at_s)
-        load_w = (np.diff(self.energy_j) / np.maximum(np.diff(self.time_s), 1e-12))[piece]
-        if self.seen_w is not None and self.tau_s > 0:
-            since_s = np.maximum(at_s - self.time_s[piece], 0.0)
-            load_w = load_w + (self.seen_w[piece] - load_w) * np.exp(-since_s / self.tau_s)
-        return np.asarray(sum((ripple.power_seen_w(at_s) for ripple in self.ripples), load_w))
-
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the window lies inside the curve, extensions included."""
         return bool(self.time_s[0] <= start_s and end_s <= self.time_s[-1])
@@ -126,8 +116,9 @@ class Curve:
         How much it changes when all is moved by ``shift_s``, the worse way, and what is unknown of ripples' shapes.
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
-        energy_j = np.sum(np.diff(self.at(moved_s)), axis=(1, 2))
-        shifted_j = np.max(np.abs(energy_j - energy_j[0]))
-        ripples_j = (np.sqrt(2) * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
+        ends_j = self.at(moved_s)
+        energy_j = (ends_j[..., 1] - ends_j[..., 0]).sum(axis=1)
+        shifted_j = np.abs(energy_j - energy_j[0]).max()
+        ripples_j = (2**0.5 * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
         unresolved_j = float(np.sum(np.diff(self.sum_at("unresolved_j", np.asarray(windows_s)))))
         return float(np.linalg.norm([shifted_j, unresolved_j, *ripples_j]))

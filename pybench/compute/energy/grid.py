@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from pybench import _energy
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.times import Column
 
@@ -182,26 +183,7 @@ class _Search:
 
     def _fitting(self, periods_s: Column, num: int, slack_s: float) -> _Family:
         """Which periods allow a phase, by the first ``num`` brackets and the quiet spans among them."""
-        low_s, high_s, period_s = self.low_s[:num], self.high_s[:num], periods_s[:, None]
-        half_s = self.half_s
-        first = np.ceil((low_s - half_s - slack_s) / period_s)
-        last = np.floor((high_s + half_s + slack_s) / period_s)
-        fits = (first <= last).all(axis=1)
-        periods_s, first, last = periods_s[fits], first[fits], last[fits]
-        period_s = periods_s[:, None]
-        # A bracket in which only one publication can lie limits the phase.
-        alone = first == last
-        phase_low_s = np.where(alone, low_s - first * period_s, -half_s).max(axis=1)
-        phase_high_s = np.where(alone, high_s - first * period_s, half_s).min(axis=1)
-
+        low_s, high_s = self.low_s[:num], self.high_s[:num]
         near = (self.quiet_start_s > low_s.min()) & (self.quiet_end_s < high_s.max())
-        start_s, end_s = self.quiet_start_s[near], self.quiet_end_s[near]
-        # The first publication that may fall into a quiet span must come before it or after it.
-        next_s = np.ceil((start_s - half_s) / period_s) * period_s
-        before, after = next_s - half_s <= start_s + slack_s, next_s + half_s >= end_s - slack_s
-        lows_s = np.where(after & ~before, end_s - next_s, -half_s)
-        highs_s = np.where(before & ~after, start_s - next_s, half_s)
-        phase_low_s = np.maximum(phase_low_s, lows_s.max(axis=1, initial=-half_s))
-        phase_high_s = np.minimum(phase_high_s, highs_s.min(axis=1, initial=half_s))
-        fits = (before | after).all(axis=1) & (phase_low_s <= phase_high_s + slack_s)
-        return _Family(periods_s[fits], phase_low_s[fits], phase_high_s[fits])
+        quiet = (self.quiet_start_s[near], self.quiet_end_s[near])
+        return _Family(*_energy.fitting_periods(periods_s, (low_s, high_s), quiet, self.half_s, slack_s))

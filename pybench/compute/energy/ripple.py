@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from pybench.compute.energy.harmonics import (
     STEPS_PER_RESOLUTION,
+    Fits,
     HarmonicFit,
-    Waves,
-    cosine_and_sine,
-    fits_near,
     tuning_hz,
+    wave_sum,
 )
 from pybench.compute.energy.times import Column, middle
 
@@ -35,8 +34,11 @@ NUM_PEAKS = 8
 # What the fit leaves of samples it was not fitted to, as a part of their deviation.
 BELIEVED_FRACTION = 0.2
 # Or it is noise: no more than this many times the noise, and no more than this part of the deviation.
-NOISE_TIMES = 1.25
-NOISY_FRACTION = 0.5
+NOISE_TIMES = 1.5
+NOISY_FRACTION = 0.75
+# Where the load begins or ends among so many samples at either end, one lies that many times as far off as is usual.
+NUM_OUTER = 5
+OUTER_TIMES = 3.5
 # The one wave that explains most must explain this part of the variance.
 EXPLAINED_FRACTION = 0.4
 BIN_S = 2e-3
@@ -51,7 +53,7 @@ UNTUNED_FRACTION = 0.06
 # Harmonics up to this one are looked at for aliases; samples that come early or late show a part of them.
 HIGHEST_ALIAS = 12
 SEEN_FRACTION = 0.5
-RIPPLE_NOISES = 2.0
+RIPPLE_NOISES = 1.5
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,12 @@ class Ripple:
     def power_seen_w(self, time_s: Column) -> Column:
         """What it adds to samples at these times."""
         inside = (time_s >= self.start_s) & (time_s <= self.end_s)
-        return np.where(inside, _wave(time_s, self.frequency_hz, self.seen_w), 0.0)
+        return np.where(inside, wave_sum(time_s, self.frequency_hz, self.seen_w), 0.0)
 
     def energy_j(self, time_s: Column) -> Column:
         """Joules since its start; as much as at its end after that."""
         inside_s = np.minimum(np.maximum(time_s, self.start_s), self.end_s)
-        return np.asarray(_wave(inside_s, self.frequency_hz, self._amplitude_j) - self._begun_j)
+        return np.asarray(wave_sum(inside_s, self.frequency_hz, self._amplitude_j) - self._begun_j)
 
     @cached_property
     def _amplitude_j(self) -> npt.NDArray[np.complex128]:
@@ -94,7 +96,7 @@ class Ripple:
 
     @cached_property
     def _begun_j(self) -> float:
-        return float(_wave(np.array([self.start_s]), self.frequency_hz, self._amplitude_j)[0])
+        return float(wave_sum(np.array([self.start_s]), self.frequency_hz, self._amplitude_j)[0])
 
     @cached_property
     def sigma_j(self) -> float:
@@ -114,6 +116,8 @@ class Ripple:
         order = np.arange(1, HIGHEST_ALIAS + 1)
         apart_hz = np.abs(order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5
         in_step = np.abs(apart_hz) / sample_period_s * (self.end_s - self.start_s) < 1
+        if not in_step.any():
+            return 0.0
         load_w = np.abs(self.seen_w[0] * self._gain(self.tau_s)[0])
         seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
         return SEEN_FRACTION * float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
@@ -132,23 +136,39 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
-    peaks_hz = _peaks(time_s - middle_s, power_w)
-    if not len(peaks_hz):
-        return None
-    untuned = Waves.of(time_s - middle_s, power_w, peaks_hz)
-    untuned_w = untuned.left_w(power_w)
-    least_w = max(float(untuned_w.min()), UNTUNED_FRACTION * swing_w)
-    if not np.any((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)):
-        return None
-    fits = fits_near(time_s - middle_s, power_w, untuned.keep(untuned_w <= UNTUNED_RIVAL_TIMES * least_w))
-    fits.sort(key=lambda fit: fit.left_w)
-    if fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
-        return None
-    if _looks_slow(fits[0], time_s - middle_s, power_w):
+    fits = _fits(time_s - middle_s, power_w, swing_w)
+    if not fits or fits[0].frequency_hz < RIPPLE_HZ or not _believed(fits[0].left_w, swing_w, noise_w):
         return None
     most_w = _rival_w(fits[0].left_w, noise_w)
     near = [_ripple(fit, time_s, middle_s) for fit in fits if fit.left_w <= most_w]
+    if _ends_within(near[0], time_s, power_w, max(NOISE_TIMES * noise_w, BELIEVED_FRACTION * swing_w)):
+        return None
     return replace(near[0], rivals=tuple(near[1:]))
+
+
+def _fits(time_s: Column, power_w: Column, swing_w: float) -> list[HarmonicFit]:
+    """The best first; beside a fast one the slow load that samples may take it for. None where all are slow."""
+    peaks_hz = _peaks(time_s, power_w)
+    if not len(peaks_hz):
+        return []
+    untuned = Fits(time_s, power_w, peaks_hz)
+    untuned_w = untuned.left_w()
+    least_w = max(float(untuned_w.min()), UNTUNED_FRACTION * swing_w)
+    if not np.any((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)):
+        return []
+    likely = np.flatnonzero(untuned_w <= UNTUNED_RIVAL_TIMES * least_w).tolist()
+    fits = untuned.tuned(likely)
+    best = min(fits, key=lambda fit: fit.left_w)
+    if best.frequency_hz >= RIPPLE_HZ:
+        fits += _slow_alias(best, time_s, power_w)
+    return sorted(fits, key=lambda fit: fit.left_w)
+
+
+def _ends_within(ripple: Ripple, time_s: Column, power_w: Column, usual_w: float) -> bool:
+    """Whether the load began or ended a little inside the samples, where it is taken to be beyond them."""
+    off_w = power_w - ripple.power_seen_w(time_s)
+    off_w = np.abs(off_w - np.median(off_w))
+    return bool(max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w)
 
 
 def _believed(left_w: float, swing_w: float, noise_w: float) -> bool:
@@ -164,31 +184,20 @@ def _rival_w(left_w: float, noise_w: float) -> float:
     return min(RIVAL_TIMES * left_w, float(np.hypot(left_w, RIVAL_NOISES * noise_w)))
 
 
-def _looks_slow(fit: HarmonicFit, time_s: Column, power_w: Column) -> bool:
-    """Whether the slow load that evenly spaced samples would take it for explains them about as well."""
+def _slow_alias(fit: HarmonicFit, time_s: Column, power_w: Column) -> list[HarmonicFit]:
+    """The slow load that evenly spaced samples would take it for; none where that is as fast."""
     sampled_hz = 1 / middle(np.diff(time_s))
     alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
     slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
     if slow_hz >= RIPPLE_HZ:
-        return False
-    (slow,) = fits_near(time_s, power_w, Waves.of(time_s, power_w, np.array([slow_hz])))
-    return slow.left_w <= RIVAL_TIMES * fit.left_w
-
-
-def _wave(time_s: Column, frequency_hz: float, amplitude: npt.NDArray[np.complex128]) -> Column:
-    """The sum of all harmonics, each the real part of ``amplitude * exp(i·phase)``, by Horner's rule."""
-    turn = np.empty(np.shape(time_s), dtype=np.complex128)
-    turn.real, turn.imag = cosine_and_sine(frequency_hz * time_s)
-    total = amplitude[-1] * turn
-    for each in amplitude[-2::-1]:
-        total = (total + each) * turn
-    return np.asarray(total.real)
+        return []
+    return Fits(time_s, power_w, np.array([slow_hz])).tuned([0])
 
 
 def _peaks(time_s: Column, power_w: Column) -> Column:
     """Frequencies whose one wave explains most of the samples; none where no wave explains much."""
     step_hz, explained = _spectrum(time_s, power_w)
-    first, last = int(np.ceil(SLOWEST_HZ / step_hz)), int(FASTEST_HZ / step_hz)
+    first, last = int(np.ceil(SLOWEST_HZ / step_hz)), len(explained) - 1
     middle = explained[first:last]
     tops = np.flatnonzero((middle >= explained[first - 1 : last - 1]) & (middle > explained[first + 1 : last + 1]))
     tops = tops[np.argsort(middle[tops])[::-1][:NUM_PEAKS]] + first
@@ -201,14 +210,18 @@ def _peaks(time_s: Column, power_w: Column) -> Column:
 
 
 def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
-    """The part of the samples' variance that one wave explains, in steps from 0 Hz on; times to the nearest 2 ms."""
+    """The part of the samples' variance that one wave explains, in steps from 0 Hz to the fastest.
+
+    Times are to the nearest 2 ms.
+    """
     num = int(STEPS_PER_RESOLUTION * float(np.ptp(time_s)) / BIN_S) + 1
     length = 1 << (num - 1).bit_length()
     swing_w = power_w - power_w.mean()
     bins = np.bincount(np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w, length)
     most = max(len(time_s) * float(np.sum(swing_w**2)) / 2, 1e-12)
-    waves = np.fft.rfft(bins)
-    return 1 / (length * BIN_S), np.asarray((waves.real**2 + waves.imag**2) / most)
+    step_hz = 1 / (length * BIN_S)
+    waves = np.fft.rfft(bins)[: int(FASTEST_HZ / step_hz) + 1]
+    return step_hz, np.asarray((waves.real**2 + waves.imag**2) / most)
 
 
 def _ripple(fit: HarmonicFit, time_s: Column, middle_s: float) -> Ripple:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
 from pybench.compute.energy.curve import Curve
 from pybench.compute.energy.times import Column
 
@@ -25,16 +26,19 @@ def phases_s(period_s: float) -> Column:
 
 
 def missed_j(curve: Curve, at_s: Matrix, phases_s: Column, period_s: float) -> Matrix:
-    """By how many joules the curve at each time is more than such a counter then holds, late as it is.
+    """By how many joules a curve without ripples at each time is more than such a counter then holds, late as it is.
 
     The second axis of ``at_s``, of one, becomes that of the phases.
     """
+    assert curve.seen_w is not None
     late_at_s, own_j = at_s + (curve.tau_s + period_s / 2), curve.at(at_s)
-    first_s, last_s = float(np.min(late_at_s)) - period_s, float(np.max(late_at_s)) + period_s
-    starts_s = np.floor((first_s - phases_s) / period_s) * period_s + phases_s
-    samples_s = starts_s[:, None] + np.arange(int((last_s - starts_s.min()) / period_s) + 1) * period_s
-    added_j = np.cumsum(curve.seen_at_w(samples_s) * period_s, axis=1)
-    counted_j = [
-        np.interp(late_at_s, times_s + period_s, sum_j) for times_s, sum_j in zip(samples_s, added_j, strict=True)
-    ]
-    return np.asarray(own_j - np.concatenate(counted_j, axis=1))
+    counted_j = _energy.counted(
+        curve.time_s,
+        curve.energy_j,
+        curve.seen_w,
+        tau_s=curve.tau_s,
+        at_s=late_at_s.ravel(),
+        phase_s=phases_s,
+        period_s=period_s,
+    )
+    return np.asarray(own_j - np.moveaxis(counted_j.reshape(-1, *at_s[:, 0].shape), 0, 1))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
-from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, most_noise_w, undo
+from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, Nanoseconds, middle, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
@@ -55,17 +55,13 @@ class Samples:
 
     def near(self, start_s: float, end_s: float) -> Samples:
         """The samples taken between two times."""
-        return self._keep((self.time_s >= start_s) & (self.time_s <= end_s))
+        first, end = np.searchsorted(self.time_s, start_s), np.searchsorted(self.time_s, end_s, side="right")
+        return Samples(self.time_s[first:end], self.power_w[first:end], self.num_glitches)
 
     def have_gap(self, windows_s: Windows) -> bool:
         """Whether nothing was sampled for ``GAP_S`` somewhere in a window."""
-        return any(
-            bool(np.any(np.diff([start_s, *self.near(start_s, end_s).time_s, end_s]) > GAP_S))
-            for start_s, end_s in windows_s
-        )
-
-    def _keep(self, which: npt.NDArray[np.bool_]) -> Samples:
-        return Samples(self.time_s[which], self.power_w[which], self.num_glitches)
+        inside = [(self.near(start_s, end_s).time_s, start_s, end_s) for start_s, end_s in windows_s]
+        return any(bool(np.any(np.diff(time_s, prepend=first, append=last) > GAP_S)) for time_s, first, last in inside)
 
     @property
     def period_s(self) -> float | None:
@@ -138,5 +134,5 @@ def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
     short = end_s - start_s <= 2 * RIPPLE_SPAN_S
     spans = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
     near = [samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in spans]
-    found = [find_ripple(part.time_s, part.power_w, most_noise_w(part.power_w)) for part in near]
+    found = [find_ripple(part.time_s, part.power_w, noise_w(part.power_w)) for part in near]
     return [ripple for ripple in found if ripple is not None]

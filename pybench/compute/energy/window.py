@@ -122,7 +122,7 @@ def _bridged(
         if grid.period_s not in by_period and (parts := _placed(near, grid)) is not None:
             by_period[grid.period_s] = (parts, grid.weight)
     hypotheses = list(by_period.values()) or [([without_grid(part) for part in near], 1.0)]
-    hypotheses = _covered(hypotheses, curves)
+    hypotheses = _covered(hypotheses, curves, windows_s)
     if not hypotheses:
         return None
     lags_s = lags_between(sensor.lag_low_s, sensor.lag_high_s)
@@ -149,13 +149,22 @@ def _placed(near: Sequence[Readings], grid: PublicationGrid) -> list[Anchors] | 
     return found if len(found) == len(parts) else None
 
 
-def _covered(hypotheses: list[Hypothesis], curves: Sequence[Curve]) -> list[Hypothesis]:
-    """The values of moments that the curves cover by every hypothesis; none where a curve has no value."""
+def _covered(hypotheses: list[Hypothesis], curves: Sequence[Curve], windows_s: Windows) -> list[Hypothesis]:
+    """The values of moments that the curves cover by every hypothesis; none where a curve has no value.
+
+    Beyond a ripple's samples the same load may go on, not folded, and its shape is not known there: where values on
+    both sides of the windows are nearer than that, they alone count.
+    """
     for part, curve in enumerate(curves):
         times_s = np.array([anchors[part].time_s for anchors, _ in hypotheses])
         inside = np.all((times_s >= curve.time_s[0]) & (times_s <= curve.time_s[-1]), axis=0)
         if not np.any(inside):
             return []
+        if len(curve.ripples) == 1:
+            (ripple,) = curve.ripples
+            folded = inside & np.all((times_s >= ripple.start_s) & (times_s <= ripple.end_s), axis=0)
+            if np.any(times_s[0, folded] <= windows_s[0][0]) and np.any(times_s[0, folded] >= windows_s[-1][1]):
+                inside = folded
         for anchors, _ in hypotheses:
             anchors[part] = anchors[part].keep(inside)
     return hypotheses

@@ -34,7 +34,7 @@ class ContainerCommands(Protocol):
     def environment_text(self, job: Job) -> str:
         """Content of that file, which may hold secrets."""
 
-    def owner(self, job: Job) -> tuple[int, int]:
+    def owner(self) -> tuple[int, int]:
         """User and group that the exchange folder must belong to."""
 
     def inspect_argv(self, job: Job) -> Argv:
@@ -93,7 +93,7 @@ class ContainerWorker:
 def prepare_exchange(launcher: ContainerCommands, job: Job) -> None:
     """Give the exchange folder to the user inside, and write the environment where only this user reads it."""
     if os.geteuid() == 0:
-        owner = launcher.owner(job)
+        owner = launcher.owner()
         for path in (job.exchange, *job.exchange.iterdir()):
             os.chown(path, *owner, follow_symlinks=False)
     file = launcher.environment_file(job)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pybench.engines.base import Notify
+from pybench.engines.base import Notify, facts_of_command
 from pybench.engines.oci.build import build_dockerfile
 from pybench.engines.oci.confinement import confinement_for
 from pybench.engines.oci.gpu_access import GpuAccess
@@ -57,9 +56,7 @@ class OciEngine:
 
     def find(self) -> EngineFacts:
         """Look whether it is installed and answers."""
-        if shutil.which(self.name) is None:
-            return EngineFacts(name=self.name, version=None, reason=f"{self.name} is not installed")
-        return self.examine()
+        return facts_of_command(self.name, self.examine)
 
     def launcher(
         self, facts: EngineFacts, needs: LaunchRequirements, options: EngineOptions, notify: Notify, *, fetch: bool

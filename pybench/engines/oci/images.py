@@ -52,7 +52,10 @@ def inspect_image(engine: Sequence[str], reference: str) -> ImageFacts | None:
     try:
         return image_facts(json.loads(result.out)[0])
     except (ValueError, LookupError, TypeError) as error:
-        raise MachineError(f"{engine[0]} described {reference} in a form pybench can't read: {error}") from error
+        command = f"{' '.join(engine)} image inspect {reference}"
+        raise MachineError(
+            f"{reference}: described in a form pybench can't read ({error}); look at: {command}"
+        ) from error
 
 
 def image_facts(values: dict[str, Any]) -> ImageFacts:

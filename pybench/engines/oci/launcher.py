@@ -102,9 +102,8 @@ class OciLauncher(ImageLauncher):
             if name in _CLIENT_NAMES or name.startswith(_CLIENT_PREFIXES)
         }
 
-    def owner(self, job: Job) -> tuple[int, int]:
+    def owner(self) -> tuple[int, int]:
         """User and group inside, who must be able to write the exchange folder."""
-        del job
         uid, gid = map(int, self.confinement.user.split(":"))
         return uid, gid
 

@@ -15,7 +15,7 @@ from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
-from pybench.model.results import GpuState
+from pybench.model.gpu_state import GpuState
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train

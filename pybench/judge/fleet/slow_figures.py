@@ -16,7 +16,7 @@ from pybench.judge.fleet.groups import certain_fraction, group_of
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import Row
 from pybench.model.fleet import Evidence, GpuOfNode, GroupSpread, NodeRun
-from pybench.model.results import GpuState
+from pybench.model.gpu_state import GpuState
 from pybench.model.workloads.registry import METRICS
 
 # Standard error of a median over that of a mean, of normal values.

@@ -77,7 +77,7 @@ def _of_attempt(point: Point, record: Record, steps: Sequence[JointStep]) -> dic
     reported = _over_ranks(point, [{metric.name: metric.value for metric in rank.metrics} for rank in record.ranks])
     startup = {} if record.startup_s is None else {"startup_s": record.startup_s}
     own = FORMULAS[point.settings.workload].of_attempt(point, steps, reported)
-    return {**reported, **own, **startup, **_energy(point, record, steps)}
+    return {**reported, **own, **startup, **_nvlink(point, record, steps), **_energy(point, record, steps)}
 
 
 def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -89,6 +89,15 @@ def _over_ranks(point: Point, reported: Sequence[dict[str, float]]) -> dict[str,
         if over_ranks is not None:
             joined[name] = _OVER_RANKS[over_ranks]([values[name] for values in reported if name in values])
     return joined
+
+
+def _nvlink(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:
+    """What all ranks together sent in a step; nothing where that of one is not known."""
+    sent = [metric.value for rank in record.ranks for metric in rank.metrics if metric.name == "nvlink_sent_bytes"]
+    if len(sent) < len(record.ranks) or not steps:
+        return {}
+    length_s = fmean(step.length_s for step in steps)
+    return {"nvlink_bytes": sum(sent), "nvlink_bytes_per_s_per_gpu": sum(sent) / length_s / point.num_gpus}
 
 
 def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[str, float]:

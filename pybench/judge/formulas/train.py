@@ -7,10 +7,11 @@ from statistics import median
 
 import numpy as np
 
+from pybench.compute.flops import num_parameters
 from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.job_steps import job_steps
 from pybench.compute.train_flops import hardware_flops_per_token, model_flops_per_token
-from pybench.judge.formulas.balance import energy_imbalance
+from pybench.judge.formulas.balance import energy_imbalance, stage_use
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.job import Job
@@ -33,14 +34,16 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "loss": step.first.loss,
         "input_wait_fraction": _input_wait(step),
         "job_h": _job_h(point, step),
+        **stage_use(_busy(step), step.length_s),
         **_utilisation(point, tokens_per_s / point.num_gpus, step.device_name),
     }
 
 
 def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, float]) -> dict[str, float]:
-    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest; evaluation.
+    """Percentiles of the steps' lengths, as those of latencies: interpolated between the two nearest.
 
-    Its share is e / (n s + e), with e the length of an evaluation, n the steps between two, and s the median step.
+    LoRA's share of the parameters. That of evaluation is e / (n s + e), with e the length of one, n the steps between
+    two, and s the median step.
     """
     lengths_s = [step.length_s for step in steps]
     found_s = np.percentile(lengths_s, _PERCENTILES)
@@ -48,6 +51,9 @@ def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, 
     every, evaluation_s = _settings(point).evaluation_every_steps, reported.get("evaluation_s")
     if every is not None and evaluation_s is not None:
         found["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)
+    trained = reported.get("trained_parameters")
+    if trained is not None and point.shape is not None and _settings(point).lora_rank is not None:
+        found["trained_fraction"] = trained / (num_parameters(point.shape) + trained)
     return found
 
 
@@ -61,6 +67,10 @@ def shares(point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 def _input_wait(step: JointStep) -> float | None:
     waits_s = [rank.values["input_wait_s"] for rank in step.ranks if "input_wait_s" in rank.values]
     return max(waits_s) / step.length_s if waits_s else None
+
+
+def _busy(step: JointStep) -> list[float]:
+    return [rank.values["stage_busy_s"] for rank in step.ranks if "stage_busy_s" in rank.values]
 
 
 def _job_h(point: Point, step: JointStep) -> float | None:

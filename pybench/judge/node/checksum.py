@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pybench.judge.node.ranks import PointRecords
-from pybench.model.results import NodeCheck, Verdict
+from pybench.model.results import NodeCheck
+from pybench.model.verdict import Verdict
 
 
 @dataclass(frozen=True)

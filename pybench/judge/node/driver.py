@@ -9,7 +9,8 @@ from pybench.judge.node.run_check import run_check, unknown
 from pybench.model.health import GpuCounters, PcieLink
 from pybench.model.machine import Machine
 from pybench.model.record import Record
-from pybench.model.results import NodeCheck, Verdict
+from pybench.model.results import NodeCheck
+from pybench.model.verdict import Verdict
 
 
 def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:

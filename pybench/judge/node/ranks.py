@@ -14,8 +14,9 @@ from pybench.compute.stats import Samples, estimate, logs
 from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
 from pybench.model.record import Record
-from pybench.model.results import Decision, NodeCheck, Verdict
+from pybench.model.results import NodeCheck
 from pybench.model.suite import Point
+from pybench.model.verdict import Decision, Verdict
 
 _Key = TypeVar("_Key", bound=Hashable)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pybench.model.results import NodeCheck, Verdict
+from pybench.model.results import NodeCheck
+from pybench.model.verdict import Verdict
 
 
 def run_check(name: str, subject: str, verdict: Verdict, reason: str) -> NodeCheck:

@@ -8,7 +8,8 @@ from statistics import fmean, median
 
 from pybench.judge.node.ranks import PointRecords
 from pybench.model.record import Record
-from pybench.model.results import NodeCheck, Verdict
+from pybench.model.results import NodeCheck
+from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import LOADS
 
 

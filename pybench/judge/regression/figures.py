@@ -8,7 +8,8 @@ from statistics import fmean
 
 from pybench.judge.regression.keys import run_keys
 from pybench.model.figures import PointFigures, RunFigures
-from pybench.model.results import Estimate, GpuState, PointResult, Results
+from pybench.model.gpu_state import GpuState
+from pybench.model.results import Estimate, PointResult, Results
 from pybench.model.workloads.registry import HEADLINES
 
 WATCHED = (

@@ -72,7 +72,7 @@ class Checkpoint(ModelSettings):
 def _rules(given: GivenSettings) -> Iterator[Breach]:
     if not given.values("lora_rank"):
         if "adapters" in given.values("contents"):
-            yield Breach("'adapters' needs lora_rank", "contents")
+            yield Breach("'adapters' needs lora_rank: set it, or take 'weights'", "contents")
         if given.values("lora_targets"):
             yield Breach("needs lora_rank", "lora_targets")
 

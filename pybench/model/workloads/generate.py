@@ -43,6 +43,12 @@ class Generate(ModelSettings):
     shared_prefix_tokens: Annotated[
         int | None, Range(0, 2**20), "first tokens that all prompts have in common; default: 0"
     ] = None
+    max_context_tokens: Annotated[
+        int | None,
+        Tokens,
+        "longest sequence that the engine is set up for: vllm's max_model_len, tensorrt_llm's max_seq_len; default: "
+        "prompt and output",
+    ] = None
     prefix_caching: Annotated[
         bool | None, "prompts that begin alike are computed once in a step, by each replica; default: false"
     ] = None
@@ -69,6 +75,11 @@ class Generate(ModelSettings):
     def longest_sequence_tokens(self) -> int:
         """Prompt and output."""
         return self.longest(self.prompt_tokens) + self.longest(self.output_tokens)
+
+    @property
+    def context_tokens(self) -> int:
+        """What the engine is set up for."""
+        return self.max_context_tokens or self.longest_sequence_tokens
 
     def longest(self, tokens: int) -> int:
         """Greatest length that may be drawn for one of ``tokens``."""
@@ -104,6 +115,9 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
         yield Breach("needs at most one of concurrency (closed loop) and request_rate_per_s (open loop)")
     if given.values("max_memory") and any(isinstance(value, dict) for value in given.values("device_map")):
         yield Breach("has no effect beside a device_map that is a table: remove one of them", "max_memory")
+    words = {value for value in given.values("device_map") if isinstance(value, str)} - {"auto"}
+    if words and set(given.values("pipeline_parallel") or (1,)) == {1}:
+        yield Breach("spreads layers over GPUs: give pipeline_parallel above 1", "device_map")
 
 
 _METRICS = {

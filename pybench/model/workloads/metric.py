@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 OverRanks = Literal["max", "min", "mean", "sum"]
@@ -13,13 +13,14 @@ class MetricTraits:
     """One metric: its unit and whether more is better.
 
     ``over_ranks`` joins the values that ranks report into the point's; ``None`` for metrics that the host computes,
-    which no rank may report.
+    which no rank may report. ``part_of_step``: a time within one step.
     """
 
     unit: str
     higher_is_better: bool
     description: str
     over_ranks: OverRanks | None = None
+    part_of_step: bool = False
 
     @property
     def sign(self) -> float:
@@ -30,6 +31,11 @@ class MetricTraits:
 def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
     """A metric that should be high."""
     return MetricTraits(unit=unit, higher_is_better=True, description=description, over_ranks=over_ranks)
+
+
+def part_of_step(traits: MetricTraits) -> MetricTraits:
+    """The metric of a time that lies within one step: no rank may report a longer one."""
+    return replace(traits, part_of_step=True)
 
 
 def less(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:

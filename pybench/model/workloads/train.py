@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.metric import less, more, part_of_step
 from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import StrategyName
@@ -215,10 +215,19 @@ _METRICS = {
     "reduced_bytes": less("bytes", "gradients that a rank gives to the reductions of a step; ddp", "max"),
     "evaluation_s": less("s", "length of one evaluation, on the slowest rank", "max"),
     "evaluation_overhead_fraction": less("", "share of the training that evaluating every so many steps takes"),
-    "input_wait_s": less("s", "time that a step waits for its loader, on the rank that waits longest", "max"),
+    "input_wait_s": part_of_step(
+        less("s", "time that a step waits for its loader, on the rank that waits longest", "max")
+    ),
     "input_wait_fraction": less("", "input_wait_s over the step's length"),
     "padding_fraction": less("", "share of the trained tokens that pad samples to sequence_tokens", "max"),
     "batch_size_per_gpu": more("samples", "samples that each data-parallel rank takes at once", "max"),
+    "trained_parameters": less("", "parameters that the optimizer updates, of the whole model", "max"),
+    "trained_fraction": less("", "LoRA: trained_parameters over all parameters, adapters included"),
+    "stage_busy_s": part_of_step(
+        more("s", "time of a step in which a rank's stages compute, mean over the ranks", "mean")
+    ),
+    "stage_idle_fraction": less("", "share of a step in which a rank's stages wait, mean over the ranks"),
+    "stage_imbalance_fraction": less("", "(max - min) / mean of the ranks' stage_busy_s"),
     "loss": less("nats", "cross-entropy of a step's tokens, the mean over all ranks"),
 }
 WORKLOAD = WorkloadTraits(

@@ -33,13 +33,15 @@ class Need:
 class OptionTraits:
     """One option's rules.
 
-    ``needs`` are what it needs beside it; ``at_least_given`` names a setting without which it means nothing. A
-    ``gpu_only`` one loads a GPU's memory, link or limit: on a CPU it would show nothing, or never end. Values for which
-    ``is_unpredicted`` are work that the model of step times leaves out, which it calls by ``work``.
+    ``needs`` are what it needs beside it; ``at_least_given`` names a setting without which it means nothing, ``degree``
+    one that must be above 1 at some point of the benchmark where the option ``is_on``. A ``gpu_only`` one loads a GPU's
+    memory, link or limit: on a CPU it would show nothing, or never end. Values for which ``is_unpredicted`` are work
+    that the model of step times leaves out, which it calls by ``work``.
     """
 
     needs: tuple[Need, ...] = ()
     at_least_given: str | None = None
+    degree: str | None = None
     gpu_only: bool = False
     work: str = ""
     is_unpredicted: Callable[[object], bool] | None = None
@@ -90,6 +92,7 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="async_tensor_parallel",
         is_unpredicted=is_on,
     ),
+    "sequence_parallel": OptionTraits(degree="tensor_parallel"),
     "static_graph": OptionTraits(
         needs=(
             Need(

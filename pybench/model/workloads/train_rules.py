@@ -95,6 +95,8 @@ def _joint_options(given: GivenSettings) -> Iterator[Breach]:
                 yield Breach(need.why, key)
         if traits.at_least_given and given.values(key) and not given.values(traits.at_least_given):
             yield Breach(f"needs {traits.at_least_given}", key)
+        if traits.degree and True in given.values(key) and set(given.values(traits.degree) or (1,)) == {1}:
+            yield Breach(f"has no effect without {traits.degree} above 1: set that, or remove it", key)
 
 
 def _needs_of_strategies(given: GivenSettings) -> Iterator[Breach]:

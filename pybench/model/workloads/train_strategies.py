@@ -125,7 +125,10 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     ),
     "torchtune": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),
-        options=("reshard_after_forward", "cpu_offload", *_LORA, *_PACKED, *_UPDATE, *_MODEL, "control_steps"),
+        options=(
+            *("reshard_after_forward", "cpu_offload", "activation_offload"),
+            *(*_LORA, *_PACKED, *_UPDATE, *_MODEL, "control_steps"),
+        ),
         model_types=("llama", "qwen2"),
         needs=(_WHOLE_LAYERS, _SPLIT_STATES, _SCALES_TWICE),
         untied_head=True,
@@ -133,7 +136,8 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "unsloth": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=(*_DDP, *_LORA, *_PACKED, *_UPDATE, "activation_checkpointing", "control_steps"),
-        model_types=("llama", "qwen2", "qwen3"),
+        # On GPUs it replaces the experts of gpt_oss, whose weights would need other names.
+        model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3"),
         needs=(_WHOLE_LAYERS, _SCALES_TWICE),
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 
-from pybench.model.workloads.metric import MetricTraits, less
+from pybench.model.workloads.metric import MetricTraits, less, more
 from pybench.model.workloads.rules import Rule, ScalingRule, no_rule, no_scaling_rule
 from pybench.model.workloads.settings import Settings
 
@@ -14,9 +14,13 @@ _EVERY = {
     "energy_j": less("J", "energy of one step, all GPUs together"),
     "mean_power_w": less("W", "energy over time while measuring, all GPUs together"),
     "peak_memory_bytes": less("bytes", "most device memory that one rank's backend held", "max"),
+    "nvlink_bytes": less(
+        "bytes", "data that the GPUs send over NVLink in a step, all together, by the driver's counters"
+    ),
+    "nvlink_bytes_per_s_per_gpu": more("bytes/s", "nvlink_bytes over the steps' mean length, for each GPU"),
     "startup_s": less("s", "from the launch to the first warm-up step"),
 }
-_EVERY_RANK = {"peak_reserved_memory_bytes": "bytes", "device_memory_used_bytes": "bytes"}
+_EVERY_RANK = dict.fromkeys(("peak_reserved_memory_bytes", "device_memory_used_bytes", "nvlink_sent_bytes"), "bytes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,9 @@ class Turn(ModelSettings):
     max_grad_norm: Annotated[float | None, Range(1e-9, 1e9), "greatest norm of all gradients together"] = None
     learning_rate: Annotated[float, Range(0, LARGEST_RATE), "AdamW's learning rate"] = 3e-3
     activation_checkpointing: Annotated[Literal["none", "selective", "full"] | None, "what backward recomputes"] = None
+    activation_offload: Annotated[
+        bool | None, "what the trainer's backward needs of the layers, in host memory until then"
+    ] = None
     lora_rank: Annotated[int | None, Range(1, 1024), "train LoRA adapters of this rank only"] = None
     lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
     lora_targets: Annotated[
@@ -146,6 +149,7 @@ class Turn(ModelSettings):
             learning_rate=self.learning_rate,
             max_grad_norm=self.max_grad_norm,
             activation_checkpointing=self.activation_checkpointing,
+            activation_offload=self.activation_offload,
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,
             lora_targets=self.lora_targets,

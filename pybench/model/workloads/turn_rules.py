@@ -37,6 +37,8 @@ _DEFAULTS: dict[str, Any] = {
     "lora_targets": None,
     "weights": None,
     "double_quantization": None,
+    "activation_checkpointing": None,
+    "activation_offload": None,
     "loss": "cross_entropy",
     "group_size": None,
     "batch_size": None,
@@ -70,6 +72,7 @@ def _breaches(point: Mapping[str, Any]) -> Iterator[Breach]:
     yield from _chunks(point)
     yield from _adapters(point)
     yield from _four_bits(point)
+    yield from _needs(point)
     yield from _handover(point)
     yield from _policy_loss(point)
 
@@ -136,10 +139,17 @@ def _adapters(point: Mapping[str, Any]) -> Iterator[Breach]:
 def _four_bits(point: Mapping[str, Any]) -> Iterator[Breach]:
     if point["double_quantization"] is not None and point["weights"] != "nf4":
         yield Breach("belongs to weights = 'nf4'", "double_quantization")
+
+
+def _needs(point: Mapping[str, Any]) -> Iterator[Breach]:
+    """What the trainer's strategy has, and needs of those of its settings that a turn has."""
     strategy = point["strategy"]
+    if point["activation_offload"] and "activation_offload" not in STRATEGIES[strategy].options:
+        able = [name for name in _STRATEGIES[point["topology"]] if "activation_offload" in STRATEGIES[name].options]
+        yield Breach(f"strategy {strategy} has none, only {' and '.join(able)}", "activation_offload")
     for need in STRATEGIES[strategy].needs:
-        if need.other == "double_quantization" and point["double_quantization"] not in need.wanted:
-            yield Breach(f"strategy {strategy} {need.why}", "double_quantization")
+        if need.other in point and point[need.other] not in need.wanted:
+            yield Breach(f"strategy {strategy} {need.why}", need.other)
 
 
 def _handover(point: Mapping[str, Any]) -> Iterator[Breach]:

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import get_args
 
 from pybench.model.errors import UsageError
-from pybench.model.results import PointResult, Results, Verdict
+from pybench.model.results import PointResult, Results
+from pybench.model.verdict import Verdict
 from pybench.model.workloads.registry import METRICS
 from pybench.report.printable import printable
 from pybench.report.run_view import RunView

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import get_args
 
 from pybench.compute.auto_batch import METRIC as BATCH_SIZE
@@ -39,6 +40,8 @@ _WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
     ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
 )
 _MAX_VALUES = 4096
+# A GPU's clock, which its parts of a step are timed by, may run faster than the host's.
+_CLOCKS_APART = 1.01
 _BATCH_SIZES = range(1, 2**20 + 1)
 
 
@@ -66,6 +69,11 @@ class Contract:
     num_processes: int
     sites: tuple[Site, ...]
     start_ns: int
+
+    @cached_property
+    def _parts_of_step(self) -> frozenset[str]:
+        traits = TRAITS_OF[self.order.settings.workload].metrics
+        return frozenset(name for name, metric in traits.items() if metric.part_of_step)
 
     def site(self, rank: int) -> Site:
         """The host of a rank."""
@@ -138,7 +146,11 @@ class Contract:
         check_spans(rank, step, ordered_phases(self.order.settings))
         require(len(step.values) <= _MAX_VALUES, rank, "step.values", f"has more than {_MAX_VALUES} values")
         for name, value in step.values.items():
-            self._check_value(rank, f"step.values.{name[:80]}", name, value)
+            field = f"step.values.{name[:80]}"
+            self._check_value(rank, field, name, value)
+            if name in self._parts_of_step:
+                longest_s = _CLOCKS_APART * (step.end_ns - step.start_ns) / 1e9
+                require(value <= longest_s, rank, field, "is longer than its step")
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         ordered = ordered_work(self.order.settings, ordered_replica(self.order.settings, rank))

@@ -34,10 +34,10 @@ def describe(value: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
-def did_you_mean(found: object, valid: Iterable[str]) -> str:
-    """Name the closest valid word, or nothing."""
-    close = difflib.get_close_matches(str(found)[:_MAX_TEXT], list(valid), n=1) if isinstance(found, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+def did_you_mean(found: object, valid: Iterable[str], most: int = 1) -> str:
+    """Name the closest valid words, at most so many, or nothing."""
+    close = difflib.get_close_matches(str(found)[:_MAX_TEXT], list(valid), n=most) if isinstance(found, str) else []
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def key_text(path: KeyPath, document: dict[str, Any]) -> str:

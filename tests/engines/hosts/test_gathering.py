@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
+from pybench.engines.hosts import gathering as gathering_module
 from pybench.engines.hosts.frames import Frames
 from pybench.engines.hosts.gathering import Gathering, gather
 from pybench.engines.hosts.interface import held_port, port_of
@@ -24,6 +26,7 @@ from tests.builders import HOST
 SECRET = b"a secret of this test alone"
 LIMIT_S = 30.0
 _HOUR_S = 3600
+_WALL_S = 1_800_000_000.0
 A = HOST
 B = replace(A, name="b", boot_id="boot-b")
 
@@ -55,10 +58,12 @@ def joining() -> Iterator[tuple[Frames, list[BaseException | Gathering]]]:
         (replace(B, engine="podman"), 0, "host b: engine podman, a has none; name one with --engine on both"),
     ],
 )
-def test_a_host_that_is_not_alike(other: Host, wall_s: float, line: str) -> None:
-    """The same line is what both hosts end with."""
+def test_a_host_that_is_not_alike(other: Host, wall_s: float, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same line is what both hosts end with. The wall clock stands still on the way of the message."""
+    clock = SimpleNamespace(time=lambda: _WALL_S, monotonic=time.monotonic)
+    monkeypatch.setattr(gathering_module, "time", clock)
     with joining() as (frames, ended):
-        send(frames, Hello(protocol=PROTOCOL, host=other, wall_s=time.time() + wall_s))
+        send(frames, Hello(protocol=PROTOCOL, host=other, wall_s=_WALL_S + wall_s))
         found = take(frames, LIMIT_S)
         assert found is not None
         assert isinstance(found[0], Goodbye), found

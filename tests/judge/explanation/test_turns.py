@@ -138,7 +138,10 @@ def test_a_node_without_copies_has_no_floor_of_them(runs: Any, build: Build) -> 
     """The workload that is missing is named once for each phase."""
     turn = turn_point()
     explanation = runs.explain_records(turn_records(build, turn), [(turn, 10.0)], fingerprint="f")
-    assert "turns: engine_sleep has no floor: the node's run has no host_device_copy d2h" in explanation.notes
+    assert (
+        "turns: engine_sleep has no floor: the node's run has no host_device_copy d2h; measure node_check"
+        in explanation.notes
+    )
 
 
 def test_the_report_begins_with_what_taking_turns_adds(runs: Any, build: Build) -> None:

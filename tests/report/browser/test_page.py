@@ -31,13 +31,14 @@ pytestmark = pytest.mark.skipif(
 )
 MEASURED = shipped_suites() / "measured"
 Open = Callable[..., Page]
+LIMIT_MS = 120_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
     with sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=LIMIT_MS)
         yield chromium
         chromium.close()
 
@@ -52,6 +53,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         file = tmp_path / "report.html"
         file.write_text(view if isinstance(view, str) else render(view), encoding="utf-8")
         context = browser.new_context(**options)  # type: ignore[arg-type]
+        context.set_default_timeout(LIMIT_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: troubles.append(f"console: {message.text}"))

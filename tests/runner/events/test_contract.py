@@ -248,6 +248,22 @@ def test_the_work_is_the_orders(settings: Any, work: Work | None, ok: bool) -> N
     assert failure is None or "step.work" in failure.message
 
 
+@pytest.mark.parametrize("name", ["stage_busy_s", "input_wait_s"])
+def test_no_part_of_a_step_is_longer_than_it(name: str) -> None:
+    """A step of 1 ms; a GPU's own clock may run 1 % faster than the host's."""
+    settings = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4)
+    order = WorkOrder(point_id="p", settings=settings, architecture={}, device="cuda", steps=1, max_warmup_steps=1)
+    kept, log = contract(order=order), RankLog()
+    t = kept.start_ns
+    for event in (good_events(0, t)[0], Phase(name="measure", start_ns=t)):
+        log.add(event)
+    step = Step(index=0, phase="measure", start_ns=t, end_ns=t + MS, work=Work(samples=8), values={name: 1.005e-3})
+    assert refused(kept, 0, log, step) is None
+    longer = refused(kept, 0, log, replace(step, values={name: 1.02e-3}))
+    assert longer is not None
+    assert f"step.values.{name}: is longer than its step" in longer
+
+
 def refused(kept: Contract, rank: int, log: RankLog, event: Event) -> str | None:
     """Why the contract refuses an event, if it does."""
     try:

@@ -9,12 +9,15 @@ import pytest
 
 from tests.runner.gpu_run import measure
 from tests.runner.verification.forgery import Forgery
+from tests.session_folders import made_once
 
 
 @pytest.fixture(scope="session")
 def original(tmp_path_factory: pytest.TempPathFactory, fake_library: Path) -> Path:
-    """A run that holds; its suite is two folders above it."""
-    return measure(tmp_path_factory.mktemp("evidence") / "run", fake_library)
+    """A run that holds, which tests only read; its suite is two folders above it."""
+    evidence = made_once(tmp_path_factory, "evidence", lambda folder: measure(folder, fake_library))
+    (run,) = (evidence / "runs").iterdir()
+    return run
 
 
 @pytest.fixture

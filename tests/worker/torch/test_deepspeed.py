@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("transformers")
 import torch
+from torch import nn
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.trained import trained_parameters
 from tests.worker.torch.train_ranks import TINY, settings_of
 
 NAME = "pybench.worker.backends.torch.train.strategies.deepspeed"
@@ -93,3 +95,12 @@ def test_a_limit_on_the_norm_is_its_own_and_nothing_is_clipped_without(strategy:
     assert config["gradient_clipping"] == 0.0
     assert metrics == ()
     assert zero(strategy, own_adam=False, max_grad_norm=0.3)[0]["gradient_clipping"] == 0.3
+
+
+def test_parameters_that_zero_split_count_whole() -> None:
+    """Its third stage leaves nothing of them on a rank but their size; frozen ones do not count."""
+    split, frozen = nn.Parameter(torch.empty(0)), nn.Parameter(torch.empty(5), requires_grad=False)
+    split.ds_numel = 12  # type: ignore[attr-defined]
+    task = Task(settings_of({"strategy": "deepspeed", "zero_stage": 3}), TINY, TorchRanks(0, 1, torch.device("cpu")))
+    learner: Any = SimpleNamespace(parameters=lambda: [split, nn.Parameter(torch.empty(3, 4)), frozen])
+    assert trained_parameters(task, learner).value == 24

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -223,6 +225,35 @@ def test_an_update_in_host_memory_reports_its_threads(two: Any) -> None:
     assert "host_update_threads" not in two["fsdp"][0]["metrics"]
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        *((name, "two") for name in ("ddp", "fsdp", "accelerate", "tensor", "layer_split", "interleaved")),
+        *((name, "two") for name in ("lora_ddp", "lora_fsdp", "qlora_fsdp")),
+        *((name, "four") for name in ("fsdp_tensor", "ddp_pipeline", "ddp_interleaved")),
+    ],
+)
+def test_trained_parameters_are_those_of_the_whole_model(request: pytest.FixtureRequest, name: str, ranks: str) -> None:
+    """By hand, on every rank: four layers of 64 x 64, 32 x 64 and 128 x 64, two ends of 256 x 64, nine norms of 64.
+
+    Adapters of rank 4 have 4 for each input and output: of query and value by default, of all seven otherwise.
+    """
+    whole = 4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64) + 2 * 256 * 64 + 9 * 64
+    query_value = 4 * 4 * ((64 + 64) + (64 + 32))
+    every = 4 * 4 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 128))
+    expected = query_value if name.startswith("lora") else every if name.startswith("qlora") else whole
+    for found in request.getfixturevalue(ranks)[name]:
+        assert found["metrics"]["trained_parameters"] == expected
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("gpipe", "two"), ("interleaved", "two"), ("ddp_pipeline", "four")])
+def test_stages_compute_for_a_part_of_each_step(request: pytest.FixtureRequest, name: str, ranks: str) -> None:
+    """Of the last step alone. The other strategies have no stages to report."""
+    for found in request.getfixturevalue(ranks)[name]:
+        assert 0 < found["values"]["stage_busy_s"] < found["values"]["step_s"]
+    assert "stage_busy_s" not in request.getfixturevalue("two")["ddp"][0]["values"]
+
+
 def test_ranks_whose_weights_are_split_decode_with_beams(two: Any) -> None:
     """Each gathers the weights in every pass: both come to an end, and have trained as before."""
     assert all(found["metrics"]["evaluation_s"] > 0 for found in two["fsdp_passes"])
@@ -328,6 +359,31 @@ def test_torchtunes_adapters_learn_the_same(
 
 
 @pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
+def test_torchtune_offloads_by_its_own_code(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its context, with a CPU in the place of the GPU: the losses stay, and layers' inputs leave; the logits stay."""
+    own = import_module("torchtune.training._activation_offloading")
+
+    kept: list[int] = []
+    copies = torch.empty_like
+    to = torch.Tensor.to
+
+    def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return copies(tensor, **options)
+
+    monkeypatch.setattr(own.torch.cuda, "default_stream", lambda: None)
+    monkeypatch.setattr(own.torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(own, "OffloadActivations", partial(own.OffloadActivations, False, False))
+    monkeypatch.setattr(own.torch, "empty_like", copied)
+    monkeypatch.setattr(torch.Tensor, "to", lambda one, *a, **kw: one if a == ("cuda",) else to(one, *a, **kw))
+    tune: Spec = {"strategy": "torchtune", "activation_checkpointing": "full", "activation_offload": True}
+    assert trained(tune, TorchRanks(0, 1, CPU))["losses"] == pytest.approx(alone({}), rel=1e-4)
+    # Five steps of 8 samples with 16 tokens of width 64; the logits would be 8 x 16 x 256.
+    assert kept.count(8 * 16 * 64) >= 5 * TINY["num_hidden_layers"]
+    assert 8 * 16 * 256 not in kept
+
+
+@pytest.mark.skipif(find_spec("torchtune") is None, reason="torchtune is not installed")
 def test_torchao_packs_projections_alone() -> None:
     """By hand: 256 x 256 weights, half a byte each, and a byte for the scale of 64; two builds have the same bits."""
     packs = []
@@ -352,12 +408,15 @@ def test_torchao_packs_projections_alone() -> None:
 def test_unsloth_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """Adapters, over four bits too, and all weights, over DDP; on a CPU by its fallback to the library's own layers."""
     fast: Spec = {"strategy": "unsloth", **DDP}
+    others = ("mistral", "gemma", "gemma3_text", "phi3")
+    ways: tuple[Spec, ...] = ({}, QLORA, {"lora_rank": 4, "activation_checkpointing": "full"})
     specs = [
         {**fast, "lora_rank": 4, "control_steps": 2},
         {**fast, "lora_rank": 4, "activation_checkpointing": "full"},
         {**fast, "grad_accum": 2},
         {**fast, **QLORA, "control_steps": 2},
         {**fast, **QLORA, "lora_targets": "query_value", "activation_checkpointing": "full"},
+        *({**fast, **options, "architecture": FAMILY_SHAPES[name]} for name in others for options in ways),
     ]
     for spec, found in zip(specs, start(2, specs, tmp_path / "found")[0], strict=True):
         assert found["losses"] == pytest.approx(alone(shape(spec)), rel=1e-4)

@@ -44,8 +44,11 @@ def test_generate_reports_every_token(run_cold_worker: Any, architecture: dict[s
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_train_reports_samples_and_loss(run_cold_worker: Any, architecture: dict[str, Any], ranks: int) -> None:
-    """A joint batch of 4 samples, and a loss near ln(256) = 5.5 from random weights."""
+def test_train_reports_samples_and_loss(
+    run_cold_worker: Any, run_worker: Any, architecture: dict[str, Any], ranks: int
+) -> None:
+    """A joint batch of 4 samples, and a loss near ln(256) = 5.5 from random weights; one rank imports all of it."""
+    run = run_cold_worker if ranks == 1 else run_worker
     settings = Train(
         backend="torch",
         model="tiny",
@@ -54,7 +57,7 @@ def test_train_reports_samples_and_loss(run_cold_worker: Any, architecture: dict
         global_batch_size=4,
         sequence_tokens=8,
     )
-    code, streams, log = run_cold_worker(settings, architecture, ranks)
+    code, streams, log = run(settings, architecture, ranks)
     assert (code, len(streams)) == (0, ranks), log
     for events in streams:
         for step in steps_of(events):

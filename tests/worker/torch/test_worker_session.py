@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +26,13 @@ pytest.importorskip("transformers")
 
 from pybench.worker.backends.common_torch import memory
 from pybench.worker.backends.common_torch.memory import ResidentSet
+
+
+class Cycle:
+    """Freed by the collector alone."""
+
+    def __init__(self) -> None:
+        self.own = self
 
 
 def peak_bytes(events: list[Any]) -> float:
@@ -82,6 +93,26 @@ def test_a_peak_that_cannot_be_set_back_is_known_once_it_is_passed(
     assert resident.peak_bytes() is None
     (tmp_path / "status").write_text("VmHWM:\t     101 kB\n")
     assert resident.peak_bytes() == 103_424
+
+
+def test_what_lives_before_a_point_is_spared_by_the_collector() -> None:
+    """What the point itself makes is not: its cycles are freed."""
+    begun = []
+
+    @contextmanager
+    def session(_order: Any) -> Iterator[Any]:
+        begun.append(gc.get_freeze_count())
+        yield None
+
+    before = gc.get_freeze_count()
+    try:
+        with memory.with_own_memory(session, ())(cast("Any", None)):
+            left = weakref.ref(Cycle())
+            gc.collect()
+            assert left() is None
+        assert begun[0] > before
+    finally:
+        gc.unfreeze()
 
 
 def test_a_host_that_says_nothing_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,21 @@ def learning_alone(_task: Any, model: Any, _group: Any = None) -> Any:
 
 
 def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
-    """Losses of the first steps, and the metrics after them."""
+    """Losses of the first steps, values of the last, and the metrics after them."""
     options = dict(spec)
     architecture = {**TINY, **options.pop("architecture", {})}
     if options.pop("broken", False):
         ddp.replicated = learning_alone  # type: ignore[assignment]
     with training(settings_of(options), architecture, ranks) as work:
-        losses = [work.step(index).loss for index in range(NUM_STEPS)]
+        losses = []
+        for index in range(NUM_STEPS):
+            begin = time.monotonic()
+            outcome = work.step(index)
+            length_s = time.monotonic() - begin
+            losses.append(outcome.loss)
+            values = {**outcome.values, **outcome.late_values(), "step_s": length_s}
         metrics = {metric.name: metric.value for metric in work.metrics()}
-    return {"losses": losses, "metrics": metrics}
+    return {"losses": losses, "metrics": metrics, "values": values}
 
 
 if __name__ == "__main__":

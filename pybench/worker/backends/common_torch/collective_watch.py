@@ -139,15 +139,22 @@ class CollectiveWatch:
     def _end(self) -> None:
         """Write where this rank is, wait for the others, report, and leave: that is what frees the others."""
         self._write(Place(self._rank, self._gpu, self._events.at, recorded(time.time_ns())))
-        deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
         own = _own_ranks(self._rank, self._world_size)
-        while len(places := self._places()) < len(own) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        self._wait_for("json", len(own))
+        places = self._places()
         gpus = {int(path.stem): path.read_text(encoding="utf-8") for path in self._folder.glob("*.gpu")}
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))  # noqa: SLF001 - of another thread
         message = account(places, gpus, self._limit_s, own)
         self._events.write(Failure(cause="collective_timeout", message=message, detail=stack))
+        (self._folder / f"{self._rank}.reported").touch()
+        self._wait_for("reported", len(places))  # the launcher ends all ranks as soon as one has left
         os._exit(1)
+
+    def _wait_for(self, suffix: str, number: int) -> None:
+        """Until so many ranks have written such a file, and not for ever."""
+        deadline = time.monotonic() + _WAIT_FOR_OTHERS_S
+        while len(list(self._folder.glob(f"*.{suffix}"))) < number and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _write(self, place: Place) -> None:
         path = self._folder / f"{self._rank}.json"

@@ -63,11 +63,16 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
 
 
 def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:
-    """``session`` that frees the previous point's memory and resets the peak before each point."""
+    """``session`` that frees the previous point's memory and resets the peak before each point.
+
+    Libraries, nearly all that lives then, are taken out of the collector's next passes, until the timing loop ends: a
+    pass over those of a training takes 0.1 s or more.
+    """
 
     @contextmanager
     def begin(order: WorkOrder) -> Iterator[Workload]:
         forget_peak(devices)
+        gc.freeze()
         with session(order) as workload:
             yield workload
 

@@ -1,4 +1,4 @@
-"""When each decode round's tokens were ready, without a wait between rounds on a GPU."""
+"""When work of a device, such as each decode round, was done, without a wait between on a GPU."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Protocol
 
 import torch
 
+from pybench.worker.backends.common_torch.timed_event import timed_event
+
 _NS_PER_MS = 1e6
 
 
 class RoundClock(Protocol):
-    """Marks rounds; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds."""
+    """Marks rounds or other work; ``read`` waits for the last and gives CLOCK_MONOTONIC nanoseconds."""
 
     def mark(self) -> None:
-        """A round's work was given to the device."""
+        """Work was given to the device."""
 
     def read(self) -> tuple[int, ...]:
-        """When each round ended."""
+        """When the work before each mark was done."""
 
 
 class _HostClock:
@@ -38,11 +40,11 @@ class _EventClock:
         self._events: list[torch.cuda.Event] = []
 
     def mark(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        self._events.append(event)
+        self._events.append(timed_event())
 
     def read(self) -> tuple[int, ...]:
+        if not self._events:
+            return ()
         last = self._events[-1]
         last.synchronize()
         end_ns = time.monotonic_ns()

@@ -10,7 +10,7 @@ from pybench.model.workloads.generate import Generate
 DECIDED = {
     "model": "model",
     "dtype": "dtype",
-    "max_seq_len": "prompt_tokens and output_tokens",
+    "max_seq_len": "max_context_tokens",
     "tensor_parallel_size": "tensor_parallel",
     "pipeline_parallel_size": "pipeline_parallel",
     "max_batch_size": "max_num_seqs",
@@ -34,7 +34,7 @@ def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
         "skip_tokenizer_init": True,
         "load_format": "dummy",
         "dtype": settings.dtype,
-        "max_seq_len": settings.longest_sequence_tokens,
+        "max_seq_len": settings.context_tokens,
         "tensor_parallel_size": settings.tensor_parallel,
         "pipeline_parallel_size": settings.pipeline_parallel,
         "enable_iter_perf_stats": True,

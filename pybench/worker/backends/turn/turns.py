@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
@@ -15,10 +14,11 @@ from pybench.worker.backend import StepOutcome
 from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
-from pybench.worker.backends.turn.delivery import HandoverFolder, Named, adapter_config
+from pybench.worker.backends.turn.delivery import Named
 from pybench.worker.backends.turn.digest import digest
 from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.floor import Floor
+from pybench.worker.backends.turn.handover import Handover
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.recorder import Recorder
 from pybench.worker.backends.turn.trainer import Trainer
@@ -53,7 +53,7 @@ class Turns:
         self._floor: Floor | None = None
         self._sent: Digests = []
         self._resident_bytes: int | None = None
-        self._folder: HandoverFolder | None = None
+        self._handover: Handover | None = None
         # Threads that shared a copy in host memory wait for the next one by spinning, through the phases that follow.
         torch.set_num_threads(1)
         self._sequences = self._random_sequences()
@@ -62,11 +62,6 @@ class Turns:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def _streams(self) -> bool:
-        """Whether weights go from one GPU memory to the other, so that both must be there."""
-        return self._settings.handover != "file" and self._settings.lora_rank is None
 
     @property
     def _offloads(self) -> bool:
@@ -95,8 +90,8 @@ class Turns:
 
     def close(self) -> None:
         """Free what a handover left in memory."""
-        if self._folder is not None:
-            self._folder.remove()
+        if self._handover is not None:
+            self._handover.close()
 
     def _begin(self, make_trainer: Callable[[], Trainer]) -> float:
         """The trainer's first step, with its weights handed over: both sides are as they are before every turn.
@@ -110,16 +105,16 @@ class Turns:
             if self._party.trains:
                 self._trainer = make_trainer()
                 self._floor = Floor.measured(self._settings, self._party.device)
-                if self._settings.handover == "file":
-                    self._folder = HandoverFolder(self._trainer.handover_bytes)
+            self._handover = Handover(self._settings, self._party, self._engine, self._trainer, self._assist)
             self._train(recorder)
         self._sent = self._expected()
-        self._hand_over(recorder)
+        self._hand_over(self._handover, recorder)
         self._compare_held()
         return recorder.seconds("engine_sleep")
 
     def _turn(self, number: int, recorder: Recorder) -> dict[str, float]:
-        settings = self._settings
+        settings, handover = self._settings, self._handover
+        assert handover is not None, "the first step has made it"
         if not settings.async_weight_syncing:
             self._generate(number, recorder, None)
         probe = self._sequences[0]
@@ -133,9 +128,9 @@ class Turns:
             before, self._sent = self._sent, self._expected()
             num_rounded = self._compare_changed(before)
             new = self._trainer_log_probabilities(probe)
-        self._hand_over(recorder, behind=settings.async_weight_syncing)
+        self._hand_over(handover, recorder, behind=settings.async_weight_syncing)
         if settings.async_weight_syncing:
-            self._generate(number, recorder, self._take_behind)
+            self._generate(number, recorder, handover.apply)
         else:
             with recorder.phase("first_token"):
                 if self._engine is not None:
@@ -173,30 +168,30 @@ class Turns:
             if self._trainer is not None:
                 self._trainer.train(self._sequences)
 
-    def _hand_over(self, recorder: Recorder, *, behind: bool = False) -> None:
+    def _hand_over(self, handover: Handover, recorder: Recorder, *, behind: bool = False) -> None:
         """The trainer's weights to the engine, which is awake afterwards, and the trainer away.
 
         Weights that go from memory to memory leave last; a file is written first and read when the trainer has left.
         """
-        if self._streams:
+        if handover.streams:
             self._offload(recorder, weights=False)
             self._wake_weights(recorder)
             with recorder.phase("handover"):
-                self._send()
+                handover.send()
             self._offload(recorder, states=False)
         else:
             with recorder.phase("handover"):
-                message = self._leave_behind()
+                message = handover.leave_behind()
             self._offload(recorder)
             self._wake_weights(recorder)
             if not behind:
                 with recorder.phase("handover"):
-                    self._take(message)
+                    handover.take(message)
         with recorder.phase("wake_cache"):
             if self._engine is not None:
                 self._engine.wake_cache()
-        if behind and self._engine is not None:
-            self._engine.prefetch(_file(message))
+        if behind:
+            handover.prefetch(message)
 
     def _offload(self, recorder: Recorder, *, states: bool = True, weights: bool = True) -> None:
         if not self._offloads:
@@ -215,43 +210,6 @@ class Turns:
             with recorder.phase(CHECK):
                 if self._engine is not None:
                     self._engine.poison()
-
-    def _send(self) -> None:
-        """Every trained weight; all ranks gather them together."""
-        assert self._trainer is not None, "weights go from memory to memory where each rank trains"
-        take = self._engine.receive if self._engine is not None else self._assist
-        take(self._trainer.weights(trainable=True))
-
-    def _leave_behind(self) -> object:
-        """A file of all trained weights, or adapters as copies: what is left when the trainer's own are gone."""
-        if self._settings.handover == "file":
-            file = self._written()
-            return self._party.broadcast(str(file) if file is not None else None)
-        assert self._trainer is not None, "adapters go from memory to memory where each rank trains"
-        return [(name, weight.clone()) for name, weight in self._trainer.weights(trainable=True)]
-
-    def _written(self) -> Path | None:
-        """Gathered by all ranks of the trainer, written by the first."""
-        if self._trainer is None:
-            return None
-        weights = self._trainer.weights(trainable=True)
-        if self._folder is None or not self._party.is_first:
-            for _ in weights:
-                pass
-            return None
-        return self._folder.write(weights, adapter_config(self._settings))
-
-    def _take(self, message: object) -> None:
-        if self._engine is None:
-            return
-        if isinstance(message, list):
-            self._engine.receive(message)
-        else:
-            self._engine.read(_file(message))
-
-    def _take_behind(self) -> None:
-        assert self._engine is not None
-        self._engine.apply()
 
     def _expected(self) -> Digests:
         """Digests of what each shard of this rank's engine must hold. All ranks of the trainer gather together."""
@@ -327,11 +285,6 @@ class Turns:
         generator = torch.Generator().manual_seed(settings.seed)
         shape = (settings.batch_size, settings.longest_sequence_tokens)
         return torch.randint(self._vocab_size, shape, generator=generator)
-
-
-def _file(message: object) -> Path:
-    assert isinstance(message, str)
-    return Path(message)
 
 
 def _gib(amount: int | None) -> str:

@@ -15,7 +15,7 @@ DECIDED = {
     "model": "model",
     "dtype": "dtype",
     "seed": "seed",
-    "max_model_len": "prompt_tokens and output_tokens",
+    "max_model_len": "max_context_tokens",
     "tensor_parallel_size": "tensor_parallel",
     "pipeline_parallel_size": "pipeline_parallel",
     "data_parallel_size": "data_parallel",
@@ -38,7 +38,8 @@ DECIDED = {
 def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:
     """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, statistics on.
 
-    The engine makes room for sequences of the settings' own length: a model's longest would claim cache for nothing.
+    The engine makes room for sequences of the settings' own length, unless they name a longer one: a model's longest
+    would claim cache for nothing.
     ``hosts`` are those of a replica that spans several.
     """
     spans_gpus = settings.tensor_parallel * settings.pipeline_parallel > 1
@@ -54,7 +55,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
         "load_format": "bitsandbytes" if settings.quantization == "bitsandbytes" else "dummy",
         "dtype": settings.dtype,
         "seed": settings.seed,
-        "max_model_len": settings.longest_sequence_tokens,
+        "max_model_len": settings.context_tokens,
         "tensor_parallel_size": settings.tensor_parallel,
         "pipeline_parallel_size": settings.pipeline_parallel,
         "enforce_eager": settings.enforce_eager,

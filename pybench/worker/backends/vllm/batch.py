@@ -63,7 +63,7 @@ class BatchEngine:
                 halfway()
                 halfway = None
         if len(ended) != len(work):
-            raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests")
+            raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests, and has no more; see its log")
         return sorted(ended, key=lambda output: int(output.request_id))
 
     def ask_workers(self, method: str) -> list[Any]:

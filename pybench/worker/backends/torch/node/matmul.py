@@ -20,9 +20,8 @@ _STORED = {
     "tfloat32": torch.float32,
     "float32": torch.float32,
 }
-# Ada and Hopper are the first with FP8 units; cuBLASLt's FP8 product wants sides that are multiples of 16.
+# Ada and Hopper are the first with FP8 units.
 _FP8_CAPABILITY = (8, 9)
-_FP8_MULTIPLE = 16
 _TF32_CAPABILITY = (8, 0)
 
 
@@ -69,9 +68,5 @@ def _check(settings: Matmul, device: torch.device) -> None:
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
     if settings.precision == "tfloat32" and (capability is None or capability < _TF32_CAPABILITY):
         raise UnsupportedError("precision tfloat32 needs a GPU of compute capability 8.0 or higher; use float32")
-    if settings.precision != "float8_e4m3fn":
-        return
-    if capability is None or capability < _FP8_CAPABILITY:
+    if settings.precision == "float8_e4m3fn" and (capability is None or capability < _FP8_CAPABILITY):
         raise UnsupportedError("precision float8_e4m3fn needs a GPU of compute capability 8.9 or higher; use bfloat16")
-    if any(side % _FP8_MULTIPLE for side in (settings.m, settings.n, settings.k)):
-        raise UnsupportedError(f"precision float8_e4m3fn needs m, n and k that are multiples of {_FP8_MULTIPLE}")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from pybench.worker.backends.common_torch.timed_event import timed_event
+
 _S_PER_MS = 1e-3
 _S_PER_NS = 1e-9
 # More than a host takes to queue one operation (30 us seen for a collective of torch), at the clock of today's GPUs.
@@ -22,11 +24,9 @@ def timed_s(device: torch.device, work: Callable[[], object]) -> float:
         start_ns = time.monotonic_ns()
         work()
         return (time.monotonic_ns() - start_ns) * _S_PER_NS
-    start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    start.record()
+    start = timed_event()
     work()
-    end.record()
+    end = timed_event()
     end.synchronize()
     return float(start.elapsed_time(end)) * _S_PER_MS
 

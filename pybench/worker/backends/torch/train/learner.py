@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.train import Train
@@ -68,6 +70,12 @@ class Learner(Protocol):
 
     def update(self) -> None:
         """Let the optimizer use the gradients, and clear them."""
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """What this rank holds of the model, trained or frozen."""
+
+    def values(self) -> dict[str, float]:
+        """What the strategy itself knows of the last step; the device is done with it."""
 
     def metrics(self) -> tuple[Metric, ...]:
         """What the strategy itself knows after the last step."""

@@ -22,6 +22,7 @@ from pybench.worker.backends.torch.train.data import Source
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.loader import source
 from pybench.worker.backends.torch.train.strategies import registry
+from pybench.worker.backends.torch.train.trained import trained_parameters
 
 
 class Training:
@@ -42,7 +43,7 @@ class Training:
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} at step {index}: training diverged")
         work = Work(samples=self._task.settings.effective_batch_size)
-        return StepOutcome(work=work, loss=loss, values=self._source.values())
+        return StepOutcome(work=work, loss=loss, values=self._source.values(), late_values=self.learner.values)
 
     def train(self) -> torch.Tensor:
         """All passes and the update; returns this rank's share of the summed loss."""
@@ -64,7 +65,8 @@ class Training:
         size = self._task.settings.micro_batch_size
         found = Metric(name="batch_size_per_gpu", value=size, unit="samples")
         of_samples = (*self._threads(), *self._source.metrics(), *self._evaluation())
-        return (*memory, found, *self.learner.metrics(), *of_samples, *self._control())
+        trained = trained_parameters(self._task, self.learner)
+        return (*memory, found, trained, *self.learner.metrics(), *of_samples, *self._control())
 
     def _threads(self) -> tuple[Metric, ...]:
         if not self._task.settings.updates_on_host:

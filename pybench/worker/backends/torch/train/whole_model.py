@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.train import Train
@@ -34,6 +35,9 @@ class WholeModel:
     the setting ``loss_chunk_tokens`` the model takes labels and returns its summed loss.
     """
 
+    offloads: ClassVar[bool] = False
+    """Whether the model has its own activation_offload."""
+
     def __init__(
         self,
         model: Any,
@@ -54,7 +58,8 @@ class WholeModel:
         self.objective: Objective = cross_entropy(settings)
         self.report: Callable[[], tuple[Metric, ...]] = tuple
         self._max_grad_norm = settings.max_grad_norm
-        self._saving = ActivationOffload(model) if settings.activation_offload else nullcontext
+        offload = settings.activation_offload and not self.offloads
+        self._saving = ActivationOffload(model) if offload else nullcontext
         self._masks = masks
         self._same_loss_on = same_loss_on
         self._chunked = settings.loss_chunk_tokens is not None
@@ -99,6 +104,15 @@ class WholeModel:
             clip(self.model.parameters(), self._max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Of the model, whole or this rank's parts."""
+        found: Iterable[nn.Parameter] = self.model.parameters()
+        return found
+
+    def values(self) -> dict[str, float]:
+        """Nothing of a step."""
+        return {}
 
     def metrics(self) -> tuple[Metric, ...]:
         """What the strategy itself knows after the last step."""

@@ -10,7 +10,7 @@ from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 
 from pybench.model.wire import Metric
-from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.attention import Masks, sequence_masks
 from pybench.worker.backends.torch.train.comm_hook import reduce_by_hook
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
@@ -25,23 +25,29 @@ def learner(task: Task) -> Learner:
     model, weights = trainable_model(task)
     weights.fill()
     compile_layers(task, model)
+    masks = sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device)
+    return replica_learner(task, model, masks)
+
+
+def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel] = WholeModel) -> WholeModel:
+    """The learner of a rank's replica ``model``, whose gradients are averaged over all ranks."""
     replica = replicated(task, model)
     alone = replica is model
-    whole = WholeModel(
+    whole = kind(
         replica,
         optimizer_of(model.parameters(), task.settings),
-        sequence_masks(model.config, task.settings.sequence_tokens, task.ranks.device),
+        masks,
         task.settings,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=nullcontext if alone else replica.no_sync,
         silent=None if alone else replica.no_sync,
     )
-    whole.report = reductions(task, replica)
+    whole.report = _reductions(task, replica)
     return whole
 
 
-def reductions(task: Task, replica: Any) -> Callable[[], tuple[Metric, ...]]:
+def _reductions(task: Task, replica: Any) -> Callable[[], tuple[Metric, ...]]:
     """Have gradients reduced by the settings' hook; returns what reports how much that is. A lone rank has none."""
     if task.ranks.world_size == 1:
         return tuple

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import nn
 
 from pybench.model.wire import Metric
 from pybench.model.workloads.deepspeed_config import DEFAULT_STAGE, with_own_keys
@@ -104,6 +106,15 @@ class Zero:
     def update(self) -> None:
         """The engine's step at the last pass is the optimizer's."""
         self._engine.step()
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Of the engine's model."""
+        found: Iterable[nn.Parameter] = self._engine.module.parameters()
+        return found
+
+    def values(self) -> dict[str, float]:
+        """Nothing of a step."""
+        return {}
 
     def metrics(self) -> tuple[Metric, ...]:
         """Whether torch's AdamW stands in for DeepSpeed's own in host memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from pybench.model.wire import Metric
+from pybench.worker.backends.torch.train.busy_time import BusyTime
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -37,10 +39,12 @@ class Pipeline:
         self.averaged_over = task.settings.data_parallel
         self._device = task.ranks.device
         self._scale = 1.0
-        stages = _stages(task, mesh, stages_per_rank, microbatches)
+        self._busy = BusyTime(task.ranks.device)
+        stages = _stages(task, mesh, stages_per_rank, microbatches, self._busy)
+        self._modules = [stage.submod for stage in stages]
         self._is_first = stages[0].is_first
         self._is_last = stages[-1].is_last
-        self._optimizer = optimizer_of((p for stage in stages for p in stage.submod.parameters()), task.settings)
+        self._optimizer = optimizer_of(self.parameters(), task.settings)
         options: dict[str, Any] = {"n_microbatches": microbatches, "loss_fn": self._loss, "scale_grads": False}
         self._schedule: Any = (
             ScheduleInterleaved1F1B(list(stages), **options)
@@ -59,8 +63,17 @@ class Pipeline:
 
     def update(self) -> None:
         """Step and clear."""
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        with self._busy.part():
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Of this rank's stages."""
+        return (parameter for module in self._modules for parameter in module.parameters())
+
+    def values(self) -> dict[str, float]:
+        """How long this rank's stages computed."""
+        return {"stage_busy_s": self._busy.taken_s()}
 
     def metrics(self) -> tuple[Metric, ...]:
         """Nothing of its own."""
@@ -71,10 +84,31 @@ class Pipeline:
         return None
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return summed_loss(logits, labels) * self._scale
+        with self._busy.part():
+            return summed_loss(logits, labels) * self._scale
 
 
-def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int) -> list[PipelineStage]:
+class TimedStage(PipelineStage):
+    """A stage whose passes over a microbatch are parts of ``busy``: what it receives is there before them."""
+
+    def __init__(self, busy: BusyTime, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._busy = busy
+
+    def forward_one_chunk(self, *given: Any, **options: Any) -> Any:
+        """As the library's, timed."""
+        with self._busy.part():
+            return super().forward_one_chunk(*given, **options)
+
+    def backward_one_chunk(self, *given: Any, **options: Any) -> Any:
+        """As the library's, timed; the last one waits for the gradients of other replicas, too."""
+        with self._busy.part():
+            return super().backward_one_chunk(*given, **options)
+
+
+def _stages(
+    task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: int, busy: BusyTime
+) -> list[PipelineStage]:
     """This rank's stages, round the pipeline once and again.
 
     Their shapes are given: to find them out, a stage would run once more, which DDP takes for a step.
@@ -85,7 +119,8 @@ def _stages(task: Task, mesh: DeviceMesh, stages_per_rank: int, microbatches: in
     count = ranks * stages_per_rank
     samples = task.settings.micro_batch_size // microbatches
     return [
-        PipelineStage(
+        TimedStage(
+            busy,
             _replicated(task, mesh, stage_module(task, index, count)),
             index,
             count,

@@ -6,6 +6,7 @@ bits are torchao's, whose scales differ a little from those of bitsandbytes.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,7 @@ def learner(task: Task) -> Learner:
     _fill(task, model, source)
     return Tuned(
         source.config,
+        training.get_act_offloading_ctx_manager(model, bool(settings.activation_offload)),
         model.train(),
         optimizer_of(model.parameters(), settings),
         None,
@@ -62,15 +64,22 @@ def learner(task: Task) -> Learner:
 
 
 class Tuned(WholeModel):
-    """Its decoder takes tokens, knows no mask but the causal one, and returns logits."""
+    """Its decoder takes tokens, knows no mask but the causal one, and returns logits.
 
-    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+    ``offloading`` is its own context of a forward pass whose activations go to host memory.
+    """
+
+    offloads = True
+
+    def __init__(self, config: Any, offloading: AbstractContextManager[Any], *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._config = config
+        self._offloading = offloading
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Of a forward pass over whole sequences."""
-        found: torch.Tensor = self.model(batch.tokens)
+        with self._offloading:
+            found: torch.Tensor = self.model(batch.tokens)
         return found
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:

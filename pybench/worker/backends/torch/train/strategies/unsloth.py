@@ -7,7 +7,6 @@ the library's own layers.
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from pybench.worker.backends.common_torch.memory import forget_peak
-from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
+from pybench.worker.backends.torch.train.learner import Batch, Learner, Task
 from pybench.worker.backends.torch.train.loss import IGNORED
 from pybench.worker.backends.torch.train.package import needs_package
 
@@ -29,8 +28,7 @@ with needs_package("strategy 'unsloth'", "unsloth"):
     from unsloth import FastLanguageModel
 
     from pybench.worker.backends.torch.train.model import trainable_model
-    from pybench.worker.backends.torch.train.optimizer import optimizer_of
-    from pybench.worker.backends.torch.train.strategies.ddp import reductions, replicated
+    from pybench.worker.backends.torch.train.strategies.ddp import replica_learner
     from pybench.worker.backends.torch.train.unsloth_arguments import (
         adapting,
         checkpointing,
@@ -45,22 +43,7 @@ _ADAPTED = "base_model.model."
 
 def learner(task: Task) -> Learner:
     """Loaded, adapted and filled; a lone rank needs no wrapper."""
-    settings = task.settings
-    model = _model(task)
-    replica = replicated(task, model)
-    alone = replica is model
-    fast = Fast(
-        replica,
-        optimizer_of(model.parameters(), settings),
-        None,
-        settings,
-        portion=Portion(replica=task.ranks.rank),
-        averaged_over=task.ranks.world_size,
-        quiet=nullcontext if alone else replica.no_sync,
-        silent=None if alone else replica.no_sync,
-    )
-    fast.report = reductions(task, replica)
-    return fast
+    return replica_learner(task, _model(task), None, Fast)
 
 
 class Fast(WholeModel):

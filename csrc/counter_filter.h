@@ -1,0 +1,69 @@
+// A Kalman filter over the values of an energy counter, for one hypothesis of its lag, grid and phase.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace pybench {
+
+// Numbers by value, phase and hypothesis, where they lie; a stride of 0 where all are the same.
+struct Cube {
+    const double* data;
+    std::array<ptrdiff_t, 3> stride;  // in bytes
+
+    double at(size_t value, size_t phase, size_t hypothesis) const;
+};
+
+// The counter's values along one curve, and what lies from each value to the next, which is one less.
+struct CounterPart {
+    size_t num_values;
+    Cube value_j, value_j2;
+    Cube spent_j, taken_j, spent_j2, taken_j2, sampled_j2, counted_j2, in_step_j;
+};
+
+struct FilterOutcome {
+    double log_weight, energy_j, variance_j2, misfit;
+};
+
+class CounterFilter {
+  public:
+    // Before any value. The series' gain has a further spread; a load in step with the counter has step_spread.
+    CounterFilter(double belief, double further_spread, double step_spread);
+
+    // Takes in the values along one curve; what lies before its first one is unknown, and within the windows.
+    void follow(const CounterPart& part, size_t phase, size_t hypothesis);
+    // The joules within the windows, with those before the first value and after the last.
+    FilterOutcome outcome(double beyond_j, double beyond_j2) const;
+
+  private:
+    // What the counter should hold, the same less what the windows hold, the series' gain, and how far the counter's
+    // own sampling goes wrong at jumps of a load in step with it.
+    enum { kCounted, kOutside, kGain, kInStep, kNum };
+    // What is expected of a value less the series' joules, by each quantity's part in it; the first's is 1, the
+    // second's 0.
+    struct Expected {
+        double spent_j, in_step_j;
+    };
+    // All that lies along the curve that was followed last.
+    struct Along {
+        double spent_j = 0.0, taken_j = 0.0, counted_j2 = 0.0, in_step_j = 0.0;
+    };
+
+    void begin_gain(double counted_j, double doubt_j2, const Along& along);
+    void begin(double value_j, double value_j2);
+    void leave();
+    void add(size_t quantity, size_t other, double times);
+    void doubt(double counted_j2, double outside_j2);
+    void correct(double value_j, double value_j2, Expected expected);
+    double of_value(const std::array<double, kNum>& quantities, Expected expected) const;
+
+    double step_spread_, log_weight_, misfit_;
+    std::array<double, kNum> mean_{};
+    std::array<std::array<double, kNum>, kNum> covariance_{};
+    size_t num_values_ = 0;
+    bool followed_ = false;
+    Along last_;
+};
+
+}  // namespace pybench

@@ -1,0 +1,43 @@
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+_Numbers: TypeAlias = npt.NDArray[np.float64]
+_Spans: TypeAlias = tuple[_Numbers, _Numbers]
+
+class Fits:
+    def __init__(
+        self, time_s: _Numbers, power_w: _Numbers, frequency_hz: _Numbers, num_harmonics: Sequence[int]
+    ) -> None: ...
+    def left_w(self) -> _Numbers: ...
+    def tuned(
+        self, which: Sequence[int], *, num_steps: int, farthest_hz: float
+    ) -> list[tuple[float, npt.NDArray[np.complex128], float]]: ...
+
+def wave_sum(time_s: _Numbers, frequency_hz: float, amplitude: Sequence[complex]) -> _Numbers: ...
+def undone(
+    time_s: _Numbers, power_w: _Numbers, noise_w: _Numbers, *, tau_s: float, period_s: float, gap_s: float
+) -> tuple[_Numbers, float]: ...
+def counted(
+    time_s: _Numbers,
+    energy_j: _Numbers,
+    seen_w: _Numbers,
+    *,
+    tau_s: float,
+    at_s: _Numbers,
+    phase_s: _Numbers,
+    period_s: float,
+) -> _Numbers: ...
+def filtered(
+    parts: Sequence[Sequence[_Numbers]],
+    belief: _Numbers,
+    further_spread: float,
+    step_spread: float,
+    beyond_j: _Numbers,
+    beyond_j2: _Numbers,
+) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]: ...
+def fitting_periods(
+    period_s: _Numbers, brackets: _Spans, quiet: _Spans, half_s: float, slack_s: float
+) -> tuple[_Numbers, _Numbers, _Numbers]: ...

@@ -1,0 +1,144 @@
+"""Bytes of activations that a forward pass keeps for backward: what autograd saves of each operator of a layer.
+
+Of transformers' layers with flash attention, which the torch backend builds. With hidden size H, intermediate size I,
+queries Q and keys K (heads times their width), numbers of n bytes, and all weights trained, a layer of llama keeps of
+each token:
+
+- of its two norms the input in float32 and normalised: 2 H (4 + n);
+- the inputs of the projections of attention and MLP: 2 n H;
+- queries, keys, values and output of attention, and float32 of each head's softmax: n (2 Q + 2 K) + 4 heads;
+- gate, its activation, up, and their product: 4 n I.
+
+Of frozen weights under adapters no input is kept that no adapter reads. A compiled layer computes again in backward
+what is cheap: norms keep their input alone, in n bytes, the MLP no activation.
+"""
+
+from __future__ import annotations
+
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.settings import DTYPE_BYTES
+from pybench.model.workloads.train import Train
+
+_FLOAT32 = 4
+# Their norms multiply by the weight in float32.
+_FLOAT32_NORMS = frozenset(("gemma", "gemma3_text"))
+_NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
+_NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
+_ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
+_ADAPTERS = {"query_value": 2, "attention": 4, "all_linear": 7}
+# Those that train transformers' layers as they are, and hold all of a pass.
+_STRATEGIES = frozenset(("ddp", "fsdp", "accelerate", "tensor_parallel"))
+# Of what is compiled and selectively recomputed, a kept run confirms these.
+_PLAIN = frozenset(("llama", "mistral", "qwen2"))
+
+
+def kept_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Of one token on one rank: of all layers that it has, and of the last norm. A least where not all is known."""
+    number = DTYPE_BYTES[settings.mixed_precision or settings.dtype]
+    if settings.activation_checkpointing == "full" or settings.strategy not in _STRATEGIES:
+        return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers / settings.pipeline_parallel
+    if settings.activation_offload:
+        return 0.0
+    layer = _products(settings, shape, number) if _is_selective(settings) else _layer(settings, shape, number)
+    head_input = 0 if settings.lora_rank else number
+    last = shape.hidden * (_norm_number(settings, shape, number) + head_input) / _along(settings)
+    return shape.layers * layer + last
+
+
+def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
+    """Whether :func:`kept_bytes` has all that is kept. Where layers are recomputed it is their inputs."""
+    if settings.activation_checkpointing == "full":
+        return True
+    if settings.strategy not in _STRATEGIES or settings.activation_offload or settings.mixed_precision:
+        return False
+    if settings.lora_dropout or not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
+        return False
+    if settings.grad_accum != 1 and not settings.lora_rank:
+        return False  # gradients of earlier passes lie beside what is kept
+    if settings.tensor_parallel > 1 and (settings.lora_rank or settings.compile or _is_selective(settings)):
+        return False
+    plain = shape.model_type in _PLAIN and not settings.lora_rank
+    compiled = settings.compile and (_is_selective(settings) or settings.weights == "nf4")
+    return settings.context_parallel == 1 and (plain or not compiled)
+
+
+def _attends_in_one_kernel(settings: Train, shape: DecoderShape) -> bool:
+    """A window needs a mask, for which keys and values are repeated; no kernel takes groups of heads in float32."""
+    windowed = shape.sliding_layers > 0 and (shape.window_tokens or 0) < settings.sequence_tokens
+    return not windowed and (settings.dtype != "float32" or shape.heads == shape.key_value_heads)
+
+
+def _layer(settings: Train, shape: DecoderShape, number: int) -> float:
+    """Of experts the MLP is not known, and left out."""
+    inner = _attention(settings, shape, number)
+    inputs = 1 if shape.num_experts > 1 or not _trains_mlp(settings) else 2
+    if shape.num_experts == 1:
+        products = (2 if settings.compile else 3) + _trains_mlp(settings)
+        inner += number * products * shape.intermediate
+    adapters = _ADAPTERS[settings.lora_targets or "query_value"] * (settings.lora_rank or 0)
+    outer = number * (inputs * shape.hidden + (adapters if shape.num_experts == 1 else 0))
+    return _norms(settings, shape, number) + outer + inner / settings.tensor_parallel
+
+
+def _norms(settings: Train, shape: DecoderShape, number: int) -> float:
+    hidden = 2 * shape.hidden
+    if shape.model_type in _NORMS_OF_OUTPUTS:  # compiled, the MLP's norm is computed again from the one before
+        hidden += (1 if settings.compile else 2) * shape.hidden
+    heads = _queries(shape) + _keys(shape) if shape.model_type in _NORMS_OF_HEADS else 0
+    each = number if settings.compile else _norm_number(settings, shape, number)
+    return each * (hidden / _along(settings) + heads / settings.tensor_parallel)
+
+
+def _norm_number(settings: Train, shape: DecoderShape, number: int) -> int:
+    """Bytes of a number that a norm has: as it is, and normalised where its weight is trained."""
+    if settings.lora_rank:
+        return _FLOAT32
+    return _FLOAT32 + (_FLOAT32 if shape.model_type in _FLOAT32_NORMS else number)
+
+
+def _attention(settings: Train, shape: DecoderShape, number: int) -> float:
+    queries, keys = _queries(shape), _keys(shape)
+    numbers = 2 * queries + 2 * keys
+    if shape.model_type in _ONE_PROJECTION:
+        # Values keep the whole projection; attention's output, in the order of the queries, is copied.
+        numbers += queries + keys + (0 if settings.compile else queries)
+    return number * numbers + _FLOAT32 * shape.heads
+
+
+def _products(settings: Train, shape: DecoderShape, number: int) -> float:
+    """Of one layer that is recomputed but for its matrix products and attention: their results, and its input."""
+    if shape.num_experts > 1:
+        return number * shape.hidden / _along(settings)
+    hidden, queries, keys = shape.hidden, _queries(shape), _keys(shape)
+    results = {
+        "query_value": queries + keys,
+        "attention": queries + 2 * keys + hidden,
+        "all_linear": queries + 2 * keys + 2 * hidden + 2 * shape.intermediate,
+    }
+    numbers = float(results["all_linear"] + queries)
+    if settings.lora_rank:
+        targets = settings.lora_targets or "query_value"
+        numbers += results[targets] + _ADAPTERS[targets] * settings.lora_rank
+    within = number * numbers + _FLOAT32 * shape.heads
+    return number * hidden / _along(settings) + within / settings.tensor_parallel
+
+
+def _trains_mlp(settings: Train) -> bool:
+    return not settings.lora_rank or settings.lora_targets == "all_linear"
+
+
+def _is_selective(settings: Train) -> bool:
+    return settings.activation_checkpointing == "selective"
+
+
+def _along(settings: Train) -> int:
+    """Ranks that norms are split over."""
+    return settings.tensor_parallel if settings.sequence_parallel else 1
+
+
+def _queries(shape: DecoderShape) -> int:
+    return shape.heads * shape.head_width
+
+
+def _keys(shape: DecoderShape) -> int:
+    return shape.key_value_heads * shape.head_width

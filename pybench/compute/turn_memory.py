@@ -1,0 +1,65 @@
+"""Memory that the engine and the trainer of a turn take on one GPU, against what the GPU has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pybench.compute.generate_memory import LARGEST_SHARE, generate_bytes
+from pybench.compute.memory_text import first_that_fit, gigabytes
+from pybench.compute.train_memory import ESTIMATE_ERROR, train_bytes
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.turn import Turn
+
+# A share of the memory is named in steps of a twentieth.
+_STEPS = 20
+# The sleep level of an engine that stays on the GPU.
+_AWAKE = 0
+
+
+def turn_bytes(settings: Turn, shape: DecoderShape) -> float:
+    """The least that a turn needs: the trainer lies beside the engine only where that never sleeps."""
+    engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+    return engine + trainer if settings.sleep_level == _AWAKE else max(engine, trainer)
+
+
+def turn_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str | None:
+    """Why vLLM's share of a GPU of ``memory_bytes`` holds no engine, or leaves no room for the trainer beside it.
+
+    vLLM fills ``gpu_memory_utilization`` of the memory, whatever its weights need, and gives it back only asleep. With
+    arguments of the engine nothing is refused here: they may put weights or cache elsewhere. ``None`` where it may fit.
+    """
+    if settings.backend != "vllm" or settings.engine_args:
+        return None
+    if train_bytes(settings.training, shape) > memory_bytes * (1 + ESTIMATE_ERROR):
+        return None  # no matter of shares
+    lacks = _lack(settings, shape, memory_bytes, ESTIMATE_ERROR)
+    if lacks is None:
+        return None
+    changes = first_that_fit(_changes(settings), lambda other: _lack(other, shape, memory_bytes, 0.0) is None)
+    rest = "a smaller model" if settings.topology == "shared" else "more GPUs or a smaller model"
+    return f"{lacks}: {' or '.join((*changes, rest))}"
+
+
+def _lack(settings: Turn, shape: DecoderShape, memory_bytes: float, error: float) -> str | None:
+    """What there is too little of, by an estimate of the trainer that may be off by ``error``."""
+    share = settings.gpu_memory_utilization * memory_bytes
+    taken = (
+        f"{gigabytes(share)} (gpu_memory_utilization {settings.gpu_memory_utilization:g} of {gigabytes(memory_bytes)})"
+    )
+    engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+    if engine > share:
+        return f"engine needs at least {gigabytes(engine)} a GPU for weights and the cache of a sequence, of {taken}"
+    left = memory_bytes - share
+    if settings.sleep_level == _AWAKE and trainer > left * (1 + error):
+        return f"trainer needs at least {gigabytes(trainer)} a GPU, of {gigabytes(left)} beside the engine's {taken}"
+    return None
+
+
+def _changes(settings: Turn) -> Iterator[tuple[str, str, Turn]]:
+    """Single changes; of the shares the largest comes first, which leaves most to the cache."""
+    if settings.sleep_level == _AWAKE:
+        yield "sleep_level", "1", replace(settings, sleep_level=1)
+    for step in range(round(LARGEST_SHARE * _STEPS), 0, -1):
+        share = step / _STEPS
+        yield "gpu_memory_utilization", f"{share:g}", replace(settings, gpu_memory_utilization=share)

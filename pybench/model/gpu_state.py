@@ -1,0 +1,37 @@
+"""How the GPUs of a point stood while it was measured, and how much of each it used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """How a GPU stood while a point was measured, over all attempts: median clock, highest temperature.
+
+    ``held_by`` names what held its clock down. ``None``: nothing was read, ``()``: nothing held it.
+    """
+
+    uuid: str
+    index: int | None
+    sm_clock_hz: float | None
+    temperature_c: float | None
+    held_by: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuUse:
+    """How much of one GPU a point used: the most over its attempts, of utilisation the mean.
+
+    ``peak_memory_bytes`` is what the rank's tensors held, ``peak_reserved_memory_bytes`` what its allocator held for
+    them, ``device_memory_used_bytes`` what all processes held on the device at the end of an attempt.
+    ``utilization_fraction`` is the driver's: the share of time in which any kernel ran. ``num_layers`` is how many of
+    the model's layers lie on it, where a library chose them (``device_map``). Unknown is ``None``.
+    """
+
+    uuid: str
+    peak_memory_bytes: float | None = None
+    peak_reserved_memory_bytes: float | None = None
+    device_memory_used_bytes: float | None = None
+    utilization_fraction: float | None = None
+    num_layers: int | None = None

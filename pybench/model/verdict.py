@@ -1,0 +1,60 @@
+"""How firmly a row of a run is judged, by which limits, and how many rows were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
+"""Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """One row of an expected table: the speedup that a count should give, and where that figure comes from."""
+
+    minimum: float | None
+    maximum: float | None
+    source: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """How firmly a row stands, by the attempts that were made.
+
+    ``num_attempts`` is the least number of attempts of any point in the row. ``p_fail`` is the probability of figures
+    this bad, or worse, from a machine exactly at its limit; ``p_pass`` that of figures this good. A side is decided
+    when its probability is at most its level: what one look at the figures may spend of the error that all looks
+    together have, 2.5 % a side. Over all rows of a run fails are corrected by Holm's method. ``num_points`` is of how
+    many points the spread is, 0 where it is the row's own points' alone. ``attempts_to_decide`` is about how many
+    attempts a point would decide an inconclusive row, ``None`` where no such number is known. ``is_final``: it is no
+    spread between attempts that leaves the row undecided, so more of them change nothing.
+    """
+
+    num_attempts: int
+    p_pass: float
+    p_fail: float
+    pass_level: float
+    fail_level: float
+    num_points: int = 0
+    attempts_to_decide: int | None = None
+    is_final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much of what the suite expects was judged: rows of any kind but claims, and guards that stand in no suite.
+
+    ``judged`` rows passed, failed or are inconclusive; ``missing`` were not measured, or their worker broke;
+    ``without_figure`` have no row of a table for this machine; ``left_out`` need what this machine or user leaves out.
+    """
+
+    expected: int = 0
+    judged: int = 0
+    passed: int = 0
+    failed: int = 0
+    inconclusive: int = 0
+    missing: int = 0
+    without_figure: int = 0
+    left_out: int = 0

@@ -1,0 +1,63 @@
+"""Commands where a compiled extension is absent, or of an older build."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pybench
+from pybench.compute.extension import NAMES
+
+# Of a process of its own: modules that are loaded already would keep the extension.
+PROGRAM = """
+import json, sys, types
+sys.modules["pybench._energy"] = None if sys.argv[1] == "absent" else types.ModuleType("_energy")
+import pybench
+from click.testing import CliRunner
+from pybench.cli.main import main
+found = {}
+for line in ("plan tp_scaling --profile cpu", "power record -- true", "run tp_scaling --profile cpu"):
+    result = CliRunner().invoke(main, line.split())
+    found[line.split()[0]] = result.exit_code, result.output
+try:
+    pybench.PowerSampler
+except Exception as error:
+    found["sampler"] = type(error).__name__, str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "fault"),
+    [
+        ("absent", "extension pybench._energy not built: "),
+        ("older", "extension pybench._energy is an older build without Fits, counted, filtered, "),
+    ],
+)
+def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str) -> None:
+    """Whatever needs joules ends in one line with the remedy before it measures; a plan needs none."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, state], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["plan"][0] == 0
+    for command in ("power", "run"):
+        code, output = found[command]
+        assert (code, output.count("\n")) == (3, 1)
+        assert output.startswith(f"pybench: energy estimate: {fault}")
+        assert output.endswith("; reinstall with a C++17 compiler at hand: pip install .\n")
+    assert found["sampler"][0] == "MachineError"
+    assert fault in found["sampler"][1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_loop_is_looked_for() -> None:
+    """What the modules of the energy estimate call, and no more."""
+    folder = Path(pybench.__file__).parent / "compute" / "energy"
+    called = {name for path in folder.glob("*.py") for name in re.findall(r"\b_energy\.(\w+)", path.read_text())}
+    assert called == set(NAMES["_energy"])

@@ -1,0 +1,128 @@
+"""What a turn needs of the host's memory, against what the host has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybench.compute.memory_fit import memory_reason
+from pybench.compute.turn_host_memory import pinned_bytes, turn_host_bytes
+from pybench.model.devices import Devices
+from pybench.model.effort import Effort
+from pybench.model.suite import Point
+from pybench.model.workloads.turn import Turn
+from pybench.store.model_shapes import load_models
+from tests.builders import with_settings
+
+MODEL = "llama-3.1-8b"
+_MIB = 2**20
+# Of Llama-3.1-8B in 16 bits, each matrix in a block of the next power of two: projections of 32, 32, 8 and 8 MiB, three
+# of 112 in 128, embedding and head of 1002 in 1024.
+WHOLE = ((32 + 32 + 8 + 8 + 3 * 128) * 32 + 2 * 1024) * _MIB
+# vLLM joins 48 of them in 64, and 224 in 256.
+JOINED = ((64 + 32 + 256 + 128) * 32 + 2 * 1024) * _MIB
+RATES = 256 * _MIB
+FILE = 2 * 8.03e9
+SIZES = {"batch_size": 8, "prompt_tokens": 64, "output_tokens": 64}
+FULL = {"topology": "full", "tensor_parallel": 2, "sleep_level": 2}
+
+
+def turn(**options: Any) -> Point:
+    usual: dict[str, Any] = {
+        **SIZES,
+        "backend": "vllm",
+        "topology": "shared",
+        "activation_checkpointing": "full",
+        "handover": "file",
+    }
+    settings = Turn(model=MODEL, **{**usual, **options})
+    return Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=load_models()[MODEL])
+
+
+def host_reason(point: Point, memory_bytes: float | None) -> str | None:
+    """On GPUs that are large enough for anything."""
+    return memory_reason(point, Devices("cuda", 8, memory_bytes=1e12, host_memory_bytes=memory_bytes))
+
+
+def pinned(**options: Any) -> float:
+    point = turn(**options)
+    assert isinstance(point.settings, Turn)
+    assert point.shape is not None
+    return pinned_bytes(point.settings, point.shape)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, JOINED + 3 * WHOLE + RATES),
+        ({"backend": "torch"}, WHOLE + 3 * WHOLE + RATES),
+        ({"sleep_level": 2}, 3 * WHOLE + RATES),
+        ({"sleep_level": 0}, RATES),
+        ({"lora_rank": 8}, JOINED + WHOLE + RATES),
+        ({**FULL, "strategy": "fsdp"}, 3 * WHOLE + 2 * RATES),
+        (
+            {**FULL, "strategy": "context_parallel", "train_context_parallel": 2},
+            2 * (3 * WHOLE + RATES),
+        ),
+        (
+            {**FULL, "strategy": "tensor_parallel", "train_tensor_parallel": 2},
+            3 * (WHOLE + 1024 * _MIB) + 2 * RATES,
+        ),
+    ],
+)
+def test_blocks_by_hand(options: dict[str, Any], expected: float) -> None:
+    """A weight and two states of the trainer's; with sequences split all of them on both ranks."""
+    assert pinned(**options) == expected
+
+
+def test_four_bits_leave_layers_a_quarter() -> None:
+    """All but embedding and head, whose bits stay."""
+    packed = (WHOLE - 2048 * _MIB) / 4 + 2048 * _MIB
+    assert pinned(lora_rank=8, weights="nf4") == JOINED + packed + RATES
+
+
+def test_small_matrices_share_segments() -> None:
+    """Of 4 ranks of an engine: 12 and 8 MiB; the latter lies with others in segments of 20 MiB, pinned as 32."""
+    joined = ((16 + 8 * 32 / 20 + 64 + 32) * 32 + 2 * 256) * 4 * _MIB
+    found = pinned(topology="decoupled", tensor_parallel=4, lora_rank=8)
+    assert found == pytest.approx(joined + WHOLE + RATES, rel=1e-12)
+
+
+def test_a_file_needs_its_size_twice() -> None:
+    """Of all weights: itself and what it is written from. Adapters are small."""
+    whole, adapters = turn(), turn(lora_rank=8)
+    assert isinstance(whole.settings, Turn)
+    assert isinstance(adapters.settings, Turn)
+    assert whole.shape is not None
+    assert turn_host_bytes(whole.settings, whole.shape) - pinned() == pytest.approx(2 * FILE, rel=0.001)
+    assert turn_host_bytes(adapters.settings, whole.shape) == pinned(lora_rank=8)
+
+
+def test_a_host_with_too_little_is_named_with_what_fits() -> None:
+    """71.7 GB pinned, of them 18.3 by the engine asleep, and 32.1 by the file; a tenth more may fit."""
+    reason = str(host_reason(turn(), 90e9))
+    assert reason == (
+        "needs about 104 GB of host memory for what leaves the GPUs, of 90 GB: "
+        "sleep_level = 2 or handover = 'direct' or a smaller model"
+    )
+    assert host_reason(turn(), 100e9) is None
+    assert host_reason(turn(sleep_level=2), 90e9) is None
+    assert host_reason(turn(handover="direct"), 90e9) is None
+    assert host_reason(turn(), None) is None
+
+
+def test_a_change_that_the_rules_refuse_is_not_named() -> None:
+    """Level 2 would lose the weights under adapters; four bits leave the trainer less."""
+    reason = str(host_reason(turn(lora_rank=8), 25e9))
+    assert reason.endswith("of 25 GB: weights = 'nf4' or a smaller model")
+    smaller = with_settings(turn(lora_rank=8), weights="nf4")
+    assert host_reason(smaller, 25e9) is None
+    assert str(host_reason(smaller, 15e9)).endswith("of 15 GB: a smaller model")
+
+
+def test_where_nothing_sleeps_nothing_is_refused() -> None:
+    """A small host beside large GPUs."""
+    awake = turn(sleep_level=0, handover="direct")
+    assert host_reason(awake, 4e9) is None
+    assert host_reason(with_settings(awake, sleep_level=1), 4e9) is not None

@@ -1,0 +1,99 @@
+// The loops behind the energy of a window, over few, alike and wild samples: for the sanitizers.
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "counter_filter.h"
+#include "grid_phases.h"
+#include "low_pass.h"
+#include "sampled_counter.h"
+#include "waves.h"
+
+using namespace pybench;
+
+namespace {
+
+std::mt19937 generator(1);
+
+double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(generator); }
+
+std::vector<double> column(size_t size, double low, double high) {
+    std::vector<double> values(size);
+    for (double& value : values) value = uniform(low, high);
+    return values;
+}
+
+bool waves_are_fitted(size_t size) {
+    const std::vector<double> time_s = column(size, -2, 2), power_w = column(size, 100, 700);
+    const HalvedSamples samples(time_s.data(), power_w.data(), size);
+    for (size_t num_harmonics = 1; num_harmonics <= 5; ++num_harmonics) {
+        const Waves waves(samples, uniform(2, 100), num_harmonics);
+        double wave_w = 0.0;
+        sum_waves(&time_s[0], 1, 1e6, {{waves.cosine_w(0), -waves.sine_w(0)}}, &wave_w);
+        const double values[] = {waves.left_w(), waves.left_of_others_w(), waves.tuned(3, 0.1).frequency_hz(), wave_w};
+        for (const double value : values)
+            if (!std::isfinite(value)) return false;
+    }
+    return true;
+}
+
+bool values_are_filtered(size_t num_values) {
+    const size_t num_steps = num_values - 1;
+    const auto cube = [](const std::vector<double>& values) { return Cube{values.data(), {8, 0, 0}}; };
+    const std::vector<double> value_j = column(num_values, 0, 900), value_j2 = column(num_values, 0.1, 1),
+                              energy_j = column(num_steps, 1, 90), doubt_j2 = column(num_steps, 0.1, 1);
+    const CounterPart part{num_values,     cube(value_j),  cube(value_j2), cube(energy_j), cube(energy_j),
+                           cube(doubt_j2), cube(doubt_j2), cube(doubt_j2), cube(doubt_j2), cube(doubt_j2)};
+    CounterFilter filter(0.5, 1e-3, 0.75);
+    for (int curve = 0; curve < 2; ++curve) filter.follow(part, 2, 3);
+    const FilterOutcome outcome = filter.outcome(1.0, 0.1);
+    return std::isfinite(outcome.log_weight) && std::isfinite(outcome.energy_j) && outcome.misfit > 0;
+}
+
+bool periods_are_tried(size_t num_spans) {
+    StepSpans steps;
+    for (size_t at = 0; at < num_spans; ++at) {
+        const double low_s = 0.1 * static_cast<double>(at) - 0.002;
+        steps.brackets.push_back({low_s, low_s + 0.004});
+        steps.quiet.push_back({low_s + 0.004, low_s + 0.09});
+    }
+    return phases_s(steps, 0.1, 0.002, 1e-6) && (num_spans < 2 || !phases_s(steps, 0.07, 0.002, 1e-6));
+}
+
+bool cells_are_undone(size_t size) {
+    std::vector<double> time_s(size);
+    for (size_t at = 0; at < size; ++at) time_s[at] = 0.02 * static_cast<double>(at);
+    const std::vector<double> power_w = column(size, 100, 700), noise_w = column(size, 0.1, 1);
+    const Undone found = undone({time_s.data(), power_w.data(), noise_w.data(), size, 0.0109, 0.02, 0.3});
+    for (const Piece& piece : found.pieces)
+        if (!std::isfinite(piece.energy_j + piece.sigma_j + piece.seen_w + piece.unresolved_j)) return false;
+    return found.pieces.size() >= size - 1;
+}
+
+bool samples_are_added_up(size_t size) {
+    const std::vector<double> time_s{0.0, 0.01, 0.05, 0.9}, energy_j{0.0, 4.0, 20.0, 360.0}, seen_w(4, 400.0);
+    const SeenCurve curve{time_s.data(), energy_j.data(), seen_w.data(), time_s.size(), 0.0109};
+    const std::vector<double> at_s = column(size, -1, 2);
+    std::vector<double> counted(size);
+    counted_j(curve, 0.0075, 0.02, at_s.data(), size, counted.data());
+    for (const double value_j : counted)
+        if (!std::isfinite(value_j)) return false;
+    return true;
+}
+
+}  // namespace
+
+int main() {
+    for (const size_t size : {3, 12, 60, 201})
+        if (!waves_are_fitted(size)) return 1;
+    for (const size_t num_values : {1, 2, 48})
+        if (!values_are_filtered(num_values)) return 2;
+    for (const size_t num_spans : {0, 1, 40})
+        if (!periods_are_tried(num_spans)) return 3;
+    for (const size_t size : {2, 3, 400})
+        if (!cells_are_undone(size)) return 4;
+    for (const size_t size : {0, 1, 50})
+        if (!samples_are_added_up(size)) return 5;
+    std::printf("every loop ended\n");
+    return 0;
+}

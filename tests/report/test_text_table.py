@@ -1,0 +1,54 @@
+"""Tables that are wider than the screen."""
+
+from __future__ import annotations
+
+from pybench.report.rows import Table
+from pybench.report.text_table import draw_tables
+
+HEADS = ("point", "found", "allowed", "nothing", "reason")
+ROWS = (("one", "1" * 20, "2" * 20, "-", "a limit"), ("two", "3" * 20, "-", "-", ""))
+
+
+def drawn(table: Table, width: int) -> list[str]:
+    return draw_tables([table], width=width).splitlines()[1:]
+
+
+def test_columns_that_do_not_fit_stand_below_with_the_rows_names() -> None:
+    assert drawn(Table("Limits", HEADS, ROWS), 40) == [
+        "Limits",
+        "point                 found",
+        "───────────────────────────",
+        f"one    {'1' * 20}",
+        "    a limit",
+        f"two    {'3' * 20}",
+        "",
+        "point               allowed",
+        "───────────────────────────",
+        f"one    {'2' * 20}",
+        "two                       -",
+    ]
+
+
+def test_rows_of_one_name_are_told_apart_in_each_part() -> None:
+    rows = (("one", "load", "1" * 20, "2" * 20), ("one", "save", "3" * 20, "4" * 20))
+    lines = drawn(Table("", ("point", "phase", "time", "energy"), rows), 40)
+    assert [line.split()[:2] for line in lines if line.startswith("one")] == [["one", "load"], ["one", "save"]] * 2
+
+
+def test_a_name_is_wrapped_where_that_saves_a_part() -> None:
+    rows = (("a point of a long name", "1" * 20, "2" * 20),)
+    lines = drawn(Table("", ("point", "found", "allowed"), rows), 60)
+    assert lines[2:] == [f"a point of a      {'1' * 20}  {'2' * 20}", "long name"]
+
+
+def test_a_row_with_a_cell_of_the_screens_width_is_a_block() -> None:
+    rows = (("one", "1" * 38),)
+    assert drawn(Table("", ("point", "found"), rows), 40) == ["one", "    found", f"    {'1' * 36}", "    11"]
+
+
+def test_more_than_three_parts_are_blocks() -> None:
+    heads = ("point", *(f"metric {number}" for number in range(5)))
+    rows = (("one", *(str(number) * 30 for number in range(5))),)
+    lines = drawn(Table("", heads, rows), 40)
+    assert lines[0] == "one"
+    assert lines[1].startswith("    metric 0")
