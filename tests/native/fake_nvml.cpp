@@ -115,6 +115,7 @@ struct Config {
 struct State {
     std::mutex mutex;  // guards what follows: init and shutdown may meet a call that hung
     std::shared_ptr<const Config> config = std::make_shared<Config>();
+    uint64_t config_init = 0;  // the number of the nvmlInit that read it
     int sessions = 0;
     std::mutex call;  // held during each call where the driver allows one at a time
 
@@ -166,9 +167,13 @@ void pass(int64_t length_ns, bool busy) {
     }
 }
 
+// Of a thread whose call hung until the driver was another: a test's that is over. It is neither counted nor answered.
+thread_local bool outlived = false;
+
 // One call: takes its time, fails as told, else is answered.
 template <typename Answer>
 nvmlReturn_t call(const char* function, int device, Answer answer) {
+    if (outlived) return NVML_ERROR_DRIVER_NOT_LOADED;
     const std::shared_ptr<const Config> told = config();
     const bool known = device == kNoDevice || (device >= 0 && device < told->devices);
     if (!known) return NVML_ERROR_INVALID_ARGUMENT;
@@ -184,7 +189,11 @@ nvmlReturn_t call(const char* function, int device, Answer answer) {
     };
     std::unique_lock<std::mutex> alone(State::state().call, std::defer_lock);
     if (told->global_lock) alone.lock();
-    if (const Rule* rule = first(told->hang)) pass(rule->value * 1'000'000, false);
+    if (const Rule* rule = first(told->hang)) {
+        pass(rule->value * 1'000'000, false);
+        outlived = config()->driver != told->driver;
+        if (outlived) return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
     if (const Rule* rule = first(told->latency)) pass(rule->value * 1'000, told->busy);
     {
         const std::lock_guard<std::mutex> lock(State::state().mutex);
@@ -286,10 +295,16 @@ nvmlReturn_t nvmlInitWithFlags(unsigned) {
         if (rule.function == "nvmlInit" && rule.is_due(number)) return static_cast<nvmlReturn_t>(rule.value);
     }
     const std::lock_guard<std::mutex> lock(state.mutex);
-    for (Counts* counts = all_counts; counts < all_counts + kMaxFunctions; ++counts) {
-        for (std::atomic<uint64_t>& made : counts->made) made = 0;
+    if (number > state.config_init) {
+        for (Counts* counts = all_counts; counts < all_counts + kMaxFunctions; ++counts) {
+            for (std::atomic<uint64_t>& made : counts->made) made = 0;
+        }
+        state.config = std::move(fresh);
+        state.config_init = number;
+    } else if (fresh->driver != state.config->driver) {
+        outlived = true;
+        return NVML_ERROR_DRIVER_NOT_LOADED;
     }
-    state.config = std::move(fresh);
     ++state.sessions;
     return NVML_SUCCESS;
 }
