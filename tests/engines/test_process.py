@@ -154,6 +154,7 @@ def test_a_daemon_with_a_clean_environment_ends_with_its_worker(tmp_path: Path) 
     assert process.wait(30) == 0
     assert not is_alive(child_of(tmp_path))
     assert not list(processes_marked(token))
+    process.end()  # until then this process adopts what its children leave, also those of later tests
 
 
 # A worker that attacks its guardian, which is its parent, and leaves a daemon that no mark shows.

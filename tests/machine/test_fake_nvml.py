@@ -15,6 +15,7 @@ import pytest
 from pybench.machine.power_recorder import PowerRecorder
 from pybench.model.errors import MachineError
 from pybench.model.trace import PowerTrace
+from tests.processes import wait_for
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
@@ -122,16 +123,19 @@ def test_latencies_take_their_time(fake_nvml: Tell) -> None:
 
 @pytest.mark.parametrize("call", ["Init", "DeviceGetHandleByUUID"])
 def test_a_call_that_outlives_its_driver_changes_no_later_one(
-    fake_nvml: Tell, fake_truth_j: Truth, fake_answered: Callable[[str, int], int], call: str
+    fake_nvml: Tell, fake_library: Path, fake_truth_j: Truth, fake_answered: Callable[[str, int], int], call: str
 ) -> None:
     """Of a test that is over: neither the settings of a later test nor its counts of calls."""
-    fake_nvml(hang=f"nvml{call}:1000")
+    outlived = ctypes.CDLL(str(fake_library)).fake_nvml_outlived
+    before = outlived()
+    fake_nvml(hang=f"nvml{call}:3000")
     with pytest.raises(MachineError, match="has not answered"):
         PowerRecorder(UUIDS[:1], start_limit_s=0.2).start()
     fake_nvml(hang="", load="constant:100")
     sampled(0.1)
     answered = fake_answered("nvmlDeviceGetHandleByUUID", 0)
-    time.sleep(1.5)
+    wait_for(lambda: outlived() > before)
+    time.sleep(0.2)  # its thread goes on to other calls
     now_ns = time.monotonic_ns()
     assert fake_truth_j(0, now_ns) - fake_truth_j(0, now_ns - 1_000_000_000) == pytest.approx(100)
     assert fake_answered("nvmlDeviceGetHandleByUUID", 0) == answered

@@ -10,6 +10,7 @@ import pytest
 
 from pybench.machine import gpu_processes
 from pybench.machine.gpu_processes import ProcessFacts, facts_of, look_once, sees_driver_pids
+from tests.threads import ended_threads
 
 Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-0000000{i}-fake-4000-8000-00000000000{i}" for i in range(2))
@@ -83,8 +84,9 @@ def test_a_driver_that_hangs_or_fails(fake_nvml: Tell, monkeypatch: pytest.Monke
     monkeypatch.setattr(gpu_processes, "sees_driver_pids", lambda: True)
     fake_nvml(devices=1, processes=f"{os.getpid()}:1", fail="nvmlDeviceGetComputeRunningProcesses_v3:15")
     assert look_once(UUIDS) == ()
-    fake_nvml(devices=1, processes=f"{os.getpid()}:1", fail="", hang="nvmlDeviceGetComputeRunningProcesses_v3:800")
-    assert look_once(UUIDS, limit_s=0.05) == ()
+    fake_nvml(devices=1, processes=f"{os.getpid()}:1", fail="", hang="nvmlDeviceGetComputeRunningProcesses_v3:3000")
+    with ended_threads():
+        assert look_once(UUIDS, limit_s=0.05) == ()
     fake_nvml(devices=1, hang="", fail="nvmlInit:999")
     assert look_once(UUIDS) == ()
 

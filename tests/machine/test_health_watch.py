@@ -88,7 +88,7 @@ def test_a_lost_gpu_is_unknown(fake_nvml: Tell) -> None:
 
 def test_a_driver_that_hangs_is_left(fake_nvml: Tell) -> None:
     """After a moment; the attempt goes on with what is known."""
-    fake_nvml(devices=1, hang="nvmlDeviceGetRemappedRows:1500@call=2-2")
+    fake_nvml(devices=1, hang="nvmlDeviceGetRemappedRows:3000@call=2-2")
     with HealthWatch([UUID], patience_s=0.01) as watch:
         watch._ready.wait()
     health = watch.health()

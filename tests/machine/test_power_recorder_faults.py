@@ -238,7 +238,7 @@ def test_a_start_survives_two_percent_of_calls_that_fail(fake_nvml: Tell, which:
 
 def test_a_driver_that_hangs_makes_the_sampler_unavailable(fake_nvml: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybench.machine.power_recorder.START_LIMIT_S", 0.2)
-    fake_nvml(hang="nvmlDeviceGetCount_v2:1500")
+    fake_nvml(hang="nvmlDeviceGetCount_v2:45000")
     reason = sampler_unavailable_reason()
     assert reason == "no NVIDIA driver: opening the GPUs: the driver has not answered for 200 ms (code 10)"
 

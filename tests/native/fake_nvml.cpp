@@ -169,6 +169,13 @@ void pass(int64_t length_ns, bool busy) {
 
 // Of a thread whose call hung until the driver was another: a test's that is over. It is neither counted nor answered.
 thread_local bool outlived = false;
+std::atomic<uint64_t> num_outlived{0};
+
+nvmlReturn_t outlive() {
+    outlived = true;
+    ++num_outlived;
+    return NVML_ERROR_DRIVER_NOT_LOADED;
+}
 
 // One call: takes its time, fails as told, else is answered.
 template <typename Answer>
@@ -191,8 +198,7 @@ nvmlReturn_t call(const char* function, int device, Answer answer) {
     if (told->global_lock) alone.lock();
     if (const Rule* rule = first(told->hang)) {
         pass(rule->value * 1'000'000, false);
-        outlived = config()->driver != told->driver;
-        if (outlived) return NVML_ERROR_DRIVER_NOT_LOADED;
+        if (config()->driver != told->driver) return outlive();
     }
     if (const Rule* rule = first(told->latency)) pass(rule->value * 1'000, told->busy);
     {
@@ -277,6 +283,9 @@ uint64_t fake_nvml_answered(const char* function, int device) {
     return counts_of(function).answered[device == kNoDevice ? kMaxDevices : device];
 }
 
+// Threads whose call came back when the driver was another.
+uint64_t fake_nvml_outlived() { return num_outlived; }
+
 // How many nvmlInit have not been shut down.
 int fake_nvml_sessions() {
     const std::lock_guard<std::mutex> lock(State::state().mutex);
@@ -302,8 +311,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned) {
         state.config = std::move(fresh);
         state.config_init = number;
     } else if (fresh->driver != state.config->driver) {
-        outlived = true;
-        return NVML_ERROR_DRIVER_NOT_LOADED;
+        return outlive();
     }
     ++state.sessions;
     return NVML_SUCCESS;
