@@ -139,3 +139,12 @@ def test_a_call_that_outlives_its_driver_changes_no_later_one(
     now_ns = time.monotonic_ns()
     assert fake_truth_j(0, now_ns) - fake_truth_j(0, now_ns - 1_000_000_000) == pytest.approx(100)
     assert fake_answered("nvmlDeviceGetHandleByUUID", 0) == answered
+
+
+def test_a_call_that_outlives_its_driver_holds_up_no_later_one(fake_nvml: Tell) -> None:
+    """Where the driver allows one at a time."""
+    fake_nvml(global_lock=1, hang="nvmlDeviceGetHandleByUUID:45000")
+    with pytest.raises(MachineError, match="has not answered"):
+        PowerRecorder(UUIDS[:1], start_limit_s=0.2).start()
+    fake_nvml(hang="")
+    assert [gpu.state for gpu in sampled(0.1).gpus] == ["ok", "ok"]

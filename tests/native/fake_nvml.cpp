@@ -92,6 +92,8 @@ struct Config {
     std::string driver = variable("DRIVER", "580.00.fake"), name = variable("NAME", "NVIDIA H200");
     int64_t init_ns = now_ns();
     mutable std::atomic<uint64_t> num_calls{0};
+    // Held during each call where the driver allows one at a time; a call that outlives its driver holds up no other's.
+    mutable std::mutex alone;
 
     Config() {
         for (const std::string& load : split(variable("LOAD", "constant:400"), ';')) loads.emplace_back(load);
@@ -117,13 +119,12 @@ struct State {
     std::shared_ptr<const Config> config = std::make_shared<Config>();
     uint64_t config_init = 0;  // the number of the nvmlInit that read it
     int sessions = 0;
-    std::mutex call;  // held during each call where the driver allows one at a time
 
     State() {
         // The child of a fork gets no thread that would unlock these.
         pthread_atfork(nullptr, nullptr, [] {
             new (&state().mutex) std::mutex;
-            new (&state().call) std::mutex;
+            new (&state().config->alone) std::mutex;
         });
     }
 
@@ -194,7 +195,7 @@ nvmlReturn_t call(const char* function, int device, Answer answer) {
         }
         return nullptr;
     };
-    std::unique_lock<std::mutex> alone(State::state().call, std::defer_lock);
+    std::unique_lock<std::mutex> alone(told->alone, std::defer_lock);
     if (told->global_lock) alone.lock();
     if (const Rule* rule = first(told->hang)) {
         pass(rule->value * 1'000'000, false);
