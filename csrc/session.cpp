@@ -55,15 +55,14 @@ void Session::open_gpus(const Settings& settings) {
     }
 }
 
-// Every GPU begins with a poller of its own, so that none waits for another's first calls.
+// Every GPU begins with a poller of its own, so that none waits for another's first calls. All are given away before
+// any poller looks for its own.
 void Session::start() {
     blocks_.head().start_ns = now_ns();
     recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
+    for (size_t i = 0; i < gpus_.size(); ++i) gpus_[i]->poller = i;
     try {
-        for (size_t i = 0; i < gpus_.size(); ++i) {
-            gpus_[i]->poller = i;
-            add_poller();
-        }
+        while (pollers_.size() < gpus_.size()) add_poller();
         collector_ = std::thread([this] { collect_and_watch(); });
     } catch (const std::system_error&) {  // no more threads: those that were started end, and the caller learns why
         raise_demand();

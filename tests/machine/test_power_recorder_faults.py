@@ -108,6 +108,16 @@ def test_hang_from_the_first_call(fake_nvml: Tell) -> None:
     assert len(trace.gpus[1].counter.energy_mj) == 0
 
 
+def test_first_calls_that_hang_hold_up_no_other_gpu(fake_nvml: Tell) -> None:
+    """Each GPU has its poller before any poller looks for its own: two of three starts fail where that is not so."""
+    fake_nvml(devices=8, hang=",".join(f"nvmlDeviceGetMigMode:45000:{gpu}" for gpu in range(1, 8)))
+    for _ in range(3):
+        sampler = PowerRecorder(UUIDS[:8])
+        sampler.start()
+        wait_for(lambda sampler=sampler: len(sampler.snapshot().gpus[0].polled.t_ns) > 3)  # type: ignore[misc]
+        assert [gpu.state for gpu in stop_aside(sampler, patience_s=20).gpus] == ["ok", *["stalled"] * 7]
+
+
 def test_call_that_comes_back_after_the_end_is_the_last(
     fake_nvml: Tell, fake_answered: Callable[[str, int], int]
 ) -> None:
