@@ -14,11 +14,14 @@ from pybench.compute.energy import attempt_energy
 from pybench.machine.power_recorder import PowerRecorder, sampler_unavailable_reason
 from pybench.model.errors import MachineError
 from pybench.model.trace import PowerTrace
+from tests.standstill import apart_from, standstills
 
 pytest.importorskip("pybench._nvml", reason="the extension is not built")
 
 Tell = Callable[..., None]
 UUIDS = tuple(f"GPU-{i:08}-fake-4000-8000-{i:012}" for i in range(16))
+# Calls that take longer are recorded.
+SHORTEST_STALL_NS = 1_000_000_000
 READINGS = (
     *("TotalEnergyConsumption", "Samples", "FieldValues", "Temperature", "ClockInfo", "UtilizationRates"),
     "CurrentClocksEventReasons",
@@ -50,25 +53,30 @@ def test_hung_call_costs_its_gpu_only(
     """The call takes 45 s, as a GSP time-out does; all else must be over long before. The GPU was read before."""
     fake_nvml(devices=num_gpus, hang=f"nvmlDeviceGet{function}:45000:1@call={call}", **told)
     sampler = PowerRecorder(UUIDS[:num_gpus])
-    sampler.start()
     hung_ns = 0
 
     def others_are_read_while_one_hangs() -> bool:
         nonlocal hung_ns
         trace = sampler.snapshot()
-        if not hung_ns and len(trace.gpus[1].stalls.start_ns):
-            hung_ns = trace.gpus[1].stalls.start_ns[0]
+        hung_ns = trace.gpus[1].stalls.start_ns[-1] if trace.gpus[1].state == "stalled" else 0
         read_ns = (gpu.polled.t_ns[-1] for gpu in trace.gpus if gpu.index != 1)
         return hung_ns > 0 and min(read_ns) > hung_ns + 1_500_000_000
 
-    wait_for(others_are_read_while_one_hangs)
-    # A call that the machine holds up for long hides its GPU's power meanwhile.
-    wait_for(lambda: [uuid for uuid, power_w in sampler.latest_power_w().items() if power_w is None] == [UUIDS[1]])
-    trace = stop_aside(sampler, patience_s=20)
+    with standstills() as stood_still:
+        sampler.start()
+        wait_for(others_are_read_while_one_hangs)
+        # A call that the machine holds up for long hides its GPU's power meanwhile.
+        wait_for(lambda: [uuid for uuid, power_w in sampler.latest_power_w().items() if power_w is None] == [UUIDS[1]])
+        trace = stop_aside(sampler, patience_s=20)
     assert time.monotonic_ns() < hung_ns + 40_000_000_000
     assert [gpu.state for gpu in trace.gpus] == ["stalled" if i == 1 else "ok" for i in range(num_gpus)]
     for gpu in trace.gpus:
-        stalls = list(zip(gpu.stalls.start_ns, gpu.stalls.end_ns, strict=True))
+        # A call that came back and took long only as the machine stood still is none that hung.
+        stalls = [
+            (start_ns, end_ns)
+            for start_ns, end_ns in zip(gpu.stalls.start_ns, gpu.stalls.end_ns, strict=True)
+            if end_ns == trace.end_ns or apart_from(stood_still, (start_ns, end_ns)) > SHORTEST_STALL_NS
+        ]
         assert stalls == ([(hung_ns, trace.end_ns)] if gpu.index == 1 else [])
         # What was recorded before the hang stays.
         assert min(gpu.counter.before_ns) < hung_ns
