@@ -41,7 +41,8 @@ def _factors(replica: DistributedDataParallel, rank: int) -> Callable[[], int]:
         matrix_approximation_rank=rank,
         start_powerSGD_iter=_FIRST_COMPRESSED_STEP,
     )
-    replica.register_comm_hook(state, powerSGD_hook)
+    on_gloo = torch.distributed.get_backend(replica.process_group) == "gloo"
+    replica.register_comm_hook(state, _one_after_another() if on_gloo else powerSGD_hook)
     width = max(parameter.element_size() for parameter in _trained(replica))
 
     def reduced_bytes() -> int:
@@ -50,6 +51,23 @@ def _factors(replica: DistributedDataParallel, rank: int) -> Callable[[], int]:
         return int(sent) * width // steps if steps > 0 else _num_trained(replica) * width
 
     return reduced_bytes
+
+
+def _one_after_another() -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
+    """PowerSGD's hook, a bucket at a time: it reduces the second factor once the first is there.
+
+    With several buckets on their way gloo starts these reductions in another order on each rank; NCCL queues them.
+    """
+    before: list[torch.futures.Future[torch.Tensor]] = []
+
+    def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        if before:
+            before.pop().wait()
+        before.append(powerSGD_hook(state, bucket))
+        return before[0]
+
+    hook.__annotations__ = powerSGD_hook.__annotations__
+    return hook
 
 
 def _trained(replica: DistributedDataParallel) -> list[torch.nn.Parameter]:
