@@ -16,6 +16,8 @@ constexpr double kScaleFreedom = 3.0;
 // A value this many standard deviations off is misplaced.
 constexpr double kOutlierSigmas2 = 3.0 * 3.0;
 
+constexpr double kLeastProduct = 1e-150;
+
 double squared(double value) { return value * value; }
 
 }  // namespace
@@ -69,7 +71,8 @@ FilterOutcome CounterFilter::outcome(double beyond_j, double beyond_j2) const {
     const double variance_j2 =
         apart_j2 + within_j * (2 * with_gain_j + within_j * covariance_[kGain][kGain]) + beyond_j2;
     const double freedom = kScaleFreedom + static_cast<double>(num_values_) - 1;
-    return {log_weight_ - freedom / 2 * std::log(misfit_), energy_j, variance_j2, misfit_ / freedom};
+    const double log_weight = log_weight_ - std::log(expected_j2_) / 2 - freedom / 2 * std::log(misfit_);
+    return {log_weight, energy_j, variance_j2, misfit_ / freedom};
 }
 
 // Where the sums differ by far more than the gain's spread and their own doubt, the series is off by that.
@@ -125,14 +128,24 @@ void CounterFilter::correct(double value_j, double value_j2, Expected expected) 
     // Rows and columns are alike.
     for (size_t each = 0; each < kNum; ++each) with_value_j2[each] = of_value(covariance_[each], expected);
     const double expected_j2 = of_value(with_value_j2, expected) + value_j2, off_j2 = squared(off_j);
-    log_weight_ -= std::log(expected_j2) / 2;
+    weigh(expected_j2);
     misfit_ += std::min(off_j2 / expected_j2, kOutlierSigmas2);
     const double trusted_j2 = off_j2 > kOutlierSigmas2 * expected_j2 ? expected_j2 + off_j2 : expected_j2;
+    const double trust = 1 / trusted_j2;
     for (size_t each = 0; each < kNum; ++each) {
-        const double pull = with_value_j2[each] / trusted_j2;
+        const double pull = with_value_j2[each] * trust;
         mean_[each] += pull * off_j;
         for (size_t other = 0; other < kNum; ++other) covariance_[each][other] -= pull * with_value_j2[other];
     }
+}
+
+// The logarithm of a product takes a fraction of its factors' logarithms' time; it is taken before the product
+// overflows.
+void CounterFilter::weigh(double expected_j2) {
+    expected_j2_ *= expected_j2;
+    if (expected_j2_ > kLeastProduct && expected_j2_ < 1 / kLeastProduct) return;
+    log_weight_ -= std::log(expected_j2_) / 2;
+    expected_j2_ = 1.0;
 }
 
 double CounterFilter::of_value(const std::array<double, kNum>& quantities, Expected expected) const {

@@ -56,9 +56,11 @@ class CounterFilter {
     void add(size_t quantity, size_t other, double times);
     void doubt(double counted_j2, double outside_j2);
     void correct(double value_j, double value_j2, Expected expected);
+    void weigh(double expected_j2);
     double of_value(const std::array<double, kNum>& quantities, Expected expected) const;
 
     double step_spread_, log_weight_, misfit_;
+    double expected_j2_ = 1.0;  // the product of all values', less what log_weight_ has of it
     std::array<double, kNum> mean_{};
     std::array<std::array<double, kNum>, kNum> covariance_{};
     size_t num_values_ = 0;

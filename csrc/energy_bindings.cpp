@@ -4,11 +4,15 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cmath>
 #include <complex>
+#include <optional>
 #include <stdexcept>
 
 #include "counter_filter.h"
 #include "grid_phases.h"
+#include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
 #include "waves.h"
@@ -20,12 +24,15 @@ namespace {
 
 using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
 using Numbers = py::array_t<double>;
+using Waveform = py::array_t<std::complex<double>, py::array::c_style | py::array::forcecast>;
 using Part = std::array<Numbers, 9>;
 
 size_t length(const Column& column) {
     if (column.ndim() != 1) throw std::invalid_argument("not one column");
     return static_cast<size_t>(column.size());
 }
+
+std::vector<py::ssize_t> shape_of(const Column& column) { return {column.shape(), column.shape() + column.ndim()}; }
 
 void require_equal(size_t one, size_t other) {
     if (one != other) throw std::invalid_argument("columns differ in length");
@@ -73,9 +80,48 @@ class Fits {
 
 // Of any shape, at so many times.
 Column wave_sum(const Column& time_s, double frequency_hz, const std::vector<std::complex<double>>& amplitude) {
-    Column sums(std::vector<py::ssize_t>(time_s.shape(), time_s.shape() + time_s.ndim()));
+    Column sums(shape_of(time_s));
     sum_waves(time_s.data(), static_cast<size_t>(time_s.size()), frequency_hz, amplitude, sums.mutable_data());
     return sums;
+}
+
+// The highest peaks from one step on, as steps and parts of them, and what each explains of so much.
+std::array<Column, 2> peaks(const Waveform& waves, double most, size_t first, size_t most_peaks) {
+    if (waves.ndim() != 1) throw std::invalid_argument("not one column");
+    const Spectrum spectrum{waves.data(), static_cast<size_t>(waves.size()), most};
+    const std::vector<size_t> tops = spectrum.peaks(first, most_peaks);
+    std::array<Column, 2> found{Column(tops.size()), Column(tops.size())};
+    for (size_t at = 0; at < tops.size(); ++at) {
+        const double before = spectrum.explained(tops[at] - 1), own = spectrum.explained(tops[at]),
+                     after = spectrum.explained(tops[at] + 1);
+        // The vertex of the parabola through a peak and its neighbours.
+        const double part = (before - after) / std::min(2 * (before - 2 * own + after), -1e-12);
+        found[0].mutable_at(at) = static_cast<double>(tops[at]) + std::clamp(part, -0.5, 0.5);
+        found[1].mutable_at(at) = own;
+    }
+    return found;
+}
+
+// Deviations from the mean, added up in bins so wide, of which there are so many; and the sum of their squares.
+std::pair<Column, double> binned(const Column& time_s, const Column& power_w, double bin_s, size_t size) {
+    require_equal(length(time_s), length(power_w));
+    Column bins(size);
+    std::fill_n(bins.mutable_data(), size, 0.0);
+    double mean_w = 0.0, squares_w2 = 0.0;
+    for (size_t at = 0; at < length(time_s); ++at) mean_w += power_w.at(at);
+    mean_w /= std::max<double>(static_cast<double>(length(time_s)), 1.0);
+    for (size_t at = 0; at < length(time_s); ++at) {
+        const double bin = std::nearbyint((time_s.at(at) - time_s.at(0)) / bin_s), swing_w = power_w.at(at) - mean_w;
+        if (!(bin >= 0 && bin < static_cast<double>(size))) throw std::invalid_argument("a time in no bin");
+        bins.mutable_at(static_cast<size_t>(bin)) += swing_w;
+        squares_w2 += swing_w * swing_w;
+    }
+    return {bins, squares_w2};
+}
+
+double noise_part(const Column& power_w) {
+    if (length(power_w) < 3) throw std::invalid_argument("less than three samples");
+    return middle_deviation(power_w.data(), length(power_w));
 }
 
 // Of so many values or steps, and one or all of the phases and hypotheses.
@@ -156,6 +202,44 @@ std::array<Column, 3> fitting_periods(const Column& period_s, const std::array<C
     return columns;
 }
 
+// None where the grid can't hold them.
+std::optional<Column> published(const Column& before_s, const Column& after_s, const std::vector<size_t>& firsts,
+                                double phase_s, double period_s) {
+    const ValueReadings readings{spans_of(before_s, after_s), firsts};
+    for (const size_t first : firsts)
+        if (first >= readings.made.size()) throw std::invalid_argument("no such reading");
+    const auto numbers = publications(readings, phase_s, period_s);
+    if (!numbers) return std::nullopt;
+    Column times_s(numbers->size());
+    double* const time_s = times_s.mutable_data();
+    for (size_t at = 0; at < numbers->size(); ++at) time_s[at] = phase_s + (*numbers)[at] * period_s;
+    return times_s;
+}
+
+// By column, then in the shape of the times.
+Numbers interpolated(const Column& time_s, const std::vector<Column>& columns, const Column& at_s) {
+    if (length(time_s) < 1) throw std::invalid_argument("no time");
+    LinearColumns linear{time_s.data(), length(time_s), {}};
+    for (const Column& column : columns) {
+        require_equal(length(column), linear.size);
+        linear.columns.push_back(column.data());
+    }
+    std::vector<py::ssize_t> shape = shape_of(at_s);
+    shape.insert(shape.begin(), static_cast<py::ssize_t>(columns.size()));
+    Numbers values(shape);
+    linear.at(at_s.data(), static_cast<size_t>(at_s.size()), values.mutable_data());
+    return values;
+}
+
+Numbers within(const Column& ends_s, const Column& ends, const Column& at_s, const Column& sums) {
+    require_equal(length(ends_s), length(ends));
+    require_equal(static_cast<size_t>(at_s.size()), static_cast<size_t>(sums.size()));
+    Numbers found(shape_of(at_s));
+    within_windows({ends_s.data(), ends_s.data() + ends_s.size()}, ends.data(), at_s.data(), sums.data(),
+                   static_cast<size_t>(at_s.size()), found.mutable_data());
+    return found;
+}
+
 // By phase, at all times in their order.
 Numbers counted(const Column& time_s, const Column& energy_j, const Column& seen_w, double tau_s, const Column& at_s,
                 const Column& phase_s, double period_s) {
@@ -200,6 +284,12 @@ PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
              "Frequency, amplitudes, and deviation of samples from a fit to the others, at the best frequency near.");
     module.def("wave_sum", &wave_sum, py::arg("time_s"), py::arg("frequency_hz"), py::arg("amplitude"),
                "The sum of a wave's harmonics at each time, each the real part of amplitude * exp(i * phase).");
+    module.def("binned", &binned, py::arg("time_s"), py::arg("power_w"), py::kw_only(), py::arg("bin_s"),
+               py::arg("size"), "Deviations from the mean in bins of time, and the sum of their squares.");
+    module.def("peaks", &peaks, py::arg("waves"), py::kw_only(), py::arg("most"), py::arg("first"),
+               py::arg("most_peaks"), "Steps of a spectrum's highest peaks, and the part of most that each explains.");
+    module.def("middle_deviation", &noise_part, py::arg("power_w"),
+               "The middle deviation of samples from their neighbours' mean, as a part of their power.");
     module.def("counted", &counted, py::arg("time_s"), py::arg("energy_j"), py::arg("seen_w"), py::kw_only(),
                py::arg("tau_s"), py::arg("at_s"), py::arg("phase_s"), py::arg("period_s"),
                "Joules that a counter of samples has added up, by phase of the samples and time.");
@@ -211,6 +301,14 @@ PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
     module.def("filtered", &filtered, py::arg("parts"), py::arg("belief"), py::arg("further_spread"),
                py::arg("step_spread"), py::arg("beyond_j"), py::arg("beyond_j2"),
                "Logarithm of the weight, joules, their variance and misfit, by phase and hypothesis.");
+    module.def("interpolated", &interpolated, py::arg("time_s"), py::arg("columns"), py::arg("at_s"),
+               "Each column at each time, linear between its own; before the first and after the last as there.");
+    module.def("within", &within, py::arg("ends_s"), py::arg("ends"), py::arg("at_s"), py::arg("sums"),
+               "What of a sum over time lies within windows up to each time, by the sum there and at their ends.");
+    module.def("published", &published, py::arg("before_s"), py::arg("after_s"), py::arg("firsts"), py::arg("phase_s"),
+               py::arg("period_s"),
+               "When each value was published by a grid; None where it can't hold the readings. Firsts are the numbers "
+               "of those that saw a new value.");
     module.def("fitting_periods", &fitting_periods, py::arg("period_s"), py::arg("brackets"), py::arg("quiet"),
                py::arg("half_s"), py::arg("slack_s"),
                "Periods that readings allow, earliest and latest phase of each.");

@@ -46,4 +46,24 @@ std::optional<SpanS> phases_s(const StepSpans& steps, double period_s, double ha
     return phases;
 }
 
+std::optional<std::vector<double>> publications(const ValueReadings& readings, double phase_s, double period_s) {
+    const size_t num = readings.firsts.size();
+    std::vector<double> lowest(num, -kNever), highest(num, kNever), numbers(num);
+    for (size_t value = 0; value < num; ++value) {
+        const size_t end = value + 1 < num ? readings.firsts[value + 1] : readings.made.size();
+        for (size_t at = readings.firsts[value]; at < end; ++at) {
+            lowest[value] = std::max(lowest[value], std::floor((readings.made[at].low_s - phase_s) / period_s));
+            highest[value] = std::min(highest[value], std::floor((readings.made[at].high_s - phase_s) / period_s));
+        }
+    }
+    for (size_t value = 1; value < num; ++value) lowest[value] = std::max(lowest[value], lowest[value - 1] + 1);
+    for (size_t value = num; value-- > 1;) highest[value - 1] = std::min(highest[value - 1], highest[value] - 1);
+    for (size_t value = 0; value < num; ++value) {
+        if (lowest[value] > highest[value] + 1) return std::nullopt;
+        numbers[value] = std::floor((lowest[value] + highest[value]) / 2);
+        if (value > 0 && numbers[value] <= numbers[value - 1]) return std::nullopt;
+    }
+    return numbers;
+}
+
 }  // namespace pybench

@@ -154,6 +154,15 @@ Piece piece_of(const Piece& cell, double share, double end_s, double energy_j, d
 
 }  // namespace
 
+double middle_deviation(const double* power_w, size_t size) {
+    std::vector<double> off(size - 2);
+    for (size_t at = 0; at < off.size(); ++at)
+        off[at] = std::abs(power_w[at + 1] - (power_w[at] + power_w[at + 2]) / 2) / std::max(power_w[at + 1], 1.0);
+    const auto upper = off.begin() + static_cast<ptrdiff_t>(off.size() / 2);
+    std::nth_element(off.begin(), upper, off.end());
+    return off.size() % 2 == 1 ? *upper : (*upper + *std::max_element(off.begin(), upper)) / 2;
+}
+
 Undone undone(const NoisySamples& samples) {
     const std::vector<Cell> cells = cells_of(samples);
     const double alike = likeness(cells), tau_s = samples.tau_s;

@@ -28,6 +28,10 @@ struct Undone {
     double blind_s;  // mean time after a cell's start in which jumps leave no trace
 };
 
+// The middle deviation of a sample from the mean of its neighbours, as a part of its power. Takes three samples or
+// more.
+double middle_deviation(const double* power_w, size_t size);
+
 // Two pieces a cell where a step lies in it, before and after; else one. Takes two samples or more.
 Undone undone(const NoisySamples& samples);
 

@@ -20,7 +20,7 @@ from pybench.model.trace import (
 )
 from tests.physics.board import BOOT_NS, H200, REALTIME_OFFSET_NS, ns, truth_j
 from tests.physics.load import Load, constant
-from tests.physics.windows import LOADS
+from tests.physics.windows import LOADS, LONGEST_LAG_S
 
 DAY_S = 86_400
 NUM_GPUS = 8
@@ -28,10 +28,11 @@ NUM_GPUS = 8
 DAY_MJ = 10**11
 
 
-def day(load: Load, length_s: float = 1) -> PowerTrace:
+def day(load: Load, length_s: float = 1, seed: int = 1, lag_s: float = 0.0) -> PowerTrace:
     """A minute of a load that was really simulated, with a window in it, lies after a day of a constant one."""
     marks_s = (0, length_s)
-    trace = replace(H200, _sums={}).trace(load, -20, length_s + 19, np.random.default_rng(1), marks_s)
+    board = replace(H200, lag_s=lag_s, _sums={})
+    trace = board.trace(load, -20, length_s + 19, np.random.default_rng(seed), marks_s)
     (near,) = trace.gpus
     before_s = np.arange(-DAY_S, -25, 0.02)
     # The counter is read on both sides of some steps in the beginning, and then of one a minute.
@@ -63,6 +64,15 @@ def day(load: Load, length_s: float = 1) -> PowerTrace:
         realtime_offset_ns=np.full(len(offset_ns), REALTIME_OFFSET_NS),  # type: ignore[arg-type]
     )
     return replace(trace, gpus=gpus, offsets=offsets)
+
+
+def own_days(load_name: str, length_s: float) -> tuple[PowerTrace, float]:
+    """Each GPU with a load, noise and a lag of its own; and the joules of all."""
+    loads = [LOADS[load_name](np.random.default_rng(seed), -40, length_s + 24) for seed in range(NUM_GPUS)]
+    lags_s = np.random.default_rng(1).uniform(0, LONGEST_LAG_S, NUM_GPUS).tolist()
+    days = [day(load, length_s, seed, lag_s) for seed, (load, lag_s) in enumerate(zip(loads, lags_s, strict=True))]
+    gpus = tuple(replace(own.gpus[0], uuid=f"GPU-{index}", index=index) for index, own in enumerate(days))
+    return replace(days[0], gpus=gpus), sum(truth_j(load, 0, length_s) for load in loads)
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +107,17 @@ def test_joules_of_a_load_that_switches(benchmark: BenchmarkFixture, load: str, 
     energy = benchmark(attempt_energy, day(switching, length_s), start_ns, end_ns, None)
     assert energy.gpus[0].method == "counter+series"
     assert energy.energy_j == pytest.approx(NUM_GPUS * truth_j(switching, 0, length_s), rel=5e-2)
+
+
+@pytest.mark.parametrize("length_s", [0.1, 0.2, 1, 10])
+@pytest.mark.parametrize(
+    "load", ["constant", "square_200_200", "square_50_50", "decode_30hz", "generation", "bursty", "decode_47hz"]
+)
+@pytest.mark.timeout(300)
+def test_joules_of_eight_recordings(benchmark: BenchmarkFixture, load: str, length_s: float) -> None:
+    """GPUs that have a recording each leave more periods and hypotheses to try than one recording eight times."""
+    trace, true_j = own_days(load, length_s)
+    start_ns, end_ns = ns([0, length_s]).tolist()
+    energy = benchmark(attempt_energy, trace, start_ns, end_ns, None)
+    assert energy.gpus[0].method == "counter+series"
+    assert energy.energy_j == pytest.approx(true_j, rel=5e-2)

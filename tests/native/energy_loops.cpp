@@ -5,6 +5,7 @@
 
 #include "counter_filter.h"
 #include "grid_phases.h"
+#include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
 #include "waves.h"
@@ -81,6 +82,37 @@ bool samples_are_added_up(size_t size) {
     return true;
 }
 
+bool values_are_placed(size_t num_values) {
+    ValueReadings readings;
+    for (size_t at = 0; at < 2 * num_values; ++at) {
+        const double low_s = 0.1 * static_cast<double>((at + 1) / 2) + (at % 2 == 1 ? -0.006 : 0.002);
+        readings.made.push_back({low_s, low_s + 0.003});
+        if (at % 2 == 0) readings.firsts.push_back(at);
+    }
+    const auto numbers = publications(readings, 0.0, 0.1);
+    return numbers && numbers->size() == num_values && (num_values < 3 || !publications(readings, 0.0, 0.9));
+}
+
+bool columns_are_interpolated(size_t size) {
+    std::vector<double> time_s(size);
+    for (size_t at = 0; at < size; ++at) time_s[at] = 0.02 * static_cast<double>(at);
+    const std::vector<double> sums_j = column(size, 1, 90), ones(size, 1.0), at_s = column(40, -1, 2);
+    const LinearColumns linear{time_s.data(), size, {sums_j.data(), ones.data()}};
+    std::vector<double> values(80), within(40);
+    linear.at(at_s.data(), at_s.size(), values.data());
+    within_windows({0.0, 0.1, 0.2, 0.3}, sums_j.data(), at_s.data(), values.data(), at_s.size(), within.data());
+    for (size_t at = 0; at < at_s.size(); ++at)
+        if (!std::isfinite(values[at]) || values[at + 40] != 1.0 || !std::isfinite(within[at])) return false;
+    return true;
+}
+
+bool peaks_are_found(size_t size) {
+    std::vector<std::complex<double>> waves;
+    for (const double part : column(size, 1, 2)) waves.emplace_back(part, -part);
+    const std::vector<size_t> peaks = Spectrum{waves.data(), size, 1.0}.peaks(1, 8);
+    return peaks.size() <= 8 && (size < 40 || peaks.size() > 1);
+}
+
 }  // namespace
 
 int main() {
@@ -94,6 +126,12 @@ int main() {
         if (!cells_are_undone(size)) return 4;
     for (const size_t size : {0, 1, 50})
         if (!samples_are_added_up(size)) return 5;
+    for (const size_t num_values : {0, 1, 40})
+        if (!values_are_placed(num_values)) return 6;
+    for (const size_t size : {4, 50})
+        if (!columns_are_interpolated(size)) return 7;
+    for (const size_t size : {0, 1, 2, 60})
+        if (!peaks_are_found(size)) return 8;
     std::printf("every loop ended\n");
     return 0;
 }

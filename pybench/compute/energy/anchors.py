@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
 from pybench.compute.energy.grid import PublicationGrid, longest_period_s
 from pybench.compute.energy.readings import Readings
 from pybench.compute.energy.times import Column
@@ -54,15 +55,10 @@ def on_grid(readings: Readings, grid: PublicationGrid) -> Anchors | None:
     publication, and a later value is a later publication.
     """
     first = readings.firsts
-    values_mj, order = readings.energy_mj[first], np.arange(len(first))
-    lowest = np.maximum.reduceat(np.floor((readings.before_s - grid.phase_s) / grid.period_s), first)
-    highest = np.minimum.reduceat(np.floor((readings.after_s - grid.phase_s) / grid.period_s), first)
-    lowest = np.maximum.accumulate(lowest - order) + order
-    highest = np.minimum.accumulate((highest - order)[::-1])[::-1] + order
-    number = np.floor((lowest + highest) / 2)
-    if np.any(lowest > highest + 1) or np.any(number[1:] <= number[:-1]):
+    time_s = _energy.published(readings.before_s, readings.after_s, first.tolist(), grid.phase_s, grid.period_s)
+    if time_s is None:
         return None
-    return Anchors(grid.phase_s + number * grid.period_s, values_mj / 1e3, np.full(len(order), PUBLICATION_BLUR_S))
+    return Anchors(time_s, readings.energy_mj[first] / 1e3, np.full(len(first), PUBLICATION_BLUR_S))
 
 
 def without_grid(readings: Readings) -> Anchors:

@@ -94,7 +94,7 @@ def _gpu_energy(
     gap = estimate is not None and (estimate.gap or (curve is not None and curve.ends_in_gap(windows_s)))
     if estimate is not None and gap and BOUND_SIGMAS * estimate.sigma_j >= estimate.energy_j:
         estimate = None
-    alias = alias_fraction(rhythm, samples.period_s)
+    alias = 0.0 if rhythm is None else alias_fraction(rhythm, samples.period_s)
     raised = {
         "clock_step": stepped,
         "alias_risk": alias > TOLD_FRACTION or _in_step(curve, windows_s, estimate),
@@ -167,8 +167,7 @@ def _in_step(curve: Curve | None, windows_s: Windows, estimate: Estimate | None)
     """Whether the load's jumps are so many, and keep step with the samples so well, that joules may be off by much."""
     if curve is None or estimate is None or curve.ripples:
         return False
-    ends_s = np.clip(windows_s, curve.time_s[0], curve.time_s[-1])
-    return float(np.sum(np.diff(curve.sum_at("in_step_j", ends_s)))) > IN_STEP_FRACTION * estimate.energy_j
+    return curve.within("in_step_j", windows_s) > IN_STEP_FRACTION * estimate.energy_j
 
 
 def _averages_of(gpu: GpuTrace, origin_ns: int, windows_s: Windows) -> Samples:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
 from pybench.compute.energy.anchors import Anchors
 from pybench.compute.energy.counter_filter import STEP_SPREAD, Bridged, Outcome, Steps, filtered, together
 from pybench.compute.energy.curve import Curve, Windows
@@ -36,6 +37,9 @@ LEAST_SCALE = 0.6
 UNPHASED_WEIGHT = 0.5
 # Phases are tried with hypotheses that have at least this part of the best one's weight.
 LIKELY = 1e-3
+
+# Of a curve, as the filter takes them.
+SUMS = ("variance_j2", "sampled_j2", "counted_j2", "coherent_j")
 
 Matrix = npt.NDArray[np.float64]
 Hypotheses = Sequence[tuple[Sequence[Anchors], float]]
@@ -123,19 +127,15 @@ class _Part:
         half_s = POWER_SPAN_S / 2
         before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
         value_j2 = ((after_j - before_j) / POWER_SPAN_S * blurs_s) ** 2 + DIGIT_J2
-        variance_j2, within = curve.variance_at(at_s), _Within.of(at_s, ends_s)
-        ends_j, ends_j2 = curve.at(ends_s), curve.variance_at(ends_s)
-        taken_j, taken_j2 = within.sum(energy_j, ends_j), within.sum(variance_j2, ends_j2)
-        whole_j, whole_j2 = (float(np.sum(ends[1::2] - ends[::2])) for ends in (ends_j, ends_j2))
-        steps = Steps(
-            _grown(energy_j),
-            _grown(taken_j),
-            _grown(variance_j2) + DIGIT_J2,
-            _grown(taken_j2),
-            _grown(curve.sum_at("sampled_j2", at_s)),
-            _grown(curve.sum_at("counted_j2", at_s)),
-            _grown(curve.sum_at("coherent_j", at_s) + curve.in_step_w * at_s / STEP_SPREAD),
-        )
+        sums = curve.sums_at(SUMS, at_s)
+        variance_j2, ends_j, ends_j2 = sums[0], curve.at(ends_s), curve.sums_at(SUMS[:1], ends_s)[0]
+        taken_j = _energy.within(ends_s, ends_j, at_s, energy_j)
+        taken_j2 = _energy.within(ends_s, ends_j2, at_s, variance_j2)
+        if curve.in_step_w:
+            sums[3] += curve.in_step_w * at_s / STEP_SPREAD
+        further = sums[1:, 1:] - sums[1:, :-1]
+        steps = Steps(_grown(energy_j), _grown(taken_j), _grown(variance_j2) + DIGIT_J2, _grown(taken_j2), *further)
+        whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))
         before, after = _Taken(taken_j[0], taken_j2[0]), _Taken(whole_j - taken_j[-1], whole_j2 - taken_j2[-1])
         return cls(curve, at_s, values_j[:, None, None], value_j2, steps, before, after)
 
@@ -149,6 +149,8 @@ class _Part:
 
     def keep(self, which: npt.NDArray[np.intp]) -> _Part:
         """Only the hypotheses of these numbers."""
+        if len(which) == self.at_s.shape[-1]:
+            return self
         return replace(
             self,
             at_s=self.at_s[..., which],
@@ -172,27 +174,6 @@ def _of_values(own: Sequence[Anchors], chosen: npt.NDArray[np.intp]) -> list[tup
 def _nearest(anchors: Anchors, ends_s: Column) -> npt.NDArray[np.intp]:
     away_s = np.min(np.abs(anchors.time_s[:, None] - ends_s), axis=1)
     return np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
-
-
-@dataclass(frozen=True)
-class _Within:
-    """Where times lie between the windows' ends: the last end before each, and whether it is a window's start."""
-
-    last: npt.NDArray[np.intp]
-    begun: npt.NDArray[np.bool_]
-    after_first: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, at_s: Matrix, ends_s: Column) -> _Within:
-        which = np.searchsorted(ends_s, at_s, side="right")
-        return cls(np.maximum(which - 1, 0), which % 2 == 1, which > 0)
-
-    def sum(self, column: Matrix, ends: Column) -> Matrix:
-        """What lies within the windows up to each time, by the sum there and at the windows' ends."""
-        whole = np.zeros(len(ends))
-        np.cumsum(ends[1::2] - ends[::2], out=whole[1::2])
-        whole[2::2] = whole[1:-1:2]
-        return np.asarray(whole[self.last] * self.after_first + (column - ends[self.last]) * self.begun)
 
 
 def _grown(column: Matrix) -> Matrix:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
 from pybench.compute.energy.ripple import Ripple
 from pybench.compute.energy.times import Column
 
@@ -60,35 +63,35 @@ class Curve:
         cls, time_s: Column, piece_j: Column, piece_sigma_j: Column, shift_s: float = 0.0, **sums: Column
     ) -> Self:
         """A curve through ``time_s`` from the energy of each piece between, extended a little at both ends."""
-        power_w = piece_j / np.diff(time_s)
-        ends_j, ends_sigma_j = [], []
-        for lately_w, edge_w in ((power_w[:LATELY], power_w[0]), (power_w[-LATELY:], power_w[-1])):
-            ends_j.append(edge_w * EXTENSION_S)
-            ends_sigma_j.append((EXTENSION_DOUBT * np.ptp(lately_w) + EXTENSION_FLOOR * edge_w) * EXTENSION_S)
+        power_w = piece_j / (time_s[1:] - time_s[:-1])
+        sums_j = np.zeros((2 + len(sums), len(time_s) + 2))
+        for end, lately_w, edge_w in ((1, power_w[:LATELY], power_w[0]), (-1, power_w[-LATELY:], power_w[-1])):
+            doubt_w = EXTENSION_DOUBT * (lately_w.max() - lately_w.min()) + EXTENSION_FLOOR * edge_w
+            sums_j[:2, end] = edge_w * EXTENSION_S, (doubt_w * EXTENSION_S) ** 2
+        sums_j[0, 2:-1], sums_j[1, 2:-1] = piece_j, piece_sigma_j**2
+        for number, column in enumerate(sums.values(), start=2):
+            sums_j[number, 2:-1] = column
+        np.cumsum(sums_j, axis=1, out=sums_j)
         knots_s = np.concatenate(([time_s[0] - EXTENSION_S], time_s, [time_s[-1] + EXTENSION_S]))
-        energy_j = np.concatenate(([0.0, ends_j[0]], piece_j, [ends_j[1]]))
-        sigma_j = np.concatenate(([0.0, ends_sigma_j[0]], piece_sigma_j, [ends_sigma_j[1]]))
-        further = np.zeros((len(sums), len(knots_s)))
-        if sums:
-            further[:, 2:-1] = np.array(list(sums.values()))
-        since_zero = dict(zip(sums, np.cumsum(further, axis=1), strict=True))
-        return cls(knots_s, np.cumsum(energy_j), np.cumsum(sigma_j**2), shift_s, **since_zero)
+        return cls(knots_s, sums_j[0], sums_j[1], shift_s, **dict(zip(sums, sums_j[2:], strict=True)))
 
     def at(self, time_s: npt.ArrayLike) -> Column:
         """Joules since the curve's own zero."""
-        smooth_j = np.interp(np.asarray(time_s), self.time_s, self.energy_j)
-        return np.asarray(sum((ripple.energy_j(np.asarray(time_s)) for ripple in self.ripples), smooth_j))
+        at_s = np.asarray(time_s, dtype=np.float64)
+        energy_j: Column = _energy.interpolated(self.time_s, (self.energy_j,), at_s)[0]
+        for ripple in self.ripples:
+            energy_j = energy_j + ripple.energy_j(at_s)
+        return energy_j
 
-    def variance_at(self, time_s: npt.ArrayLike) -> Column:
-        """Variance in J² since the curve's own zero."""
-        return np.asarray(np.interp(np.asarray(time_s), self.time_s, self.variance_j2))
+    def sums_at(self, names: Sequence[str], time_s: npt.ArrayLike) -> Column:
+        """The sums of these names at each time, one row each, 0 where the curve has none."""
+        at_s = np.asarray(time_s, dtype=np.float64)
+        columns = [self._none if (column := getattr(self, name)) is None else column for name in names]
+        return _energy.interpolated(self.time_s, columns, at_s)
 
-    def sum_at(self, name: str, time_s: npt.ArrayLike) -> Column:
-        """One of the further sums at each time, 0 where the curve has none."""
-        column = getattr(self, name)
-        if column is None:
-            return np.zeros(np.shape(time_s))
-        return np.asarray(np.interp(np.asarray(time_s), self.time_s, column))
+    @cached_property
+    def _none(self) -> Column:
+        return np.zeros_like(self.time_s)
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the window lies inside the curve, extensions included."""
@@ -96,7 +99,7 @@ class Curve:
 
     def has_gap(self, windows_s: Windows) -> bool:
         """Whether nothing was measured for ``GAP_S`` somewhere in a window."""
-        wide = np.diff(self.time_s) > GAP_S
+        wide = self.time_s[1:] - self.time_s[:-1] > GAP_S
         return any(
             bool(np.any(wide & (self.time_s[1:] > start_s) & (self.time_s[:-1] < end_s)))
             for start_s, end_s in windows_s
@@ -104,7 +107,8 @@ class Curve:
 
     def ends_in_gap(self, windows_s: Windows) -> bool:
         """Whether a window begins or ends where nothing was measured for ``GAP_S``."""
-        return bool(np.any(np.diff(self.time_s)[self._piece_at(np.ravel(windows_s))] > GAP_S))
+        piece = self._piece_at(np.ravel(windows_s))
+        return bool((self.time_s[piece + 1] - self.time_s[piece] > GAP_S).any())
 
     def _piece_at(self, time_s: Column) -> npt.NDArray[np.intp]:
         """The piece that each time lies in; beyond an end, the one there."""
@@ -117,8 +121,12 @@ class Curve:
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
         ends_j = self.at(moved_s)
-        energy_j = (ends_j[..., 1] - ends_j[..., 0]).sum(axis=1)
-        shifted_j = np.abs(energy_j - energy_j[0]).max()
+        energy_j = (ends_j[..., 1] - ends_j[..., 0]).sum(axis=1).tolist()
+        shifted_j = max(abs(moved_j - energy_j[0]) for moved_j in energy_j[1:])
         ripples_j = (2**0.5 * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
-        unresolved_j = float(np.sum(np.diff(self.sum_at("unresolved_j", np.asarray(windows_s)))))
-        return float(np.linalg.norm([shifted_j, unresolved_j, *ripples_j]))
+        return math.hypot(shifted_j, self.within("unresolved_j", windows_s), *ripples_j)
+
+    def within(self, name: str, windows_s: Windows) -> float:
+        """How much one of the sums grows within windows."""
+        (ends,) = self.sums_at((name,), windows_s)
+        return float((ends[:, 1] - ends[:, 0]).sum())

@@ -50,7 +50,7 @@ class Fits:
 
 def tuning_hz(time_s: Column) -> float:
     """The farthest that a frequency is tuned."""
-    return NUM_STEPS / (STEPS_PER_RESOLUTION * float(np.ptp(time_s)))
+    return NUM_STEPS / (STEPS_PER_RESOLUTION * float(time_s[-1] - time_s[0]))
 
 
 def wave_sum(time_s: Column, frequency_hz: float, amplitude: npt.NDArray[np.complex128]) -> Column:

@@ -13,6 +13,7 @@ phase to the samples.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from pybench.compute.energy.times import Column, middle
 
 # The steps in which the driver reports power.
 POWER_STEP_W = 0.323
+POWER_STEP_SIGMA_W = POWER_STEP_W / 12**0.5
 # White noise of one sample beside its neighbours, at most: 2.4 % on H200. What is beyond is the load's.
 MOST_NOISE_FRACTION = 0.03
 USUAL_NOISE_FRACTION = 0.024
@@ -47,19 +49,20 @@ class LowPass:
 
 def sample_noise_w(power_w: Column) -> Column:
     """Standard deviation of each sample's own noise, in W: the middle deviation from the neighbours' mean."""
-    step_w = np.full(len(power_w), POWER_STEP_W / np.sqrt(12))
+    return np.asarray(np.hypot(POWER_STEP_SIGMA_W, _noise_fraction(power_w) * power_w))
+
+
+def _noise_fraction(power_w: Column) -> float:
     if len(power_w) < MIN_NOISY:
-        return step_w
-    off = np.abs(power_w[1:-1] - (power_w[:-2] + power_w[2:]) / 2) / np.maximum(power_w[1:-1], 1.0)
-    fraction = min(MAD_SIGMAS * middle(off) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
-    return np.asarray(np.hypot(step_w, fraction * power_w))
+        return 0.0
+    return min(MAD_SIGMAS * _energy.middle_deviation(power_w) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
 
 
 def noise_w(power_w: Column) -> float:
     """What samples may deviate by noise alone, in W: no more than is usual, nor than neighbours differ."""
     if not len(power_w):
         return 0.0
-    usual_w = float(np.hypot(POWER_STEP_W / np.sqrt(12), USUAL_NOISE_FRACTION * float(np.mean(power_w))))
+    usual_w = math.hypot(POWER_STEP_SIGMA_W, USUAL_NOISE_FRACTION * float(power_w.mean()))
     return min(usual_w, middle(sample_noise_w(power_w)))
 
 
@@ -73,7 +76,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
         time_s, power_w, sample_noise_w(power_w), tau_s=tau_s, period_s=period_s, gap_s=GAP_S
     )
     ends_s, piece_j, sigma_j, seen_w, missed_j, sampled_j2, counted_j2, unresolved_j, unsteady_j = pieces
-    may_repeat = bool(np.any(missed_j) or np.any(unsteady_j))
+    may_repeat = bool(missed_j.any() or unsteady_j.any())
     in_step = _in_step(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
     curve = Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
@@ -99,11 +102,12 @@ def _in_step(time_s: Column, power_w: Column, period_s: float, most_repeat: int)
     length = 1 << (int(number[-1]) + 2 * most_repeat).bit_length()
     both = np.zeros((2, length))
     both[0, number], both[1, number] = power_w - power_w.mean(), 1.0
-    alike, pairs = np.fft.irfft(np.abs(np.fft.rfft(both)) ** 2)
+    waves = np.fft.rfft(both)
+    alike, pairs = np.fft.irfft(waves.real**2 + waves.imag**2)
     repeats = alike[: 2 * most_repeat + 1] / np.maximum(pairs[: 2 * most_repeat + 1], 1.0)
     after = np.arange(LEAST_REPEAT, most_repeat + 1)
     enough = pairs[2 * after] >= MIN_REPEATED
-    if not np.any(enough) or repeats[0] <= 0:
+    if not enough.any() or repeats[0] <= 0:
         return 0.0
-    best = float(np.max(np.minimum(repeats[after], repeats[2 * after])[enough])) / float(repeats[0])
-    return float(np.clip((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0, 1.0))
+    best = float(np.minimum(repeats[after], repeats[2 * after])[enough].max()) / float(repeats[0])
+    return min(max((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0), 1.0)

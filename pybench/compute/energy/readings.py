@@ -28,6 +28,8 @@ class Readings:
         energy_mj = np.asarray(counter.energy_mj, dtype=np.uint64).astype(np.int64)
         kept = ~_lone(energy_mj)
         before_s, after_s = seconds_since(counter.before_ns, origin_ns), seconds_since(counter.after_ns, origin_ns)
+        if kept.all():
+            return cls(before_s, after_s, energy_mj)
         return cls(before_s[kept], after_s[kept], energy_mj[kept])
 
     def keep(self, which: npt.NDArray[np.bool_]) -> Readings:

@@ -8,12 +8,14 @@ It is believed only where it predicts samples that it was not fitted to.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from pybench import _energy
 from pybench.compute.energy.harmonics import (
     STEPS_PER_RESOLUTION,
     Fits,
@@ -122,7 +124,7 @@ class Ripple:
         seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
         return SEEN_FRACTION * float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
 
-    @property
+    @cached_property
     def _omega(self) -> Column:
         return np.asarray(2 * np.pi * self.frequency_hz * np.arange(1, len(self.seen_w) + 1))
 
@@ -132,7 +134,7 @@ class Ripple:
 
 def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | None:
     """The ripple in samples of so much noise; ``None`` where there is none or it can't be found."""
-    swing_w = float(np.std(power_w)) if len(time_s) else 0.0
+    swing_w = float(power_w.std()) if len(time_s) else 0.0
     if len(time_s) < MIN_SAMPLES or swing_w < RIPPLE_NOISES * noise_w:
         return None
     middle_s = float(time_s.mean())
@@ -154,7 +156,7 @@ def _fits(time_s: Column, power_w: Column, swing_w: float) -> list[HarmonicFit]:
     untuned = Fits(time_s, power_w, peaks_hz)
     untuned_w = untuned.left_w()
     least_w = max(float(untuned_w.min()), UNTUNED_FRACTION * swing_w)
-    if not np.any((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)):
+    if not ((untuned_w <= UNTUNED_TIMES * least_w) & (peaks_hz + tuning_hz(time_s) >= RIPPLE_HZ)).any():
         return []
     likely = np.flatnonzero(untuned_w <= UNTUNED_RIVAL_TIMES * least_w).tolist()
     fits = untuned.tuned(likely)
@@ -167,7 +169,7 @@ def _fits(time_s: Column, power_w: Column, swing_w: float) -> list[HarmonicFit]:
 def _ends_within(ripple: Ripple, time_s: Column, power_w: Column, usual_w: float) -> bool:
     """Whether the load began or ended a little inside the samples, where it is taken to be beyond them."""
     off_w = power_w - ripple.power_seen_w(time_s)
-    off_w = np.abs(off_w - np.median(off_w))
+    off_w = np.abs(off_w - middle(off_w))
     return bool(max(off_w[:NUM_OUTER].max(), off_w[-NUM_OUTER:].max()) > OUTER_TIMES * usual_w)
 
 
@@ -186,9 +188,9 @@ def _rival_w(left_w: float, noise_w: float) -> float:
 
 def _slow_alias(fit: HarmonicFit, time_s: Column, power_w: Column) -> list[HarmonicFit]:
     """The slow load that evenly spaced samples would take it for; none where that is as fast."""
-    sampled_hz = 1 / middle(np.diff(time_s))
+    sampled_hz = 1 / middle(time_s[1:] - time_s[:-1])
     alias_hz = abs(fit.frequency_hz - round(fit.frequency_hz / sampled_hz) * sampled_hz)
-    slow_hz = max(alias_hz, 1 / float(np.ptp(time_s)))
+    slow_hz = max(alias_hz, 1 / float(time_s[-1] - time_s[0]))
     if slow_hz >= RIPPLE_HZ:
         return []
     return Fits(time_s, power_w, np.array([slow_hz])).tuned([0])
@@ -196,32 +198,25 @@ def _slow_alias(fit: HarmonicFit, time_s: Column, power_w: Column) -> list[Harmo
 
 def _peaks(time_s: Column, power_w: Column) -> Column:
     """Frequencies whose one wave explains most of the samples; none where no wave explains much."""
-    step_hz, explained = _spectrum(time_s, power_w)
-    first, last = int(np.ceil(SLOWEST_HZ / step_hz)), len(explained) - 1
-    middle = explained[first:last]
-    tops = np.flatnonzero((middle >= explained[first - 1 : last - 1]) & (middle > explained[first + 1 : last + 1]))
-    tops = tops[np.argsort(middle[tops])[::-1][:NUM_PEAKS]] + first
-    if not len(tops) or explained[tops[0]] < EXPLAINED_FRACTION:
+    step_hz, waves, most = _spectrum(time_s, power_w)
+    first = math.ceil(SLOWEST_HZ / step_hz)
+    steps, explained = _energy.peaks(waves, most=most, first=first, most_peaks=NUM_PEAKS)
+    if not len(steps) or explained[0] < EXPLAINED_FRACTION:
         return np.array([])
-    before, at, after = explained[tops - 1], explained[tops], explained[tops + 1]
-    # The vertex of the parabola through a peak and its neighbours.
-    part = (before - after) / np.minimum(2 * (before - 2 * at + after), -1e-12)
-    return np.asarray((tops + np.clip(part, -0.5, 0.5)) * step_hz)
+    return steps * step_hz
 
 
-def _spectrum(time_s: Column, power_w: Column) -> tuple[float, Column]:
-    """The part of the samples' variance that one wave explains, in steps from 0 Hz to the fastest.
+def _spectrum(time_s: Column, power_w: Column) -> tuple[float, npt.NDArray[np.complex128], float]:
+    """Waves in steps from 0 Hz to the fastest, and the square of one that explains all of the samples' variance.
 
     Times are to the nearest 2 ms.
     """
-    num = int(STEPS_PER_RESOLUTION * float(np.ptp(time_s)) / BIN_S) + 1
+    num = int(STEPS_PER_RESOLUTION * float(time_s[-1] - time_s[0]) / BIN_S) + 1
     length = 1 << (num - 1).bit_length()
-    swing_w = power_w - power_w.mean()
-    bins = np.bincount(np.rint((time_s - time_s[0]) / BIN_S).astype(np.intp), swing_w, length)
-    most = max(len(time_s) * float(np.sum(swing_w**2)) / 2, 1e-12)
+    bins, squares_w2 = _energy.binned(time_s, power_w, bin_s=BIN_S, size=length)
     step_hz = 1 / (length * BIN_S)
     waves = np.fft.rfft(bins)[: int(FASTEST_HZ / step_hz) + 1]
-    return step_hz, np.asarray((waves.real**2 + waves.imag**2) / most)
+    return step_hz, waves, max(len(time_s) * squares_w2 / 2, 1e-12)
 
 
 def _ripple(fit: HarmonicFit, time_s: Column, middle_s: float) -> Ripple:

@@ -44,11 +44,11 @@ class Samples:
     @classmethod
     def of(cls, time_s: Column, power_w: Column) -> Self:
         """From readings in any order, some of them twice, some glitches."""
-        if np.any(time_s[1:] <= time_s[:-1]):
+        if (time_s[1:] <= time_s[:-1]).any():
             time_s, first = np.unique(time_s, return_index=True)
             power_w = power_w[first]
         middle_w = middle(power_w) if len(power_w) else 0.0
-        if middle_w <= GLITCH_W or (np.min(power_w) >= GLITCH_W and np.max(power_w) <= GLITCH_TIMES * middle_w):
+        if middle_w <= GLITCH_W or (power_w.min() >= GLITCH_W and power_w.max() <= GLITCH_TIMES * middle_w):
             return cls(time_s, power_w, 0)
         glitch = (power_w < GLITCH_W) | (power_w > GLITCH_TIMES * np.percentile(power_w, USUAL_PERCENTILE))
         return cls(time_s[~glitch], power_w[~glitch], int(glitch.sum()))
@@ -61,12 +61,20 @@ class Samples:
     def have_gap(self, windows_s: Windows) -> bool:
         """Whether nothing was sampled for ``GAP_S`` somewhere in a window."""
         inside = [(self.near(start_s, end_s).time_s, start_s, end_s) for start_s, end_s in windows_s]
-        return any(bool(np.any(np.diff(time_s, prepend=first, append=last) > GAP_S)) for time_s, first, last in inside)
+        return any(_longest_s(time_s, first, last) > GAP_S for time_s, first, last in inside)
 
     @property
     def period_s(self) -> float | None:
         """Median spacing, ``None`` for a lone sample."""
         return middle(np.diff(self.time_s)) if len(self.time_s) > 1 else None
+
+
+def _longest_s(time_s: Column, start_s: float, end_s: float) -> float:
+    """The longest time without a sample from a start to an end."""
+    if not len(time_s):
+        return end_s - start_s
+    between_s = (time_s[1:] - time_s[:-1]).max(initial=0.0)
+    return max(float(time_s[0]) - start_s, float(between_s), end_s - float(time_s[-1]))
 
 
 def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
@@ -75,7 +83,9 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: W
     power_mw = np.asarray(near.power_mw, dtype=np.int64)
     time_s = (series_times_ns(near, offsets) - origin_ns) / 1e9
     known = power_mw != MISSING
-    return Samples.of(time_s[known], power_mw[known] / 1e3)
+    if not known.all():
+        time_s, power_mw = time_s[known], power_mw[known]
+    return Samples.of(time_s, power_mw / 1e3)
 
 
 def power_within_mw(
@@ -122,7 +132,7 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
     smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     low_pass = LowPass(sensor.tau_s, sensor.tau_sigma_s)
     num_inside = (windows_s[-1][1] - windows_s[0][0]) / sensor.period_s
-    most_repeat = int(np.clip(num_inside / REPEATS, MOST_REPEAT, LONGEST_REPEAT))
+    most_repeat = int(min(max(num_inside / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
     curve = undo(samples.time_s, smooth_w, low_pass, most_repeat)
     resolved = tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples)
     in_step_w = max((ripple.in_step_w(sensor.period_s) for ripple in resolved), default=0.0)

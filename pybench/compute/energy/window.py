@@ -90,7 +90,8 @@ def counter_estimate(
     energy_j, sigma_j, misfit = found
     sigma_j = float(np.linalg.norm([sigma_j, *(curve.shared_sigma_j(_own(windows_s, curve)) for curve in curves)]))
     changes_s = readings.after_s[readings.changes]
-    num_inside = sum(int(np.sum((changes_s > first_s) & (changes_s <= last_s))) for first_s, last_s in windows_s)
+    passed = np.searchsorted(changes_s, windows_s, side="right")
+    num_inside = int((passed[:, 1] - passed[:, 0]).sum())
     method: Method = "counter+series" if shaped else "counter"
     gap = shaped and not long and samples.have_gap(windows_s)
     return Estimate(energy_j, sigma_j, method, num_inside, gap, misfit)
@@ -175,7 +176,7 @@ def series_estimate(curve: Curve | None, windows_s: Windows) -> Estimate | None:
     if curve is None or not curve.covers(windows_s[0][0], windows_s[-1][1]):
         return None
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
-    variance_j2 = float(np.sum(np.diff(curve.variance_at(windows_s))))
+    variance_j2 = curve.within("variance_j2", windows_s)
     in_step_j = curve.in_step_w * float(np.sum(np.diff(windows_s)))
     doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s), in_step_j)
     return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
