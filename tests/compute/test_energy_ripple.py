@@ -134,6 +134,26 @@ def test_bounds_of_short_windows_hold_where_samples_show_a_slow_wave(num_windows
     assert measure(name, 0.2, num_windows, BOARDS[board]).inside_percent >= 97
 
 
+@pytest.mark.parametrize(("name", "window_s"), [("decode_49hz", 0.2), ("decode_49hz", 5.0), ("decode_101hz", 0.2)])
+@pytest.mark.parametrize("board", ["H200", "H200, copies"])
+def test_bounds_hold_where_the_counter_takes_the_load_for_a_slow_wave(
+    num_windows: int, name: str, window_s: float, board: str
+) -> None:
+    """A counter that adds up samples of 20 ms holds up to 8 J too much or too little of a load of 49 Hz, in turn."""
+    outcome = measure(name, window_s, num_windows, BOARDS[board])
+    assert outcome.inside_percent >= 97
+    assert outcome.half_width_percent < {0.2: 4.0, 5.0: 1.0}[window_s]
+
+
+def test_a_wave_that_drifts_past_the_counters_samples_is_doubt_of_its_values() -> None:
+    """100 W at 49.5 Hz and 20 ms: 0.5 Hz, so that sums swing by 100 W / (2π 0.5 Hz). In step, the mean power is off."""
+    ripple = Ripple(0.0, 4.0, 200, 49.5, np.array([100.0 + 0j]), 0.1)
+    assert ripple.drifting_j2(0.02) == pytest.approx((100 / (2 * np.pi * 0.5)) ** 2 / 2, rel=0.1)
+    assert ripple.in_step_w(0.02) == 0.0
+    in_step = replace(ripple, frequency_hz=49.9)
+    assert in_step.in_step_w(0.02) >= 100 / 2 / np.sqrt(2)
+
+
 def test_a_load_that_ends_beyond_the_folded_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three seconds after a window, where the counter is read on: of 100 windows 13 were outside by such readings."""
     monkeypatch.setattr(windows, "LOAD_AFTER_S", 3.0)

@@ -126,7 +126,7 @@ class _Part:
         blurs_s = np.repeat(blur_s, len(lags_s), axis=1)[:, None]
         half_s = POWER_SPAN_S / 2
         before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
-        value_j2 = ((after_j - before_j) / POWER_SPAN_S * blurs_s) ** 2 + DIGIT_J2
+        value_j2 = ((after_j - before_j) / POWER_SPAN_S * blurs_s) ** 2 + DIGIT_J2 + curve.drifting_j2
         sums = curve.sums_at(SUMS, at_s)
         variance_j2, ends_j, ends_j2 = sums[0], curve.at(ends_s), curve.sums_at(SUMS[:1], ends_s)[0]
         taken_j = _energy.within(ends_s, ends_j, at_s, energy_j)

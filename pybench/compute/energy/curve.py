@@ -39,7 +39,8 @@ class Curve:
     ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike, and
     ``in_step_j`` all that they may miss of a load in step with them. All are sums since the curve's zero.
 
-    ``in_step_w`` is the doubt about the mean power, in W, that samples in step with a ripple leave.
+    ``in_step_w`` is the doubt about the mean power, in W, that samples in step with a ripple leave, ``drifting_j2`` the
+    variance of each value of a counter that adds up samples nearly in step with one.
 
     ``seen_w`` is the power at each time behind the low-pass of ``tau_s``, without that of the ripples.
     """
@@ -57,6 +58,7 @@ class Curve:
     seen_w: Column | None = None
     tau_s: float = 0.0
     in_step_w: float = 0.0
+    drifting_j2: float = 0.0
 
     @classmethod
     def of_pieces(
