@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,16 +43,28 @@ DRIVERS = {
     "failing": {"FAIL": "nvmlDeviceGetFieldValues:999:1,nvmlDeviceGetSamples:4,*:15:0@after=60"},
     "hanging": {"HANG": "nvmlDeviceGetFieldValues:1500:1@call=3", "LATENCY": "h200", "GLOBAL_LOCK": "1"},
 }
-Stressed = dict[tuple[str, str], "subprocess.Popen[str]"]
+# LeakSanitizer's own thread may break where threads end while it looks at their stacks: no finding, and no answer.
+SEARCH_BROKE = "LeakSanitizer has encountered a fatal error"
+MOST_SEARCHES = 4
+Starts = dict[tuple[str, str], Callable[[], "subprocess.Popen[str]"]]
 
 
 @pytest.fixture(scope="module")
-def stressed(
+def starts(
     native: Callable[..., Path], fake_driver: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stressed]:
-    """The stress program of each sanitizer at each driver, all at once: they wait for nearly all of their time."""
-    programs: Stressed = {}
+) -> Iterator[Starts]:
+    """What starts the stress program of each sanitizer at each driver. Those that still run are ended."""
+    found: Starts = {}
     with ExitStack() as stack:
+
+        def start(program: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+            running = subprocess.Popen(
+                [program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            stack.enter_context(running)
+            stack.callback(running.kill)
+            return running
+
         for sanitizer in SANITIZERS:
             folder = tmp_path_factory.mktemp("sanitized")
             # As quick to build as can be: a build takes longer than the sessions compute.
@@ -61,17 +74,25 @@ def stressed(
             for name, told in DRIVERS.items():
                 settings = {f"FAKE_NVML_{key}": value for key, value in {"LOAD": "square:100:600:40", **told}.items()}
                 environment = {**os.environ, **settings, "PYBENCH_NVML_LIBRARY": str(fake)}
-                running = subprocess.Popen(
-                    [program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-                )
-                programs[sanitizer, name] = stack.enter_context(running)
-                stack.callback(running.kill)
-        yield programs
+                found[sanitizer, name] = partial(start, program, environment)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def stressed(starts: Starts) -> dict[tuple[str, str], subprocess.Popen[str]]:
+    """All at once: they wait for nearly all of their time."""
+    return {which: start() for which, start in starts.items()}
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_sessions(stressed: Stressed, sanitizer: str, driver: str) -> None:
+def test_sessions(
+    starts: Starts, stressed: dict[tuple[str, str], subprocess.Popen[str]], sanitizer: str, driver: str
+) -> None:
     program = stressed[sanitizer, driver]
     output, errors = program.communicate()
+    for _ in range(MOST_SEARCHES - 1):
+        if SEARCH_BROKE in errors:
+            program = starts[sanitizer, driver]()
+            output, errors = program.communicate()
     assert (program.returncode, output, errors) == (0, "30 sessions\n", "")
