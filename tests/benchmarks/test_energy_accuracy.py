@@ -16,6 +16,7 @@ from tests.physics.windows import Outcome, measure
 NUM_WINDOWS = 200
 LOADS = (
     "constant",
+    "decode_20hz",
     "decode_30hz",
     "decode_47hz",
     "decode_49hz",

@@ -26,6 +26,7 @@ LONGEST_LAG_S = 0.03
 
 LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "constant": lambda rng, start_s, _: constant(rng.uniform(100, 690), start_s),
+    "decode_20hz": lambda rng, start_s, end_s: square(300, 600, 0.3 / 20, 0.7 / 20, start_s - rng.random(), end_s),
     "decode_30hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 30, 0.6 / 30, start_s - rng.random(), end_s),
     "square_200_200": lambda rng, start_s, end_s: square(120, 680, 0.2, 0.2, start_s - rng.random(), end_s),
     "square_150_150": lambda rng, start_s, end_s: square(120, 680, 0.15, 0.15, start_s - rng.random(), end_s),

@@ -79,7 +79,7 @@ def lags_between(low_s: float, high_s: float) -> Column:
 
 def _followed(parts: Sequence[_Part], belief: Matrix) -> Outcome:
     spread = max(
-        part.curve.in_step_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
+        part.curve.mean_sigma_w * float(np.ptp(part.at_s)) / max(part.steps.spent_j.sum(axis=0).max(), 1e-9)
         for part in parts
     )
     before, after = parts[0].before, parts[-1].after

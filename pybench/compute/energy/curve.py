@@ -39,8 +39,9 @@ class Curve:
     ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike, and
     ``in_step_j`` all that they may miss of a load in step with them. All are sums since the curve's zero.
 
-    ``in_step_w`` is the doubt about the mean power, in W, that samples in step with a ripple leave, ``drifting_j2`` the
-    variance of each value of a counter that adds up samples nearly in step with one.
+    Of ripples, ``in_step_w`` is the doubt in W about the mean power that a counter has which adds up samples in step
+    with one, ``drifting_j2`` the variance of each of its values where it is nearly in step, and ``mean_sigma_w`` the
+    doubt about the series' own mean.
 
     ``seen_w`` is the power at each time behind the low-pass of ``tau_s``, without that of the ripples.
     """
@@ -59,6 +60,7 @@ class Curve:
     tau_s: float = 0.0
     in_step_w: float = 0.0
     drifting_j2: float = 0.0
+    mean_sigma_w: float = 0.0
 
     @classmethod
     def of_pieces(

@@ -52,12 +52,14 @@ RIVAL_STEP = 0.0037
 # more than the second; or than so many times this part of the deviation.
 UNTUNED_TIMES, UNTUNED_RIVAL_TIMES = 3.0, 5.0
 UNTUNED_FRACTION = 0.06
-# Harmonics up to this one are looked at for aliases; samples that come early or late show a part of them.
+# Harmonics up to this one are looked at for aliases.
 HIGHEST_ALIAS = 12
-SEEN_FRACTION = 0.5
-# Harmonics whose phase drifts by less than so many turns past the samples are in step with them. With 1.06, 4 to 6 of
-# 100 simulated windows were outside whose loads drift by 1.1 turns, with 1.2 none.
+# What samples can't separate shares what it explains.
+LEAST_PRECISION = 1e-6
+# Harmonics whose phase drifts by less than so many turns past the samples are in step with them. Samples that come
+# early or late show a part of the first one.
 IN_STEP_TURNS = 1.2
+SEEN_FRACTION = 0.5
 RIPPLE_NOISES = 1.5
 
 
@@ -67,7 +69,8 @@ class Ripple:
 
     ``seen_w`` is the complex amplitude of each harmonic in the samples; the load's own lies behind a low-pass of
     ``tau_s``. ``left_w`` is the deviation of the samples from it. ``rivals`` explain them about as well: loads of 30
-    and of 70 Hz look alike in samples that are spaced evenly.
+    and of 70 Hz look alike in samples that are spaced evenly. ``mean_sigma_w`` is the standard deviation of the mean
+    power beside it, which samples in step with a harmonic do not tell from that.
     """
 
     start_s: float
@@ -79,11 +82,38 @@ class Ripple:
     tau_s: float = 0.0
     tau_sigma_s: float = 0.0
     rivals: tuple[Ripple, ...] = ()
+    mean_sigma_w: float = 0.0
 
     def behind(self, tau_s: float, tau_sigma_s: float) -> Ripple:
         """The same, seen through a low-pass of a time constant known so well."""
         rivals = tuple(rival.behind(tau_s, tau_sigma_s) for rival in self.rivals)
         return replace(self, tau_s=tau_s, tau_sigma_s=tau_sigma_s, rivals=rivals)
+
+    def settled(self, time_s: Column, power_w: Column, sample_period_s: float) -> Ripple:
+        """The same with harmonics above the first as samples and expectation have them, each by its deviation.
+
+        Ridge regression (Hoerl and Kennard, Technometrics 12, 1970), beside a mean that changes evenly and a frequency
+        a little off. What it leaves open of the mean is ``mean_sigma_w``.
+        """
+        inside = (time_s >= self.start_s) & (time_s <= self.end_s)
+        order, num = np.arange(1, HIGHEST_ALIAS + 1), len(self.seen_w)
+        turn = np.exp(2j * np.pi * self.frequency_hz * np.multiply.outer(time_s[inside], order))
+        own, higher = turn[:, :num], turn[:, num:]
+        since = (time_s[inside] - self.start_s) / (self.end_s - self.start_s) - 0.5
+        faster = since * (1j * order[:num] * self.seen_w * own).real.sum(axis=1)
+        rows = np.column_stack((own.real, -own.imag, faster, since, np.ones_like(since)))
+        apart_hz, expected_w = self._aliases(sample_period_s)
+        known = np.where(order > 1, (self.left_w / np.maximum(expected_w, 1e-9)) ** 2, 0.0)[:num]
+        precision = np.concatenate((known, known, np.zeros(3))) + LEAST_PRECISION * len(since)
+        inverse = np.linalg.inv(rows.T @ rows + np.diag(precision))
+        real_w, imaginary_w = np.split((inverse @ (rows.T @ power_w[inside]))[:-3], 2)
+        noise_w = self.left_w * np.sqrt(max(float(inverse[-1, -1]) - 1 / len(since), 0.0))
+        # The mean takes a part of harmonics that are not among these.
+        taken_w = np.abs(inverse[-1] @ rows.T @ higher) * expected_w[num:] / np.sqrt(2)
+        in_step = apart_hz[0] * (self.end_s - self.start_s) < IN_STEP_TURNS
+        first_w = SEEN_FRACTION * expected_w[0] / np.sqrt(2) if in_step else 0.0
+        mean_sigma_w = float(np.linalg.norm([noise_w, first_w, *taken_w]))
+        return replace(self, seen_w=real_w + 1j * imaginary_w, mean_sigma_w=mean_sigma_w)
 
     def power_seen_w(self, time_s: Column) -> Column:
         """What it adds to samples at these times."""
@@ -114,10 +144,10 @@ class Ripple:
         return float(np.hypot(own_j, max(apart_j, default=0.0)))
 
     def in_step_w(self, sample_period_s: float) -> float:
-        """Doubt about the mean power by harmonics that samples so far apart see at one phase, standard deviation."""
+        """Doubt about the mean power that a counter sees by samples so far apart, by harmonics in step with them."""
         apart_hz, seen_w = self._aliases(sample_period_s)
         in_step = apart_hz * (self.end_s - self.start_s) < IN_STEP_TURNS
-        return SEEN_FRACTION * float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
+        return float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
 
     def drifting_j2(self, sample_period_s: float) -> float:
         """Variance of what a counter holds that adds up samples so far apart, by harmonics whose phase drifts past it.
@@ -129,15 +159,15 @@ class Ripple:
         return float(np.sum((seen_w[drifts] / (2 * np.pi * apart_hz[drifts])) ** 2) / 2)
 
     def _aliases(self, sample_period_s: float) -> tuple[Column, Column]:
-        """How far each harmonic is from a multiple of the sampling, in Hz, and its amplitude in samples, in W.
-
-        The ``k``-th harmonic of a load that switches has about ``1/k`` of the first one's amplitude.
-        """
+        """How far each harmonic is from a multiple of the sampling, in Hz, and its amplitude in samples, in W."""
         order = np.arange(1, HIGHEST_ALIAS + 1)
         apart = np.abs((order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5)
+        return apart / sample_period_s, self._expected_w(order)
+
+    def _expected_w(self, order: npt.NDArray[np.intp]) -> Column:
+        """Amplitude of harmonics in samples: the ``k``-th of a load that switches has about ``1/k`` of the first's."""
         load_w = np.abs(self.seen_w[0] * self._gain(self.tau_s)[0])
-        seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
-        return apart / sample_period_s, seen_w
+        return np.asarray(load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s))
 
     @cached_property
     def _omega(self) -> Column:

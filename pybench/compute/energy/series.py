@@ -131,25 +131,29 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
         return None
     # Ripples around the ends of several windows would overlap; unresolved, they widen the bound.
     alone = len(windows_s) == 1
-    ripples = _ripples(samples, *windows_s[0]) if alone else []
-    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
+    found = _ripples(samples, *windows_s[0]) if alone else []
     low_pass = LowPass(sensor.tau_s, sensor.tau_sigma_s)
+    ripples = tuple(
+        ripple.behind(low_pass.tau_s, low_pass.sigma_s).settled(samples.time_s, samples.power_w, sensor.period_s)
+        for ripple in found
+    )
+    smooth_w = samples.power_w - sum(ripple.power_seen_w(samples.time_s) for ripple in ripples)
     num_inside = (windows_s[-1][1] - windows_s[0][0]) / sensor.period_s
     most_repeat = int(min(max(num_inside / REPEATS, MOST_REPEAT), LONGEST_REPEAT))
     curve = undo(samples.time_s, smooth_w, low_pass, most_repeat)
-    resolved = tuple(ripple.behind(low_pass.tau_s, low_pass.sigma_s) for ripple in ripples)
-    in_step_w = max((ripple.in_step_w(sensor.period_s) for ripple in resolved), default=0.0)
-    drifting_j2 = [ripple.drifting_j2(sensor.period_s) for ripple in resolved]
+    in_step_w = max((ripple.in_step_w(sensor.period_s) for ripple in ripples), default=0.0)
+    drifting_j2 = [ripple.drifting_j2(sensor.period_s) for ripple in ripples]
     variance_j2 = curve.variance_j2
-    for ripple, own_j2 in zip(resolved, drifting_j2, strict=True):
+    for ripple, own_j2 in zip(ripples, drifting_j2, strict=True):
         # Beyond the folded samples the series takes the load for a slow wave, as the counter does.
         for edge_s in (ripple.start_s, ripple.end_s):
             variance_j2 = variance_j2 + EDGE_TIMES * own_j2 * (curve.time_s >= edge_s)
     return replace(
         curve,
         variance_j2=variance_j2,
-        ripples=resolved,
+        ripples=ripples,
         in_step_w=in_step_w,
+        mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
         drifting_j2=max(drifting_j2, default=0.0),
     )
 

@@ -177,8 +177,8 @@ def series_estimate(curve: Curve | None, windows_s: Windows) -> Estimate | None:
         return None
     energy_j = float(np.sum(np.diff(curve.at(windows_s))))
     variance_j2 = curve.within("variance_j2", windows_s)
-    in_step_j = curve.in_step_w * float(np.sum(np.diff(windows_s)))
-    doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s), in_step_j)
+    mean_j = curve.mean_sigma_w * float(np.sum(np.diff(windows_s)))
+    doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s), mean_j)
     return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
 
 
