@@ -97,7 +97,8 @@ class Ripple:
         """
         inside = (time_s >= self.start_s) & (time_s <= self.end_s)
         order, num = np.arange(1, HIGHEST_ALIAS + 1), len(self.seen_w)
-        turn = np.exp(2j * np.pi * self.frequency_hz * np.multiply.outer(time_s[inside], order))
+        once = np.exp(2j * np.pi * self.frequency_hz * time_s[inside])
+        turn = np.cumprod(np.repeat(once[:, None], HIGHEST_ALIAS, axis=1), axis=1)
         own, higher = turn[:, :num], turn[:, num:]
         since = (time_s[inside] - self.start_s) / (self.end_s - self.start_s) - 0.5
         faster = since * (1j * order[:num] * self.seen_w * own).real.sum(axis=1)
