@@ -7,7 +7,20 @@ from typing import Literal
 
 REMEDY = "reinstall with a C++17 compiler at hand: pip install ."
 NAMES = {
-    "_energy": ("Fits", "counted", "filtered", "fitting_periods", "undone", "wave_sum"),
+    "_energy": (
+        "Fits",
+        "binned",
+        "counted",
+        "filtered",
+        "fitting_periods",
+        "interpolated",
+        "middle_deviation",
+        "peaks",
+        "published",
+        "undone",
+        "wave_sum",
+        "within",
+    ),
     "_nvml": ("NvmlError", "Recorder", "gpus"),
 }
 """What pybench calls of each extension."""
