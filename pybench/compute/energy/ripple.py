@@ -103,7 +103,7 @@ class Ripple:
         since = (time_s[inside] - self.start_s) / (self.end_s - self.start_s) - 0.5
         faster = since * (1j * order[:num] * self.seen_w * own).real.sum(axis=1)
         rows = np.column_stack((own.real, -own.imag, faster, since, np.ones_like(since)))
-        apart_hz, expected_w = self._aliases(sample_period_s)
+        _, expected_w, in_step = self._aliases(sample_period_s)
         known = np.where(order > 1, (self.left_w / np.maximum(expected_w, 1e-9)) ** 2, 0.0)[:num]
         precision = np.concatenate((known, known, np.zeros(3))) + LEAST_PRECISION * len(since)
         inverse = np.linalg.inv(rows.T @ rows + np.diag(precision))
@@ -111,8 +111,7 @@ class Ripple:
         noise_w = self.left_w * np.sqrt(max(float(inverse[-1, -1]) - 1 / len(since), 0.0))
         # The mean takes a part of harmonics that are not among these.
         taken_w = np.abs(inverse[-1] @ rows.T @ higher) * expected_w[num:] / np.sqrt(2)
-        in_step = apart_hz[0] * (self.end_s - self.start_s) < IN_STEP_TURNS
-        first_w = SEEN_FRACTION * expected_w[0] / np.sqrt(2) if in_step else 0.0
+        first_w = SEEN_FRACTION * expected_w[0] / np.sqrt(2) if in_step[0] else 0.0
         mean_sigma_w = float(np.linalg.norm([noise_w, first_w, *taken_w]))
         return replace(self, seen_w=real_w + 1j * imaginary_w, mean_sigma_w=mean_sigma_w)
 
@@ -146,8 +145,7 @@ class Ripple:
 
     def in_step_w(self, sample_period_s: float) -> float:
         """Doubt about the mean power that a counter sees by samples so far apart, by harmonics in step with them."""
-        apart_hz, seen_w = self._aliases(sample_period_s)
-        in_step = apart_hz * (self.end_s - self.start_s) < IN_STEP_TURNS
+        _, seen_w, in_step = self._aliases(sample_period_s)
         return float(np.linalg.norm(seen_w[in_step]) / np.sqrt(2))
 
     def drifting_j2(self, sample_period_s: float) -> float:
@@ -155,20 +153,19 @@ class Ripple:
 
         It takes each for a wave of the frequency that they are apart from its sampling.
         """
-        apart_hz, seen_w = self._aliases(sample_period_s)
-        drifts = apart_hz * (self.end_s - self.start_s) >= IN_STEP_TURNS
-        return float(np.sum((seen_w[drifts] / (2 * np.pi * apart_hz[drifts])) ** 2) / 2)
+        apart_hz, seen_w, in_step = self._aliases(sample_period_s)
+        return float(np.sum((seen_w[~in_step] / (2 * np.pi * apart_hz[~in_step])) ** 2) / 2)
 
-    def _aliases(self, sample_period_s: float) -> tuple[Column, Column]:
-        """How far each harmonic is from a multiple of the sampling, in Hz, and its amplitude in samples, in W."""
+    def _aliases(self, sample_period_s: float) -> tuple[Column, Column, npt.NDArray[np.bool_]]:
+        """Of harmonics: how far each is from a multiple of the sampling, its amplitude in samples, and whether in step.
+
+        The ``k``-th harmonic of a load that switches has about ``1/k`` of the first one's amplitude.
+        """
         order = np.arange(1, HIGHEST_ALIAS + 1)
-        apart = np.abs((order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5)
-        return apart / sample_period_s, self._expected_w(order)
-
-    def _expected_w(self, order: npt.NDArray[np.intp]) -> Column:
-        """Amplitude of harmonics in samples: the ``k``-th of a load that switches has about ``1/k`` of the first's."""
+        apart_hz = np.abs((order * self.frequency_hz * sample_period_s + 0.5) % 1 - 0.5) / sample_period_s
         load_w = np.abs(self.seen_w[0] * self._gain(self.tau_s)[0])
-        return np.asarray(load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s))
+        seen_w = load_w / order / np.hypot(1, 2 * np.pi * self.frequency_hz * order * self.tau_s)
+        return apart_hz, seen_w, apart_hz * (self.end_s - self.start_s) < IN_STEP_TURNS
 
     @cached_property
     def _omega(self) -> Column:
