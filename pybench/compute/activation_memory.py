@@ -9,8 +9,9 @@ each token:
 - queries, keys, values and output of attention, and float32 of each head's softmax: n (2 Q + 2 K) + 4 heads;
 - gate, its activation, up, and their product: 4 n I.
 
-Of frozen weights under adapters no input is kept that no adapter reads. A compiled layer computes again in backward
-what is cheap: norms keep their input alone, in n bytes, the MLP no activation.
+Of frozen weights under adapters no input is kept that no adapter reads. With dropout each adapter reads an input of its
+own: n bytes a number, and a byte for whether it was dropped. A compiled layer computes again in backward what is cheap:
+norms keep their input alone, in n bytes, the MLP no activation.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
         return True
     if settings.strategy not in _STRATEGIES or settings.activation_offload or settings.mixed_precision:
         return False
-    if settings.lora_dropout or not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
+    if not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
+        return False
+    if settings.lora_dropout and _is_selective(settings):
         return False
     if settings.grad_accum != 1 and not settings.lora_rank:
         return False  # gradients of earlier passes lie beside what is kept
@@ -70,14 +73,26 @@ def _attends_in_one_kernel(settings: Train, shape: DecoderShape) -> bool:
 
 def _layer(settings: Train, shape: DecoderShape, number: int) -> float:
     """Of experts the MLP is not known, and left out."""
-    inner = _attention(settings, shape, number)
-    inputs = 1 if shape.num_experts > 1 or not _trains_mlp(settings) else 2
+    inner, outer = _attention(settings, shape, number), _inputs(settings, shape, number)
     if shape.num_experts == 1:
-        products = (2 if settings.compile else 3) + _trains_mlp(settings)
+        products = (2 if settings.compile else 3) + (_trains_mlp(settings) and not settings.lora_dropout)
         inner += number * products * shape.intermediate
-    adapters = _ADAPTERS[settings.lora_targets or "query_value"] * (settings.lora_rank or 0)
-    outer = number * (inputs * shape.hidden + (adapters if shape.num_experts == 1 else 0))
+        outer += number * _ADAPTERS[settings.lora_targets or "query_value"] * (settings.lora_rank or 0)
     return _norms(settings, shape, number) + outer + inner / settings.tensor_parallel
+
+
+def _inputs(settings: Train, shape: DecoderShape, number: int) -> float:
+    """What projections read behind a norm; with dropout all that adapters read."""
+    mlp = _trains_mlp(settings) and shape.num_experts == 1
+    if not settings.lora_dropout:
+        return number * (2 if mlp else 1) * shape.hidden
+    hidden, queries = shape.hidden, _queries(shape)
+    read = {
+        "query_value": 2 * hidden,
+        "attention": 3 * hidden + queries,
+        "all_linear": 3 * hidden + queries + (2 * hidden + shape.intermediate if mlp else 0),
+    }
+    return (number + 1) * read[settings.lora_targets or "query_value"]
 
 
 def _norms(settings: Train, shape: DecoderShape, number: int) -> float:

@@ -118,6 +118,23 @@ def test_a_layer_keeps_what_the_formula_has(family: str, options: dict[str, Any]
     assert kept[1] + behind(kept) == pytest.approx(formula, rel=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("targets", ["query_value", "attention", "all_linear"])
+def test_dropout_keeps_an_input_of_each_adapter(targets: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the operator that GPUs take, whose mask has one byte a number."""
+
+    def on_gpus(given: torch.Tensor, p: float, training: bool, _inplace: bool) -> torch.Tensor:
+        return torch.native_dropout(given, p, training)[0]
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", on_gpus)
+    torch.compiler.reset()
+    adapters = {**ADAPTERS, "lora_targets": targets, "lora_dropout": 0.1, "compile": compiled}
+    kept, formula = counted("llama", adapters)
+    assert kept[1] + behind(kept) == pytest.approx(formula, rel=0.01)
+
+
 def test_four_bits_keep_no_more_than_frozen_weights() -> None:
     """Backward unpacks them again."""
     pytest.importorskip("bitsandbytes")
