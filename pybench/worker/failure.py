@@ -10,6 +10,9 @@ from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError, WrongResultError
 
+# Behind what was asked for and what is free torch describes its allocator, in three sentences and an address.
+_OF_THE_ALLOCATOR = " Including non-PyTorch memory"
+
 
 def cause_of(error: BaseException) -> FailureCause:
     """Cause of an error that ended a rank after its backend was imported."""
@@ -41,7 +44,7 @@ def _is_of_memory(error: BaseException) -> bool:
 def failure_of(error: BaseException) -> Failure:
     """The event for ``error``, with its traceback as detail."""
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    text = str(error).strip()
+    text = str(error).strip().partition(_OF_THE_ALLOCATOR)[0]
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, UnsupportedError | EngineError | MissingPackageError | WrongResultError):
         message = text
