@@ -36,7 +36,7 @@ from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-KIND, HOSTS = "h200", (1, 2, 4)
+HOSTS = (("h100", 1), ("h200", 1), ("h200", 2), ("h200", 4))
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
@@ -160,22 +160,25 @@ def _report() -> str:
 
 
 def _coverage() -> str:
-    """What the shipped suites plan on hosts of one, two and four H200s, and what is kept of it."""
+    """What the shipped suites plan on hosts of one, two and four GPUs, and what is kept of it."""
     kept = _kept_points()
     counts = []
     for path in sorted((ROOT / "suites").glob("*.toml")):
-        found = kept.get(path.stem, {})
-        own = [count for host in HOSTS for count in covered(planned(path, host), found)]
+        own = [
+            count
+            for kind, num_gpus in HOSTS
+            for count in covered(planned(path, kind, num_gpus), kept.get((kind, path.stem), {}))
+        ]
         if any(own):
             counts.append((f"`{path.stem}`", own))
     total = ("all", [sum(column) for column in zip(*(own for _, own in counts), strict=True)])
-    heads = ("suite", *(head for host in HOSTS for head in (f"{host} GPU{'s' * (host > 1)}", "kept", "full")))
+    heads = ("suite", *(head for kind, num_gpus in HOSTS for head in (f"{num_gpus} {kind}", "kept", "full")))
     return _table(heads, [(name, *map(str, own)) for name, own in (*counts, total)])
 
 
-def planned(path: Path, num_gpus: int) -> tuple[Point, ...]:
-    """A suite's points on a host of this kind with so many GPUs."""
-    suite = with_words(read_suite(path, profile=None, machine_kind=KIND), num_devices=num_gpus)
+def planned(path: Path, kind: str, num_gpus: int) -> tuple[Point, ...]:
+    """A suite's points on a host with so many GPUs of this kind."""
+    suite = with_words(read_suite(path, profile=None, machine_kind=kind), num_devices=num_gpus)
     return expand(suite, load_models(), Devices("cuda", num_gpus)).points
 
 
@@ -200,14 +203,15 @@ def _is_full(point: Point, kept: Kept) -> bool:
     return as_long and kept.figures.attempts - kept.figures.failed_attempts >= point.effort.attempts
 
 
-def _kept_points() -> dict[str, dict[str, list[Kept]]]:
-    """Points with figures of the kept files of this kind of machine, by suite and id."""
-    kept: dict[str, dict[str, list[Kept]]] = {}
+def _kept_points() -> dict[tuple[str, str], dict[str, list[Kept]]]:
+    """Points with figures of the kept files, by kind of machine and suite, and by id."""
+    kept: dict[tuple[str, str], dict[str, list[Kept]]] = {}
     for path in sorted((ROOT / "suites" / "measured").glob("*.json")):
         results = RunView.of_file(path).results
         for point in results.points:
-            if point.metrics and results.machine == KIND:
-                kept.setdefault(results.suite, {}).setdefault(point.id, []).append(Kept(point, results.options))
+            if point.metrics:
+                of_suite = kept.setdefault((results.machine, results.suite), {})
+                of_suite.setdefault(point.id, []).append(Kept(point, results.options))
     return kept
 
 

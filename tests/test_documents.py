@@ -289,7 +289,7 @@ def test_a_point_is_covered_by_a_kept_figure(
 ) -> None:
     """Of the same settings; in full with the suite's attempts and steps. The other of two points has none."""
     module = generator()
-    points = module.planned(ROOT / "suites" / "qlora.toml", 1)
+    points = module.planned(ROOT / "suites" / "qlora.toml", "h200", 1)
     kept = replace(
         POINT_RESULT,
         id=points[0].id,
@@ -303,7 +303,9 @@ def test_a_point_is_covered_by_a_kept_figure(
 
 def test_a_point_of_two_gpus_is_one_of_hosts_that_have_them() -> None:
     """A host of two takes its two for what the suite wants on all; a host of four has that point on four."""
-    ids = {host: {p.id for p in generator().planned(ROOT / "suites" / "qlora.toml", host)} for host in (1, 2, 4)}
+    ids = {
+        host: {p.id for p in generator().planned(ROOT / "suites" / "qlora.toml", "h200", host)} for host in (1, 2, 4)
+    }
     assert "qlora[data_parallel=2]" in ids[2] - ids[1] - ids[4]
 
 

@@ -52,9 +52,8 @@ def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
         return True
     if settings.strategy not in _STRATEGIES or settings.activation_offload or settings.mixed_precision:
         return False
-    if not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
-        return False
-    if settings.lora_dropout and _is_selective(settings):
+    dropped_again = settings.lora_dropout and _is_selective(settings)
+    if dropped_again or not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
         return False
     if settings.grad_accum != 1 and not settings.lora_rank:
         return False  # gradients of earlier passes lie beside what is kept

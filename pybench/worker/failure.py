@@ -10,7 +10,7 @@ from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError, WrongResultError
 
-# Behind what was asked for and what is free torch describes its allocator, in three sentences and an address.
+# Behind what was to be allocated and what is free torch describes its allocator, in three sentences and an address.
 _OF_THE_ALLOCATOR = " Including non-PyTorch memory"
 
 

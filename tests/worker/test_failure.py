@@ -35,9 +35,9 @@ def test_monotonic_offset_adds_nanoseconds() -> None:
 def test_the_message_of_full_memory_leaves_out_its_allocator() -> None:
     """What torch 2.11 wrote on an H100; the detail has all of it."""
     text = (
-        "CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 382.19 MiB "
-        "is free. Including non-PyTorch memory, this process has 78.80 GiB memory in use. Of the allocated memory 77.63 "
-        "GiB is allocated by PyTorch, and 512.93 MiB is reserved by PyTorch but unallocated."
+        "CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 382.19 "
+        "MiB is free. Including non-PyTorch memory, this process has 78.80 GiB memory in use. Of the allocated memory "
+        "77.63 GiB is allocated by PyTorch, and 512.93 MiB is reserved by PyTorch but unallocated."
     )
     failure = failure_of(RuntimeError(text))
     assert failure.cause == "out_of_memory"
