@@ -7,14 +7,14 @@
 #include <thread>
 #include <utility>
 
-#include "clock.h"
+#include "patience.h"
 
 namespace pybench {
 
-// Runs function on a thread of its own; false when it has not returned by deadline_ns. The thread is then left to end
-// by itself: function must own all it touches and throw nothing.
+// Runs function on a thread of its own; false when it has not returned within the limit. The thread is then left to
+// end by itself: function must own all it touches and throw nothing.
 template <typename Function>
-bool returns_by(int64_t deadline_ns, Function function) {
+bool returns_within(int64_t limit_ns, Function function) {
     constexpr int64_t kPause = kMillisecond / 2;
     auto done = std::make_shared<std::atomic<bool>>(false);
     std::thread thread([done, function = std::move(function)]() mutable {
@@ -24,7 +24,8 @@ bool returns_by(int64_t deadline_ns, Function function) {
         }
         *done = true;
     });
-    while (!*done && now_ns() < deadline_ns) sleep_until(now_ns() + kPause);
+    Patience patience;
+    while (!*done && patience.waited_ns() < limit_ns) patience.pause(kPause);
     if (!*done) {
         thread.detach();
         return false;

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <fstream>
+
 namespace pybench {
 
 namespace {
@@ -28,6 +30,13 @@ int64_t realtime_offset_ns() {
         best_offset = realtime - (before + after) / 2;
     }
     return best_offset;
+}
+
+std::string boot_id() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(file, id);
+    return id;
 }
 
 void sleep_until(int64_t deadline_ns) {

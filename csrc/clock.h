@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace pybench {
 
@@ -10,6 +11,7 @@ constexpr int64_t kSecond = 1000 * kMillisecond;
 
 int64_t now_ns();              // CLOCK_MONOTONIC
 int64_t realtime_offset_ns();  // CLOCK_REALTIME minus CLOCK_MONOTONIC
+std::string boot_id();         // of the boot that CLOCK_MONOTONIC counts from
 void sleep_until(int64_t deadline_ns);
 
 // An absolute schedule: ticks that came too late are skipped and counted, never made up for.

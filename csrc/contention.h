@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "clock.h"
+#include "patience.h"
 
 namespace pybench {
 
@@ -18,8 +18,8 @@ class Contention {
     // hangs, holds the others up for a fraction of a second only, and then nothing is known.
     template <typename Read>
     void measure(Read read) {
-        int64_t first = 0;
-        deadline_ns_.compare_exchange_strong(first, now_ns() + kLimit);
+        Patience patience;
+        const auto wait_until = [&](auto condition) { return comes_true(&patience, condition); };
         ++arrived_;
         if (!wait_until([this] { return arrived_ == num_threads_; })) return;
         for (int i = 0; i < kReads; ++i) concurrent_ns_ += timed(read);
@@ -59,10 +59,10 @@ class Contention {
     }
 
     template <typename Condition>
-    bool wait_until(Condition condition) const {
+    bool comes_true(Patience* patience, Condition condition) const {
         while (!condition()) {
-            if (given_up_ || now_ns() >= deadline_ns_) return false;
-            sleep_until(now_ns() + kPause);
+            if (given_up_ || patience->waited_ns() >= kLimit) return false;
+            patience->pause(kPause);
         }
         return true;
     }
@@ -77,7 +77,6 @@ class Contention {
     const size_t num_threads_;
     std::atomic<size_t> arrived_{0}, through_{0}, done_{0};
     std::atomic<int64_t> concurrent_ns_{0}, alone_ns_{0};
-    std::atomic<int64_t> deadline_ns_{0};
     std::atomic<bool> given_up_{false};
     std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };

@@ -18,7 +18,6 @@ constexpr int64_t kSparse = kSecond;
 constexpr int64_t kSettledSpan = kSecond;
 // How long the driver's next sample may take to come: the series then lies on both sides of the publication too.
 constexpr int64_t kNextSample = 45 * kMillisecond;
-constexpr int64_t kStall = kSecond;
 
 constexpr uint32_t bit(Capability capability) { return 1U << capability; }
 constexpr uint32_t kPolledMask = bit(kInstant) | bit(kAverage) | bit(kMemory);
@@ -106,11 +105,6 @@ void Gpu::publish() {
     block_.state = static_cast<uint32_t>(capabilities_.state());
     block_.capabilities = capabilities_.working();
     if (capabilities_.lost()) block_.latest_mw = kMissing;
-}
-
-bool Gpu::hangs(int64_t now, int64_t limit_ns) const {
-    const int64_t start_ns = block_.call_start_ns;
-    return start_ns != 0 && now - start_ns > limit_ns;
 }
 
 void Gpu::begin() {

@@ -24,6 +24,8 @@ namespace pybench {
 constexpr int64_t kCounterPeriod = 60 * kSecond;
 // Beside a series of samples 20 ms apart the polled fields show the newest power, and no more.
 constexpr int64_t kPolledBesideSeries = kSecond;
+// A driver call that takes longer is recorded as a stall.
+constexpr int64_t kStall = kSecond;
 
 // How often a GPU is read where nothing else makes it so.
 struct Pace {
@@ -48,9 +50,9 @@ class Gpu {
     bool has_counter() const { return capabilities_.wanted(kCounter); }
 
     // For any thread.
-    uint64_t served() const { return served_; }        // the newest demand that was met
-    bool predictable() const { return predictable_; }  // steps of its counter can be expected for a while
-    bool hangs(int64_t now, int64_t limit_ns) const;
+    uint64_t served() const { return served_; }                     // the newest demand that was met
+    bool predictable() const { return predictable_; }               // steps of its counter can be expected for a while
+    int64_t call_start_ns() const { return block_.call_start_ns; }  // of the driver call under way, 0 for none
 
     std::mutex access;                   // held while the GPU is read, a hung call included
     std::atomic<size_t> poller{0};       // which poller's it is

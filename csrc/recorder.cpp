@@ -33,7 +33,7 @@ Opened opened_within(int64_t limit_ns, Open open) {
         std::exception_ptr error;
     };
     auto opening = std::make_shared<Opening>();
-    const bool returned = returns_by(now_ns() + limit_ns, [opening, open = std::move(open)] {
+    const bool returned = returns_within(limit_ns, [opening, open = std::move(open)] {
         try {
             opening->opened = open();
         } catch (...) {
@@ -93,7 +93,7 @@ Recording Recorder::stop() {
     // The last owner shuts NVML down, which may hang too.
     auto* owner = new std::shared_ptr<Session>(std::move(session));
     try {
-        returns_by(now_ns() + kReleaseLimit, [owner] { delete owner; });
+        returns_within(kReleaseLimit, [owner] { delete owner; });
     } catch (const std::system_error&) {
         delete owner;  // no thread to wait for it
     }

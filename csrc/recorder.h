@@ -26,6 +26,7 @@ class Recorder {
     // thread can be started, or std::logic_error when running.
     void start();
     // Ends and hands over what was recorded, within a second also when a driver call hangs: its GPU is then "stalled".
+    // Time in which the machine stands still counts towards no limit.
     // Throws std::logic_error when not running, or in another process than started it.
     Recording stop();
     // What was recorded between two times, with the counter's next step if it is searched. Throws as stop().

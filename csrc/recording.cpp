@@ -75,7 +75,8 @@ Recording Recording::between(int64_t since_ns, int64_t until_ns) const {
     return copy;
 }
 
-void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end, int64_t hang_ns) {
+void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end,
+                         const std::function<bool(int64_t)>& hangs) {
     start_ns = head.start_ns;
     end_ns = end;
     boot_id = head.boot_id;
@@ -85,7 +86,7 @@ void Recording::conclude(const RecordingHead& head, const GpuBlock* blocks, int6
         const GpuBlock& block = blocks[i];
         describe(gpus[i], block);
         const int64_t call_start_ns = block.call_start_ns;
-        if (call_start_ns == 0 || end - call_start_ns < hang_ns) continue;
+        if (call_start_ns == 0 || !hangs(call_start_ns)) continue;
         gpus[i].state = name_of(State::stalled);
         gpus[i].stalls.push_back({call_start_ns, end});
     }

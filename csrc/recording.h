@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,10 @@ struct Recording {
     // A copy with what was read between two times; every reading of the counter up to then, which shows resets, and
     // every stall.
     Recording between(int64_t since_ns, int64_t until_ns) const;
-    // Takes over what head and blocks hold beside the rings. Calls under way since hang_ns are stalls up to end_ns.
-    void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns, int64_t hang_ns);
+    // Takes over what head and blocks hold beside the rings. A call under way that hangs, by when it began, is a stall
+    // up to end_ns.
+    void conclude(const RecordingHead& head, const GpuBlock* blocks, int64_t end_ns,
+                  const std::function<bool(int64_t call_start_ns)>& hangs);
 
     int64_t start_ns = 0, end_ns = 0;
     std::string boot_id, driver;

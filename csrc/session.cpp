@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -16,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kCollectPeriod(100);  // until the pollers are merged
 constexpr std::chrono::milliseconds kWatchPeriod(250);    // a GPU behind one that hangs has 0.6 s to spare
 constexpr std::chrono::seconds kAlonePeriod(1);           // a lone GPU holds up no other
-// A call that takes longer than this no longer holds up the GPUs that were to be read after it.
+// A call that takes longer than this hangs: it is not waited for, nor are other GPUs read after it.
 constexpr int64_t kHangLimit = 300 * kMillisecond;
 constexpr int64_t kStopLimit = 800 * kMillisecond;
 constexpr int64_t kEndLimit = 100 * kMillisecond;
@@ -27,11 +26,12 @@ constexpr int64_t kMergingSleep = 100 * kMillisecond;
 constexpr int64_t kLongestSleep = 2 * kSecond;
 constexpr int64_t kPause = 2 * kMillisecond;
 
-std::string boot_id() {
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string id;
-    std::getline(file, id);
-    return id;
+bool takes_longer(int64_t call_start_ns, int64_t limit_ns, int64_t now = now_ns()) {
+    return call_start_ns != 0 && now - call_start_ns > limit_ns;
+}
+
+bool hangs(int64_t call_start_ns, const Patience& patience) {
+    return call_start_ns != 0 && patience.waited_ns(call_start_ns) > kHangLimit;
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ void Session::start() {
         stopping_ = true;
         contention_.give_up();
         notify_pollers();
-        end_pollers();
+        Patience patience;
+        end_pollers(&patience);
         throw;
     }
 }
@@ -135,10 +136,12 @@ void Session::sleep_until(int64_t deadline_ns, uint64_t demand, bool last) {
 
 void Session::collect_and_watch() {
     std::unique_lock<std::mutex> lock(mutex_);
+    int64_t latest_ns = INT64_MAX;  // of a look that no standstill delayed
     while (!collected_) {
         collect();
         merge_pollers();
-        reassign_from_hung();
+        reassign_from_hung(std::min(now_ns(), latest_ns));
+        latest_ns = now_ns() + std::chrono::nanoseconds(collect_period()).count() + kMostLate;
         wake_.wait_for(lock, collect_period());
     }
 }
@@ -182,10 +185,9 @@ void Session::merge_pollers() {
 }
 
 // The other GPUs of a poller that hangs in a call are given to a new one.
-void Session::reassign_from_hung() {
-    const int64_t now = now_ns();
+void Session::reassign_from_hung(int64_t now) {
     for (const std::unique_ptr<Gpu>& hung : gpus_) {
-        if (!hung->hangs(now, kHangLimit)) continue;
+        if (!takes_longer(hung->call_start_ns(), kHangLimit, now)) continue;
         const size_t former = hung->poller, number = pollers_.size();
         const auto give = [&](size_t from, size_t to) {
             size_t num_given = 0;
@@ -227,13 +229,20 @@ void Session::anchor() {
     raise_demand();
 }
 
-// A GPU that hangs is not waited for; those behind it are, as they will be parted from it.
-void Session::wait_for(uint64_t demand, int64_t give_up_ns) const {
+// A GPU that hangs is not waited for, once that is certain; those behind it are, as they will be parted from it.
+void Session::wait_for(uint64_t demand, int64_t limit_ns, Patience* patience) const {
     const auto open = [&](const std::unique_ptr<Gpu>& gpu) {
-        return gpu->served() < demand && !gpu->hangs(now_ns(), kHangLimit);
+        const int64_t call_start_ns = gpu->call_start_ns();
+        return (gpu->served() < demand || takes_longer(call_start_ns, kStall)) && !hangs(call_start_ns, *patience);
     };
-    while (std::any_of(gpus_.begin(), gpus_.end(), open) && now_ns() < give_up_ns)
-        pybench::sleep_until(now_ns() + kPause);
+    while (std::any_of(gpus_.begin(), gpus_.end(), open) && patience->waited_ns() < limit_ns) patience->pause(kPause);
+}
+
+void Session::conclude(Recording* recording, int64_t hang_ns, const Patience& patience) {
+    recording->offsets.push_back({now_ns(), realtime_offset_ns()});
+    recording->conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), [&](int64_t call_start_ns) {
+        return takes_longer(call_start_ns, hang_ns) && hangs(call_start_ns, patience);
+    });
 }
 
 Recording Session::stop() {
@@ -241,48 +250,47 @@ Recording Session::stop() {
     stopping_ = true;  // after the demand: who sees this one meets that one first
     notify_pollers();
     contention_.give_up();
-    wait_for(demand, now_ns() + kStopLimit);
+    Patience patience;
+    wait_for(demand, kStopLimit, &patience);
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         collected_ = true;
     }
     wake_.notify_one();
     collector_.join();
-    end_pollers();
+    end_pollers(&patience);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
-    recording_.offsets.push_back({now_ns(), realtime_offset_ns()});
-    recording_.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kHangLimit);
+    conclude(&recording_, kHangLimit, patience);
     handed_over_ = true;
     return std::move(recording_);
 }
 
 // Those that hang in a call, or wait for one that does, are left to end by themselves.
-void Session::end_pollers() {
+void Session::end_pollers(Patience* patience) {
     for (const std::unique_ptr<Gpu>& gpu : gpus_) gpu->abandoned = true;
-    const int64_t give_up_ns = now_ns() + kEndLimit;
+    const int64_t limit_ns = patience->waited_ns() + kEndLimit;
     for (Poller& poller : pollers_) {
-        while (!*poller.ended && now_ns() < give_up_ns) pybench::sleep_until(now_ns() + kPause / 10);
+        while (!*poller.ended && patience->waited_ns() < limit_ns) patience->pause(kPause / 10);
         *poller.ended ? poller.thread.join() : poller.thread.detach();
     }
 }
 
 Recording Session::snapshot(int64_t since_ns, bool search, int64_t until_ns) {
-    const int64_t give_up_ns = now_ns() + kSnapshotLimit;
-    if (search) wait_for(raise_demand(), give_up_ns);
+    Patience patience;
+    wait_for(search ? raise_demand() : 0, kSnapshotLimit, &patience);
     const std::lock_guard<std::mutex> lock(mutex_);
     collect();
     if (handed_over_) throw std::logic_error("the sampler is not running");
     Recording copy = recording_.between(since_ns, until_ns);
-    copy.offsets.push_back({now_ns(), realtime_offset_ns()});
-    copy.conclude(blocks_.head(), &blocks_.gpu(0), now_ns(), kSecond);
+    conclude(&copy, kStall, patience);
     return copy;
 }
 
 std::vector<int64_t> Session::latest_power_mw() {
     std::vector<int64_t> latest;
     for (size_t i = 0; i < gpus_.size(); ++i) {
-        const bool stale = gpus_[i]->hangs(now_ns(), kHangLimit);
+        const bool stale = takes_longer(gpus_[i]->call_start_ns(), kHangLimit);
         latest.push_back(stale ? kMissing : blocks_.gpu(i).latest_mw.load());
     }
     return latest;

@@ -15,6 +15,7 @@
 #include "contention.h"
 #include "gpu.h"
 #include "nvml_api.h"
+#include "patience.h"
 #include "recording.h"
 #include "retention.h"
 
@@ -55,15 +56,16 @@ class Session : public std::enable_shared_from_this<Session> {
     size_t for_own_gpus(size_t poller, Visit visit);
     uint64_t raise_demand();
     void notify_pollers();
-    void wait_for(uint64_t demand, int64_t give_up_ns) const;
-    void end_pollers();
+    void wait_for(uint64_t demand, int64_t limit_ns, Patience* patience) const;
+    void conclude(Recording* recording, int64_t hang_ns, const Patience& patience);
+    void end_pollers(Patience* patience);
 
     void collect_and_watch();
     std::chrono::milliseconds collect_period() const;
     void collect();  // with mutex_ held
     bool may_merge_pollers();
     void merge_pollers();
-    void reassign_from_hung();
+    void reassign_from_hung(int64_t now);
 
     const std::shared_ptr<Nvml> nvml_;
     Blocks blocks_;

@@ -95,7 +95,7 @@ class PowerRecorder:
         self._native = native
 
     def stop(self) -> PowerTrace:
-        """End within a second and hand over the trace, its columns uncopied.
+        """End within a second, of which none in which the machine stands still, and hand over the trace uncopied.
 
         A GPU whose driver call hangs is ``stalled`` and keeps what was recorded before. Raises ``MachineError`` when
         not started, or in a process forked from the one that started it.

@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdio>
@@ -156,7 +157,7 @@ char handles[kMaxDevices];  // a handle is the address of its slot
 nvmlDevice_t handle_of(int index) { return reinterpret_cast<nvmlDevice_t>(&handles[index]); }
 int index_of(nvmlDevice_t device) { return static_cast<int>(reinterpret_cast<char*>(device) - handles); }
 
-void pass(int64_t length_ns, bool busy) {
+void pass_at_once(int64_t length_ns, bool busy) {
     const int64_t end_ns = now_ns() + length_ns;
     if (busy) {
         while (now_ns() < end_ns) {
@@ -166,6 +167,12 @@ void pass(int64_t length_ns, bool busy) {
     const timespec end{end_ns / 1'000'000'000, end_ns % 1'000'000'000};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, nullptr) != 0) {
     }
+}
+
+// In parts, of which a standstill of the machine passes one: the rest is yet to be done then.
+void pass(int64_t length_ns, bool busy) {
+    constexpr int64_t kPart = 20'000'000;
+    for (; length_ns > 0; length_ns -= kPart) pass_at_once(std::min(length_ns, kPart), busy);
 }
 
 // Of a thread whose call hung until the driver was another: a test's that is over. It is neither counted nor answered.
