@@ -290,10 +290,10 @@ void Gpu::begin_serving(uint64_t demand) {
     begin_search();
 }
 
-// Once the step was seen, waits for the series' next sample.
+// Once the step was seen, also that of a search that was due meanwhile, waits for the series' next sample.
 void Gpu::settle() {
     if (!has_counter()) search_.give_up();
-    if (search_.on()) return;
+    if (search_.on()) return settled_ns_.reset();
     if (!settled_ns_) settled_ns_ = now_ns() + (search_.found() ? kNextSample : 0);
     if (now_ns() < *settled_ns_) return;
     poll();
