@@ -4,8 +4,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <cmath>
 #include <complex>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +13,7 @@
 #include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
+#include "spectrum.h"
 #include "waves.h"
 
 namespace py = pybind11;
@@ -89,15 +88,11 @@ Column wave_sum(const Column& time_s, double frequency_hz, const std::vector<std
 std::array<Column, 2> peaks(const Waveform& waves, double most, size_t first, size_t most_peaks) {
     if (waves.ndim() != 1) throw std::invalid_argument("not one column");
     const Spectrum spectrum{waves.data(), static_cast<size_t>(waves.size()), most};
-    const std::vector<size_t> tops = spectrum.peaks(first, most_peaks);
+    const std::vector<Peak> tops = spectrum.peaks(first, most_peaks);
     std::array<Column, 2> found{Column(tops.size()), Column(tops.size())};
     for (size_t at = 0; at < tops.size(); ++at) {
-        const double before = spectrum.explained(tops[at] - 1), own = spectrum.explained(tops[at]),
-                     after = spectrum.explained(tops[at] + 1);
-        // The vertex of the parabola through a peak and its neighbours.
-        const double part = (before - after) / std::min(2 * (before - 2 * own + after), -1e-12);
-        found[0].mutable_at(at) = static_cast<double>(tops[at]) + std::clamp(part, -0.5, 0.5);
-        found[1].mutable_at(at) = own;
+        found[0].mutable_at(at) = tops[at].place;
+        found[1].mutable_at(at) = tops[at].explained;
     }
     return found;
 }
@@ -105,18 +100,8 @@ std::array<Column, 2> peaks(const Waveform& waves, double most, size_t first, si
 // Deviations from the mean, added up in bins so wide, of which there are so many; and the sum of their squares.
 std::pair<Column, double> binned(const Column& time_s, const Column& power_w, double bin_s, size_t size) {
     require_equal(length(time_s), length(power_w));
-    Column bins(size);
-    std::fill_n(bins.mutable_data(), size, 0.0);
-    double mean_w = 0.0, squares_w2 = 0.0;
-    for (size_t at = 0; at < length(time_s); ++at) mean_w += power_w.at(at);
-    mean_w /= std::max<double>(static_cast<double>(length(time_s)), 1.0);
-    for (size_t at = 0; at < length(time_s); ++at) {
-        const double bin = std::nearbyint((time_s.at(at) - time_s.at(0)) / bin_s), swing_w = power_w.at(at) - mean_w;
-        if (!(bin >= 0 && bin < static_cast<double>(size))) throw std::invalid_argument("a time in no bin");
-        bins.mutable_at(static_cast<size_t>(bin)) += swing_w;
-        squares_w2 += swing_w * swing_w;
-    }
-    return {bins, squares_w2};
+    const Bins bins(time_s.data(), power_w.data(), length(time_s), bin_s, size);
+    return {Column(size, bins.sum_w.data()), bins.squares_w2};
 }
 
 double noise_part(const Column& power_w) {

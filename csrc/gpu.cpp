@@ -7,10 +7,6 @@ namespace pybench {
 namespace {
 
 constexpr int64_t kPolledPeriod = 100 * kMillisecond;  // as often as the fields change
-constexpr int64_t kLongestSeriesPeriod = 2 * kSecond;
-constexpr size_t kEnoughSamples = 16;
-// Samples that the driver hands over in batches are this old at most.
-constexpr int64_t kFresh = kSecond;
 constexpr int64_t kSlowPeriod = kSecond;
 // A counter that is to be read this seldom is read where it steps.
 constexpr int64_t kSparse = kSecond;
@@ -26,16 +22,6 @@ constexpr uint32_t kSlowMask =
 
 // On the clock's own grid, so that one wake-up serves every GPU.
 Cadence on_grid(int64_t period_ns, int64_t now) { return {period_ns, (now / period_ns + 1) * period_ns}; }
-
-int64_t spacing_ns(const std::vector<PowerSample>& samples) {
-    return (samples.back().realtime_us - samples.front().realtime_us) * 1000 / static_cast<int64_t>(samples.size() - 1);
-}
-
-// Three quarters of how long the driver keeps a sample, 2.4 s on H200: what comes later than the rest loses samples.
-int64_t series_period_ns(int64_t spacing_ns, unsigned num_kept) {
-    const int64_t longest_ns = std::min(num_kept * spacing_ns * 3 / 4, kLongestSeriesPeriod);
-    return std::max(longest_ns / kPolledPeriod, int64_t{1}) * kPolledPeriod;  // where polls are frequent, with one
-}
 
 }  // namespace
 
@@ -128,15 +114,8 @@ void Gpu::schedule() {
     scheduled_ = true;
 }
 
-// Its samples are no further apart than polls would be, and the newest is of now.
-bool Gpu::series_shows_power() const {
-    const int64_t realtime_ns = now_ns() + realtime_offset_ns();
-    return sample_spacing_ns_ > 0 && sample_spacing_ns_ < kPolledPeriod &&
-           realtime_ns - static_cast<int64_t>(last_seen_us_) * 1000 < kFresh;
-}
-
 void Gpu::pace_polls() {
-    const int64_t period_ns = series_shows_power() ? polled_beside_series_ns_ : kPolledPeriod;
+    const int64_t period_ns = samples_.shows_power(kPolledPeriod) ? polled_beside_series_ns_ : kPolledPeriod;
     if (polled_.next_ns == 0 || polled_.period_ns != period_ns) polled_ = on_grid(period_ns, now_ns());
 }
 
@@ -165,17 +144,15 @@ void Gpu::read_counter() {
 void Gpu::drain_series() {
     if (!capabilities_.wanted(kSeries)) return;
     std::vector<PowerSample> samples;
-    note(kSeries, call([&] { return nvml_->power_samples(handle_, last_seen_us_, &num_samples_, &samples); }));
+    note(kSeries, call([&] { return nvml_->power_samples(handle_, samples_.newest_us(), &num_samples_, &samples); }));
     push(OffsetRow{now_ns(), realtime_offset_ns()});
     for (const PowerSample& sample : samples) {
         push(SeriesRow{sample.realtime_us * 1000, sample.power_mw});
-        last_seen_us_ = std::max(last_seen_us_, static_cast<uint64_t>(sample.realtime_us));
+        samples_.add(sample);
     }
-    if (!scheduled_ && samples.size() >= kEnoughSamples) {
-        sample_spacing_ns_ = spacing_ns(samples);
-        series_.period_ns = series_period_ns(sample_spacing_ns_, num_samples_);
-    }
-    if (scheduled_) pace_polls();
+    if (scheduled_) return pace_polls();
+    samples_.measure(samples, num_samples_);
+    series_.period_ns = samples_.drain_period_ns(kPolledPeriod).value_or(series_.period_ns);
 }
 
 void Gpu::poll() {

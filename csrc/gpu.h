@@ -13,6 +13,7 @@
 #include "capability.h"
 #include "clock.h"
 #include "nvml_api.h"
+#include "sample_series.h"
 #include "search_budget.h"
 #include "search_slots.h"
 #include "step_search.h"
@@ -69,7 +70,6 @@ class Gpu {
     void publish();
     void probe_identity();
     void drain_series();
-    bool series_shows_power() const;
     void pace_polls();
     void poll();
     void poll_fields(PolledRow* row);
@@ -97,8 +97,7 @@ class Gpu {
     bool scheduled_ = false;
     const int64_t polled_beside_series_ns_;
     Cadence counter_, series_, polled_, slow_;
-    int64_t sample_spacing_ns_ = 0;  // of the series, 0 while unknown
-    uint64_t last_seen_us_ = 0;
+    SampleSeries samples_;
     unsigned num_samples_ = 0;  // that the driver keeps, 0 while unknown
     StepSearch search_;
     SearchBudget unrequested_;

@@ -111,19 +111,6 @@ void sum_waves(const double* times_s, size_t size, double frequency_hz,
     }
 }
 
-std::vector<size_t> Spectrum::peaks(size_t first, size_t most_peaks) const {
-    std::vector<double> height(size);
-    for (size_t step = 0; step < size; ++step) height[step] = std::norm(wave[step]);
-    std::vector<size_t> tops;
-    for (size_t step = std::max<size_t>(first, 1); step + 1 < size; ++step)
-        if (height[step] >= height[step - 1] && height[step] > height[step + 1]) tops.push_back(step);
-    const auto end = tops.begin() + static_cast<ptrdiff_t>(std::min(most_peaks, tops.size()));
-    std::partial_sort(tops.begin(), end, tops.end(),
-                      [&](size_t one, size_t other) { return height[one] > height[other]; });
-    tops.erase(end, tops.end());
-    return tops;
-}
-
 HalvedSamples::HalvedSamples(const double* times_s, const double* powers_w, size_t size) {
     time_s.reserve(size);
     power_w.reserve(size);

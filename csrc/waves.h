@@ -27,17 +27,6 @@ struct CosinesAndSines {
 void sum_waves(const double* times_s, size_t size, double frequency_hz,
                const std::vector<std::complex<double>>& amplitude, double* sums);
 
-// What one wave explains of samples, in even steps of frequency from 0.
-struct Spectrum {
-    const std::complex<double>* wave;
-    size_t size;
-    double most;  // that a wave can explain
-
-    double explained(size_t step) const { return std::norm(wave[step]) / most; }
-    // The steps of the most highest peaks from one step on, the highest first.
-    std::vector<size_t> peaks(size_t first, size_t most_peaks) const;
-};
-
 // Weights of each harmonic's cosine and sine, a constant and a drift, by least squares (Lomb, Astrophys. Space Sci. 39,
 // 1976).
 class Waves {

@@ -8,6 +8,7 @@
 #include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
+#include "spectrum.h"
 #include "waves.h"
 
 using namespace pybench;
@@ -109,7 +110,7 @@ bool columns_are_interpolated(size_t size) {
 bool peaks_are_found(size_t size) {
     std::vector<std::complex<double>> waves;
     for (const double part : column(size, 1, 2)) waves.emplace_back(part, -part);
-    const std::vector<size_t> peaks = Spectrum{waves.data(), size, 1.0}.peaks(1, 8);
+    const std::vector<Peak> peaks = Spectrum{waves.data(), size, 1.0}.peaks(1, 8);
     return peaks.size() <= 8 && (size < 40 || peaks.size() > 1);
 }
 
