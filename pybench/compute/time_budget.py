@@ -1,10 +1,12 @@
-"""Which points of a plan fit a time limit, by what their attempts took before."""
+"""Which points of a plan, and which of its attempts, fit a time limit, by what attempts took before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
+from pybench.compute.schedule import Attempt
 from pybench.model.plan_options import duration_text
 from pybench.model.suite import Plan, Point, Skip
 
@@ -24,6 +26,24 @@ def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
             kept.append(point)
             left_s -= takes_s
     return replace(plan, points=tuple(kept), left_out=(*plan.left_out, *beyond))
+
+
+def in_time(attempts: Sequence[Attempt], attempt_s: Mapping[str, float], left_s: float) -> tuple[Attempt, ...]:
+    """The ``attempts`` that fit ``left_s`` together, in their order: of each round as many points as possible.
+
+    Of a round that does not fit, the longest attempts are left out: two attempts at many points decide more than two
+    at the one that takes longest. An attempt of which nobody knows how long it takes fits any time that is left.
+    """
+    chosen: list[Attempt] = []
+    for _, members in groupby(attempts, key=lambda attempt: attempt[1]):
+        of_round = list(members)
+        fitting = set[str]()
+        for takes_s, id_ in sorted((attempt_s.get(point.digest, 0.0), point.id) for point, _ in of_round):
+            if takes_s < left_s:
+                fitting.add(id_)
+                left_s -= takes_s
+        chosen += [attempt for attempt in of_round if attempt[0].id in fitting]
+    return tuple(chosen)
 
 
 def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:

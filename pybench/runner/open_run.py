@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pybench.compute.schedule import Attempt, pending, undecided
 from pybench.compute.session import next_session
-from pybench.compute.time_budget import unknown
+from pybench.compute.time_budget import in_time, unknown
 from pybench.engines.base import Job, Launcher
 from pybench.engines.hosts.gathering import Gathering
 from pybench.engines.hosts.launcher import HostsLauncher
@@ -104,7 +104,7 @@ class OpenRun:
 
     def _in_time(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
         known = self._attempts_s() if self.budget.is_limited else {}
-        return tuple(attempt for attempt in attempts if self.budget.fits(attempt, known))
+        return in_time(attempts, known, self.budget.left_s)
 
     def _undecided(self) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))

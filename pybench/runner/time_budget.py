@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from statistics import median
@@ -39,10 +39,10 @@ class TimeBudget:
         """Whether it ends."""
         return not math.isinf(self.end_s)
 
-    def fits(self, attempt: Attempt, attempt_s: Mapping[str, float]) -> bool:
-        """Whether there is time for the attempt; one that takes nobody knows how long may begin."""
-        left_s = self.end_s - time.monotonic()
-        return left_s > attempt_s.get(attempt[0].digest, 0.0)
+    @property
+    def left_s(self) -> float:
+        """Seconds until its end."""
+        return self.end_s - time.monotonic()
 
     def left_out_note(self, attempts: Sequence[Attempt]) -> str:
         """A sentence that names the points of attempts which are not made."""

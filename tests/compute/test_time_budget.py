@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pybench.compute.time_budget import unknown, within
+from pybench.compute.schedule import pending
+from pybench.compute.time_budget import in_time, unknown, within
 from pybench.model.plan_options import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
 from tests.judge.conftest import Build
@@ -61,3 +62,23 @@ def test_options_are_shown_as_written() -> None:
     options = PlanOptions(profile="cpu", keep="a or b", settings=("x=1", "y=[1, 2]"), attempts=3, time_limit_s=60.0)
     assert options.words() == ("-k 'a or b'", "--set x=1", "--set 'y=[1, 2]'", "--attempts 3", "--time-limit 1m")
     assert PlanOptions().words() == ()
+
+
+def test_of_a_round_without_time_for_all_the_longest_attempts_are_left_out() -> None:
+    """Of 40, 2 and 5 s in 52 s: one round of 47, and of the next, backwards, the 5 s left hold 2. Order stays."""
+    points = _points()
+    times = dict(zip((point.digest for point in points), (40.0, 2.0, 5.0), strict=True))
+    owed = pending(points, ())
+    first, second = [(point, 1) for point in points], (points[1], 2)
+    assert in_time(owed, times, 52.0) == (*first, second)
+    assert in_time(owed, times, 55.0) == (*first, (points[2], 2), second)
+    assert in_time(owed, times, 45.0) == (*first[1:], *reversed([(point, 2) for point in points[1:]]))
+
+
+def test_an_attempt_of_unknown_length_fits_any_time_that_is_left() -> None:
+    """Beside one of 30 s it takes nothing of what is left."""
+    points = _points(attempts=1)[:2]
+    owed = pending(points, ())
+    assert in_time(owed, {points[0].digest: 30.0}, 1.0) == (owed[1],)
+    assert in_time(owed, {points[0].digest: 30.0}, 31.0) == owed
+    assert in_time(owed, {}, 0.0) == ()
