@@ -10,6 +10,7 @@
 
 #include "counter_filter.h"
 #include "grid_phases.h"
+#include "hidden_wave.h"
 #include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
@@ -256,6 +257,14 @@ std::pair<Numbers, double> undone_pieces(const Column& time_s, const Column& pow
     return {rows, found.blind_s};
 }
 
+// Evidence, frequency, amplitude and samples of a cycle.
+std::tuple<double, double, double, size_t> hidden(const Column& time_s, const Column& power_w, double tau_s,
+                                                  double period_s) {
+    require_equal(length(time_s), length(power_w));
+    const HiddenWave found = hidden_wave({time_s.data(), power_w.data(), length(time_s), tau_s, period_s});
+    return {found.evidence, found.frequency_hz, found.amplitude_w, found.cycle};
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
@@ -283,6 +292,10 @@ PYBIND11_MODULE(_energy, module, py::mod_gil_not_used()) {
         py::arg("tau_s"), py::arg("period_s"), py::arg("gap_s"),
         "The load behind a low-pass in pieces: end, joules, deviation, power seen, joules missed at jumps, their "
         "variance, that of its own noise, joules unresolved where peaks are alike, and unsteady; the blind time.");
+    module.def("hidden_wave", &hidden, py::arg("time_s"), py::arg("power_w"), py::kw_only(), py::arg("tau_s"),
+               py::arg("period_s"),
+               "Of the wave in step with samples that has the highest evidence: that, its frequency, its amplitude in "
+               "samples, and how many of them a cycle has.");
     module.def("filtered", &filtered, py::arg("parts"), py::arg("belief"), py::arg("further_spread"),
                py::arg("step_spread"), py::arg("beyond_j"), py::arg("beyond_j2"),
                "Logarithm of the weight, joules, their variance and misfit, by phase and hypothesis.");

@@ -25,6 +25,9 @@ def wave_sum(time_s: _Numbers, frequency_hz: float, amplitude: Sequence[complex]
 def undone(
     time_s: _Numbers, power_w: _Numbers, noise_w: _Numbers, *, tau_s: float, period_s: float, gap_s: float
 ) -> tuple[_Numbers, float]: ...
+def hidden_wave(
+    time_s: _Numbers, power_w: _Numbers, *, tau_s: float, period_s: float
+) -> tuple[float, float, float, int]: ...
 def counted(
     time_s: _Numbers,
     energy_j: _Numbers,

@@ -13,6 +13,7 @@ NAMES = {
         "counted",
         "filtered",
         "fitting_periods",
+        "hidden_wave",
         "interpolated",
         "middle_deviation",
         "peaks",

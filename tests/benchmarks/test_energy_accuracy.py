@@ -27,6 +27,10 @@ LOADS = (
     "bursty",
     "generation",
     "pulses_of_10ms",
+    "square_25hz",
+    "square_49.8hz",
+    "square_50hz",
+    "square_100hz",
 )
 PART_TIME_LOADS = ("constant", "decode_30hz", "square_200_200", "square_at_101ms", "bursty")
 WINDOWS_S = (0.1, 0.2, 1.0, 5.0)

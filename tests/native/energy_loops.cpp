@@ -5,6 +5,7 @@
 
 #include "counter_filter.h"
 #include "grid_phases.h"
+#include "hidden_wave.h"
 #include "linear_columns.h"
 #include "low_pass.h"
 #include "sampled_counter.h"
@@ -114,6 +115,14 @@ bool peaks_are_found(size_t size) {
     return peaks.size() <= 8 && (size < 40 || peaks.size() > 1);
 }
 
+bool waves_are_sought(size_t size) {
+    std::vector<double> time_s(size);
+    for (size_t at = 0; at < size; ++at) time_s[at] = 0.02 * static_cast<double>(at) + (at % 25 == 7 ? 0.009 : 0.0);
+    const std::vector<double> power_w = column(size, 300, 600);
+    const HiddenWave found = hidden_wave({time_s.data(), power_w.data(), size, 0.0109, 0.02});
+    return std::isfinite(found.evidence + found.amplitude_w) && (size >= 100) == (found.evidence > 0);
+}
+
 }  // namespace
 
 int main() {
@@ -133,6 +142,8 @@ int main() {
         if (!columns_are_interpolated(size)) return 7;
     for (const size_t size : {0, 1, 2, 60})
         if (!peaks_are_found(size)) return 8;
+    for (const size_t size : {0, 3, 50, 100, 250})
+        if (!waves_are_sought(size)) return 9;
     std::printf("every loop ended\n");
     return 0;
 }

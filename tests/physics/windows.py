@@ -35,6 +35,13 @@ LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "decode_49hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 49, 0.6 / 49, start_s - rng.random(), end_s),
     "decode_97hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 97, 0.6 / 97, start_s - rng.random(), end_s),
     "decode_101hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 101, 0.6 / 101, start_s - rng.random(), end_s),
+    # In step with the samples, or nearly.
+    "square_25hz": lambda rng, start_s, end_s: square(300, 600, 0.5 / 25, 0.5 / 25, start_s - rng.random(), end_s),
+    "square_49.8hz": lambda rng, start_s, end_s: square(
+        300, 600, 0.5 / 49.8, 0.5 / 49.8, start_s - rng.random(), end_s
+    ),
+    "square_50hz": lambda rng, start_s, end_s: square(300, 600, 0.5 / 50, 0.5 / 50, start_s - rng.random(), end_s),
+    "square_100hz": lambda rng, start_s, end_s: square(300, 600, 0.5 / 100, 0.5 / 100, start_s - rng.random(), end_s),
     "decode_drifting": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, drift=0.003),
     "decode_jittered": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, jitter=0.02),
     "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),

@@ -94,7 +94,9 @@ def _gpu_energy(
     gap = estimate is not None and (estimate.gap or (curve is not None and curve.ends_in_gap(windows_s)))
     if estimate is not None and gap and BOUND_SIGMAS * estimate.sigma_j >= estimate.energy_j:
         estimate = None
-    alias = 0.0 if rhythm is None else alias_fraction(rhythm, samples.period_s)
+    length_s = sum(end_s - start_s for start_s, end_s in windows_s)
+    hidden = 0.0 if estimate is None else estimate.hidden_w * length_s / max(estimate.energy_j, COUNTER_DIGIT_J)
+    alias = hidden if rhythm is None else max(alias_fraction(rhythm, samples.period_s), hidden)
     raised = {
         "clock_step": stepped,
         "alias_risk": alias > TOLD_FRACTION or _in_step(curve, windows_s, estimate),
@@ -110,7 +112,6 @@ def _gpu_energy(
     states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
     flags = (*states, *(name for name, up in raised.items() if up))
     max_power_w = _max_power_w(gpu, offsets, windows_ns)
-    length_s = sum(end_s - start_s for start_s, end_s in windows_s)
     modest_j = 0.0 if sensor.resolves or estimate is None else modest_half_width_j(used, windows_s, sensor)
     return _result(gpu, estimate, length_s, flags, max_power_w=max_power_w, alias=alias, modest_j=modest_j)
 

@@ -43,6 +43,8 @@ class Curve:
     with one, ``drifting_j2`` the variance of each of its values where it is nearly in step, and ``mean_sigma_w`` the
     doubt about the series' own mean.
 
+    ``hidden_w`` is how far the series' mean may be off by a load in step with its samples.
+
     ``seen_w`` is the power at each time behind the low-pass of ``tau_s``, without that of the ripples.
     """
 
@@ -61,6 +63,7 @@ class Curve:
     in_step_w: float = 0.0
     drifting_j2: float = 0.0
     mean_sigma_w: float = 0.0
+    hidden_w: float = 0.0
 
     @classmethod
     def of_pieces(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
+from pybench.compute.energy.hidden import hidden_w
 from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, noise_w, undo
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, Nanoseconds, middle, series_near, series_times_ns
@@ -19,6 +20,8 @@ from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, SeriesColumns
 MIN_SAMPLES = 4
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
 RIPPLE_SPAN_S = 2.0
+# A load in step with the samples shows in so many of those nearest to a window, or to an end of a long one.
+LOOKED_AT = 250
 # A board in use draws some tens of watts, and never three times its highest usual power: such a reading is an error of
 # the driver, not power.
 GLITCH_W = 1.0
@@ -60,6 +63,12 @@ class Samples:
         """The samples taken between two times."""
         first, end = np.searchsorted(self.time_s, start_s), np.searchsorted(self.time_s, end_s, side="right")
         return Samples(self.time_s[first:end], self.power_w[first:end], self.num_glitches)
+
+    def nearest(self, start_s: float, end_s: float, num: int) -> Samples:
+        """So many samples around a window, as many before it as after it where there are."""
+        first, end = np.searchsorted(self.time_s, (start_s, end_s))
+        first = max(min((first + end - num) // 2, len(self.time_s) - num), 0)
+        return Samples(self.time_s[first : first + num], self.power_w[first : first + num], self.num_glitches)
 
     def have_gap(self, windows_s: Windows) -> bool:
         """Whether nothing was sampled for ``GAP_S`` somewhere in a window."""
@@ -155,13 +164,30 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
         in_step_w=in_step_w,
         mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
         drifting_j2=max(drifting_j2, default=0.0),
+        hidden_w=_hidden_w(replace(samples, power_w=smooth_w), windows_s, ripples, sensor) if sensor.resolves else 0.0,
     )
 
 
+def _hidden_w(samples: Samples, windows_s: Windows, ripples: Sequence[Ripple], sensor: SensorModel) -> float:
+    """How far the mean power of samples less their ripples may be off by a load in step with them, near the windows."""
+    hidden = [0.0]
+    for first_s, last_s in _spans(windows_s[0][0], windows_s[-1][1]):
+        near = samples.nearest(first_s, last_s, LOOKED_AT)
+        around = [ripple for ripple in ripples if ripple.start_s <= last_s and ripple.end_s >= first_s]
+        for ripple in around:
+            near = near.near(ripple.start_s, ripple.end_s)
+        hidden.append(hidden_w(near.time_s, near.power_w, sensor, folded=bool(around)))
+    return max(hidden)
+
+
 def _ripples(samples: Samples, start_s: float, end_s: float) -> list[Ripple]:
-    """Around both ends; around a short window at once."""
-    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
-    spans = [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+    spans = _spans(start_s, end_s)
     near = [samples.near(first_s - RIPPLE_SPAN_S, last_s + RIPPLE_SPAN_S) for first_s, last_s in spans]
     found = [find_ripple(part.time_s, part.power_w, noise_w(part.power_w)) for part in near]
     return [ripple for ripple in found if ripple is not None]
+
+
+def _spans(start_s: float, end_s: float) -> Windows:
+    """Both ends of a window; a short one at once."""
+    short = end_s - start_s <= 2 * RIPPLE_SPAN_S
+    return [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]

@@ -49,7 +49,8 @@ class Estimate:
     """Joules of a window with their standard deviation, and how they were found.
 
     ``gap``: nothing was read for longer than :data:`~pybench.compute.energy.curve.GAP_S`. ``misfit`` is 1 where the
-    counter follows the series as well as the sensor model has it, and more where it does not.
+    counter follows the series as well as the sensor model has it, and more where it does not. ``hidden_w`` is how far
+    the mean power may be off by a load in step with the samples.
     """
 
     energy_j: float
@@ -58,6 +59,7 @@ class Estimate:
     num_publications: int = 0
     gap: bool = False
     misfit: float = 1.0
+    hidden_w: float = 0.0
 
 
 def counter_estimate(
@@ -94,7 +96,8 @@ def counter_estimate(
     num_inside = int((passed[:, 1] - passed[:, 0]).sum())
     method: Method = "counter+series" if shaped else "counter"
     gap = shaped and not long and samples.have_gap(windows_s)
-    return Estimate(energy_j, sigma_j, method, num_inside, gap, misfit)
+    hidden_w = max((curve.hidden_w for curve in curves), default=0.0)
+    return Estimate(energy_j, sigma_j, method, num_inside, gap, misfit, hidden_w)
 
 
 def _own(windows_s: Windows, curve: Curve) -> Windows:
@@ -179,7 +182,8 @@ def series_estimate(curve: Curve | None, windows_s: Windows) -> Estimate | None:
     variance_j2 = curve.within("variance_j2", windows_s)
     mean_j = curve.mean_sigma_w * float(np.sum(np.diff(windows_s)))
     doubts_j = (np.sqrt(variance_j2), LONE_GAIN_SPREAD * energy_j, curve.shared_sigma_j(windows_s), mean_j)
-    return Estimate(energy_j, float(np.linalg.norm(doubts_j)), "series", gap=curve.has_gap(windows_s))
+    sigma_j, gap = float(np.linalg.norm(doubts_j)), curve.has_gap(windows_s)
+    return Estimate(energy_j, sigma_j, "series", gap=gap, hidden_w=curve.hidden_w)
 
 
 def polled_estimate(averages: Samples, windows_s: Windows, sensor: SensorModel) -> Estimate | None:
@@ -208,6 +212,7 @@ def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
         "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
         sum(estimate.num_publications for estimate in known),
         any(estimate.gap for estimate in known),
+        hidden_w=max(estimate.hidden_w for estimate in known),
     )
 
 

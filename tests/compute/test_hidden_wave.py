@@ -1,0 +1,112 @@
+"""A load in step with the samples of its power, found by those that come early or late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pybench import _energy
+from pybench.compute.energy import attempt_energy
+from pybench.compute.energy.hidden import hidden_w
+from pybench.machine.sensor_models import shipped_model
+from tests.physics.board import BOARDS, H200, ns, truth_j
+from tests.physics.load import square
+from tests.physics.windows import LOADS, measure
+
+TAU_S, PERIOD_S = 10.9e-3, 0.02
+OFFSETS_HZ = np.arange(-4, 5) * 0.1
+Column = npt.NDArray[np.float64]
+
+
+def expected(time_s: Column, power_w: Column) -> tuple[float, float, float, int]:
+    """By least squares over whole columns: the highest evidence, its frequency, amplitude and samples a cycle."""
+    found = [(0.0, 0.0, 0.0, 1)]
+    for cycle, periods in ((1, (1, 2)), (2, (1, 3)), (3, (1, 2, 4))):
+        reach, last = 4 * cycle, len(time_s)
+        span_s = time_s[2 * reach :] - time_s[: last - 2 * reach]
+        chosen = np.flatnonzero(np.abs(span_s - 2 * reach * PERIOD_S) < 3.5e-3) + reach
+        beside = chosen[:, None] + cycle * np.array([-4, -3, -2, -1, 1, 2, 3, 4])
+        off_w = power_w[chosen] - power_w[beside].mean(axis=1)
+        most_w = 4 * (1.4826 * np.sort(np.abs(off_w))[len(off_w) // 2] + 0.1)
+        clipped_w = np.clip(off_w, -most_w, most_w)
+        own_s = time_s - time_s[last // 2]
+        for number in periods:
+            wave = np.exp(2j * np.pi * number / (cycle * PERIOD_S) * own_s)
+            apart = wave[chosen] - wave[beside].mean(axis=1)
+            gain = np.hypot(1, 2 * np.pi * number / (cycle * PERIOD_S) * TAU_S)
+            for offset_hz in OFFSETS_HZ:
+                turned = apart * np.exp(2j * np.pi * offset_hz * own_s[chosen])
+                columns = np.column_stack((turned.real, turned.imag))
+                products = columns.T @ columns + 1e-3 * len(chosen) * np.eye(2)
+                explained = clipped_w @ columns @ np.linalg.solve(products, columns.T @ clipped_w)
+                evidence = explained / 2 / ((clipped_w @ clipped_w - explained) / (len(off_w) - 2))
+                amplitude_w = float(np.hypot(*np.linalg.solve(products, columns.T @ off_w)))
+                if amplitude_w * gain <= 2 * power_w.mean():
+                    found.append((float(evidence), number / (cycle * PERIOD_S) + offset_hz, amplitude_w, cycle))
+    return max(found)
+
+
+def samples(name: str, seed: int) -> tuple[Column, Column]:
+    """Four seconds of a noisy board's series over a load."""
+    rng = np.random.default_rng(seed)
+    load = LOADS[name](rng, -5.0, 3.0)
+    series = replace(H200, _sums={}).trace(load, 0.0, 1.4, rng).gpus[0].series
+    time_s = (np.array(series.realtime_ns) - series.realtime_ns[0]) / 1e9
+    return time_s, np.array(series.power_mw) / 1e3
+
+
+@pytest.mark.parametrize("name", ["constant", "bursty", "square_25hz", "square_50hz", "square_100hz"])
+def test_waves_by_least_squares(name: str) -> None:
+    time_s, power_w = samples(name, 4)
+    found = _energy.hidden_wave(time_s, power_w, tau_s=TAU_S, period_s=PERIOD_S)
+    assert found == pytest.approx(expected(time_s, power_w), rel=1e-6)
+
+
+def test_too_few_samples_show_nothing() -> None:
+    time_s, power_w = samples("square_50hz", 1)
+    assert _energy.hidden_wave(time_s[:50], power_w[:50], tau_s=TAU_S, period_s=PERIOD_S)[0] == 0.0
+    assert _energy.hidden_wave(time_s[:0], power_w[:0], tau_s=TAU_S, period_s=PERIOD_S)[0] == 0.0
+
+
+@pytest.mark.parametrize("name", ["square_50hz", "square_100hz"])
+def test_how_far_samples_in_step_may_be_off(name: str) -> None:
+    """The load's mean is 450 W. Evenly spaced samples alone show a steady load."""
+    sensor = shipped_model(H200.name, H200.driver)
+    for seed in range(12):
+        time_s, power_w = samples(name, seed)
+        shift_w = hidden_w(time_s, power_w, sensor, folded=False)
+        assert 15 < shift_w < 130
+        assert abs(power_w.mean() - 450) < 1.2 * shift_w
+        even_s = np.arange(0.1, 3.7, PERIOD_S)
+        assert hidden_w(even_s, np.full(len(even_s), 450.0), sensor, folded=False) == 0.0
+
+
+@pytest.mark.parametrize("name", ["constant", "bursty", "generation", "square_200_200"])
+def test_loads_that_keep_no_step_hide_no_wave(name: str) -> None:
+    sensor = shipped_model(H200.name, H200.driver)
+    assert not any(hidden_w(*samples(name, seed), sensor, folded=False) for seed in range(12))
+
+
+@pytest.mark.parametrize("board", ["H200, noisy load", "H200, copies"])
+@pytest.mark.parametrize("load", ["square_25hz", "square_50hz", "square_49.8hz", "square_100hz"])
+@pytest.mark.parametrize("window_s", [0.2, 1.0])
+def test_a_load_in_step_is_inside_or_flagged(load: str, board: str, window_s: float) -> None:
+    """With late samples left out of account, of 20 windows of 50 Hz 4 are outside without a flag, of 100 Hz 7 to 9."""
+    outcome = measure(load, window_s, 20, BOARDS[board])
+    assert outcome.told_percent == 100
+    if load in {"square_50hz", "square_100hz"}:
+        assert sum("alias_risk" in flags for flags in outcome.flags) >= 19
+
+
+def test_a_long_window_is_looked_at_around_its_ends() -> None:
+    rng = np.random.default_rng(5)
+    load = square(300, 600, 0.01, 0.01, -5.0, 75.0)
+    trace = replace(BOARDS["H200, copies"], lag_s=0.01, _sums={}).trace(load, -1.0, 70.06, rng, (0.0, 70.0))
+    (found,) = attempt_energy(trace, int(ns(0.0)), int(ns(70.0)), None).gpus
+    assert "alias_risk" in found.flags
+    assert found.energy_low_j is not None
+    assert found.energy_high_j is not None
+    assert found.energy_low_j < truth_j(load, 0.0, 70.0) < found.energy_high_j
