@@ -36,6 +36,7 @@ struct Cycle {
 };
 constexpr std::array<Cycle, 3> kCycles{{{1, {1, 2, 0}}, {2, {1, 3, 0}}, {3, {1, 2, 4}}}};
 constexpr size_t kSixths = 6;
+constexpr size_t kMostSixths = 12;  // two periods a sample
 
 using Column = std::vector<double>;
 
@@ -157,34 +158,37 @@ Fit fitted(const Complex& wave, const Compared& compared) {
     return {explained_w2 / 2 / (left_w2 / (num - 2)), std::hypot(whole_cosine_w, whole_sine_w)};
 }
 
-// The sampling's sixth, and one offset on.
-struct Turnings {
-    Complex sixth, step;
-};
-
 Complex conjugate(Complex wave) {
     for (double& each : wave.imaginary) each = -each;
     return wave;
 }
 
-// exp(i * phase) of so many sixths of the sampling.
-Complex multiple_of(const Complex& sixth, size_t number) {
-    Complex wave = sixth;
-    for (size_t at = 1; at < number; ++at) turn_by(wave, sixth);
-    return wave;
+// exp(i * phase) of one sixth of the sampling, of two, and so on.
+std::vector<Complex> multiples(const Complex& sixth) {
+    std::vector<Complex> found{sixth};
+    while (found.size() < kMostSixths) {
+        found.push_back(found.back());
+        turn_by(found.back(), sixth);
+    }
+    return found;
 }
 
-// The wave of so many periods in a cycle, or nearly, that fits best; one that can't be a load's is none.
-HiddenWave sought(const SeenSamples& samples, const Compared& compared, const Turnings& turnings, size_t cycle,
-                  size_t periods) {
-    const Complex wave = multiple_of(turnings.sixth, kSixths / cycle * periods);
-    const Complex step = chosen_of(turnings.step, compared.chosen);
+// The samples that waves of one cycle are compared with, and one offset on and back at them.
+struct Looked {
+    size_t cycle;
+    Compared compared;
+    Complex step, back;
+
+    Looked(const SeenSamples& samples, size_t cycle, const Complex& offset)
+        : cycle(cycle), compared(samples, cycle), step(chosen_of(offset, compared.chosen)), back(conjugate(step)) {}
+};
+
+// The wave in step, or beside it, that fits best; one that can't be a load's is none.
+HiddenWave sought(const SeenSamples& samples, const Looked& looked, const Complex& wave, double in_step_hz,
+                  double mean_w) {
+    const auto& [cycle, compared, step, back] = looked;
     Complex own{apart(wave.real.data(), compared.chosen, cycle), apart(wave.imaginary.data(), compared.chosen, cycle)};
-    const Complex back = conjugate(step);
     for (int offset = 0; offset < kOffsets; ++offset) turn_by(own, back);
-    const double in_step_hz = static_cast<double>(periods) / (static_cast<double>(cycle) * samples.period_s);
-    const double mean_w =
-        std::accumulate(samples.power_w, samples.power_w + samples.size, 0.0) / static_cast<double>(samples.size);
     const double most_w = kMostAmplitude * mean_w / std::hypot(1.0, 2 * kPi * in_step_hz * samples.tau_s);
     HiddenWave best{0.0, in_step_hz, 0.0, cycle};
     for (int offset = -kOffsets; offset <= kOffsets; ++offset, turn_by(own, step)) {
@@ -200,13 +204,19 @@ HiddenWave sought(const SeenSamples& samples, const Compared& compared, const Tu
 HiddenWave hidden_wave(const SeenSamples& samples) {
     HiddenWave best{0.0, 0.0, 0.0, 1};
     if (samples.size < kMinCompared) return best;
-    const Turnings turnings{turning(samples, 1 / (kSixths * samples.period_s)), turning(samples, kOffsetHz)};
+    const std::vector<Complex> sixths = multiples(turning(samples, 1 / (kSixths * samples.period_s)));
+    const Complex offset = turning(samples, kOffsetHz);
+    const double mean_w =
+        std::accumulate(samples.power_w, samples.power_w + samples.size, 0.0) / static_cast<double>(samples.size);
     for (const Cycle& cycle : kCycles) {
-        const Compared compared(samples, cycle.samples);
-        if (!compared.enough()) continue;
+        const Looked looked(samples, cycle.samples, offset);
+        if (!looked.compared.enough()) continue;
         for (const size_t periods : cycle.periods) {
             if (periods == 0) continue;
-            const HiddenWave found = sought(samples, compared, turnings, cycle.samples, periods);
+            const double in_step_hz =
+                static_cast<double>(periods) / (static_cast<double>(cycle.samples) * samples.period_s);
+            const Complex& wave = sixths[kSixths / cycle.samples * periods - 1];
+            const HiddenWave found = sought(samples, looked, wave, in_step_hz, mean_w);
             if (found.evidence > best.evidence) best = found;
         }
     }
