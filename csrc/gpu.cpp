@@ -151,8 +151,8 @@ void Gpu::drain_series() {
         samples_.add(sample);
     }
     if (scheduled_) return pace_polls();
-    samples_.measure(samples, num_samples_);
-    series_.period_ns = samples_.drain_period_ns(kPolledPeriod).value_or(series_.period_ns);
+    samples_.measure(samples);
+    series_.period_ns = samples_.drain_period_ns(num_samples_, kPolledPeriod).value_or(series_.period_ns);
 }
 
 void Gpu::poll() {

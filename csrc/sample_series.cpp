@@ -15,11 +15,10 @@ constexpr int64_t kFresh = kSecond;
 
 }  // namespace
 
-void SampleSeries::measure(const std::vector<PowerSample>& samples, unsigned num_kept) {
+void SampleSeries::measure(const std::vector<PowerSample>& samples) {
     if (samples.size() < kEnoughSamples) return;
     const int64_t span_us = samples.back().realtime_us - samples.front().realtime_us;
     spacing_ns_ = span_us * 1000 / static_cast<int64_t>(samples.size() - 1);
-    num_kept_ = num_kept;
 }
 
 void SampleSeries::add(const PowerSample& sample) {
@@ -27,9 +26,9 @@ void SampleSeries::add(const PowerSample& sample) {
 }
 
 // Three quarters of how long the driver keeps a sample, 2.4 s on H200: what comes later than the rest loses samples.
-std::optional<int64_t> SampleSeries::drain_period_ns(int64_t polled_period_ns) const {
+std::optional<int64_t> SampleSeries::drain_period_ns(unsigned num_kept, int64_t polled_period_ns) const {
     if (!spacing_ns_) return std::nullopt;
-    const int64_t longest_ns = std::min(num_kept_ * *spacing_ns_ * 3 / 4, kLongestPeriod);
+    const int64_t longest_ns = std::min(num_kept * *spacing_ns_ * 3 / 4, kLongestPeriod);
     return std::max(longest_ns / polled_period_ns, int64_t{1}) * polled_period_ns;
 }
 
