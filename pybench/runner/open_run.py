@@ -103,8 +103,9 @@ class OpenRun:
         return {**self._earlier_s, **attempts_s(self.records)}
 
     def _in_time(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-        known = self._attempts_s() if self.budget.is_limited else {}
-        return in_time(attempts, known, self.budget.left_s)
+        if not self.budget.is_limited:
+            return tuple(attempts)
+        return in_time(attempts, self._attempts_s(), self.budget.left_s)
 
     def _undecided(self) -> tuple[Attempt, ...]:
         results = assemble(self.manifest, Measurements.of(self.manifest.plan, self.records))
