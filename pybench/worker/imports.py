@@ -27,10 +27,13 @@ def without_collector() -> Iterator[None]:
 def spared_by_collector() -> Iterator[None]:
     """And take what new modules made out of later passes, until the timing loop ends.
 
-    Only where no model lives yet: what is frozen is not freed while it is part of a cycle.
+    Only where no model lives yet: what is frozen is not freed while it is part of a cycle. One pass over the new
+    objects comes first: where an import failed and was caught, its traceback is such a cycle and holds the frames of
+    all callers, with whatever they build afterwards. Frozen, it kept a whole model on the GPU.
     """
     num_modules = len(sys.modules)
     with without_collector():
         yield
         if len(sys.modules) > num_modules:
+            gc.collect(0)
             gc.freeze()

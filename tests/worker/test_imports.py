@@ -56,3 +56,31 @@ def test_modules_that_are_new_are_spared(monkeypatch: pytest.MonkeyPatch) -> Non
         assert gc.get_freeze_count() > before
     finally:
         gc.unfreeze()
+
+
+def test_a_failure_caught_meanwhile_keeps_nothing_that_callers_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback holds their frames: frozen, it kept the first model of a search for the largest batch."""
+
+    class Model:
+        pass
+
+    def catch() -> None:
+        try:
+            raise ImportError
+        except ImportError as error:
+            kept = error  # of its own traceback's frame
+            assert kept.__traceback__
+
+    def build() -> weakref.ref[Model]:
+        with spared_by_collector():
+            monkeypatch.setitem(sys.modules, "new_to_all", ModuleType("new_to_all"))
+            catch()
+        model = Model()
+        return weakref.ref(model)
+
+    try:
+        model = build()
+        gc.collect()
+        assert model() is None
+    finally:
+        gc.unfreeze()
