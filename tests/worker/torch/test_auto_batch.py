@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train import training as train_step
 from pybench.worker.backends.torch.train.auto_batch import candidates, find_batch_size, largest_fitting
 from pybench.worker.backends.torch.train.learner import Task
 from tests.worker.torch.torchrun import torchrun
@@ -76,6 +79,44 @@ def test_running_out_of_memory_is_survived() -> None:
 
     assert find_batch_size(SETTINGS, {}, ALONE, attempt) == 5
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        pytest.param({1: "...", 2: "...", 3: "!"}, 2, id="no room for the first step"),
+        pytest.param({1: "...", 2: "...", 3: ".!"}, 2, id="no room beside the states"),
+        pytest.param({1: "...", 2: "...", 3: "..!"}, 2, id="no room once more"),
+        pytest.param({1: "...", 2: "rr.", 3: "..r"}, 2, id="memory given back to the driver at last"),
+        pytest.param({1: "...", 2: "...", 3: "rr."}, 3, id="memory given back to the driver at first"),
+    ],
+)
+def test_a_batch_fits_that_can_be_trained_on_without_end(
+    steps: dict[int, str], found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """! runs out of memory, r gives cached memory back: at first that makes room, at last there is none."""
+    retries = 0
+
+    class Attempt:
+        def __init__(self, size: int) -> None:
+            self.steps = steps.get(size, "!")
+
+        def step(self, index: int) -> None:
+            nonlocal retries
+            retries += self.steps[index] == "r"
+            if self.steps[index] == "!":
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.83 GiB")
+
+    @contextmanager
+    def trainer(task: Task) -> Iterator[Attempt]:
+        made.append(task.settings.micro_batch_size)
+        yield Attempt(made[-1])
+
+    made: list[int] = []
+    monkeypatch.setattr(train_step, "trainer", trainer)
+    monkeypatch.setattr(train_step, "allocator_retries", lambda _device: retries)
+    with train_step.training(SETTINGS, {}, ALONE):
+        assert made[-1] == found
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shape mismatch"), ValueError("bad")])

@@ -62,6 +62,11 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     )
 
 
+def allocator_retries(device: torch.device) -> int:
+    """How often the allocator gave cached memory back to the driver, as it found no room for an allocation."""
+    return torch.cuda.memory_stats(device)["num_alloc_retries"] if device.type == "cuda" else 0
+
+
 def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:
     """``session`` that frees the previous point's memory and resets the peak before each point.
 
