@@ -23,7 +23,7 @@ def follow(
 ) -> Failure | None:
     """How the attempt failed, if it did. The worker has ended then, and after the session's last attempt.
 
-    Raises ``OutOfTimeError`` when the run's time is over, with the worker ended.
+    Raises ``OutOfTimeError`` when the run's time is over before every result is there, with the worker ended.
     """
     goes_on = False
     try:
@@ -39,7 +39,10 @@ def follow(
 def _until_over(
     session: Session, place: int, worker: Worker, reader: EventReader, gpus: GpuObservation, progress: Progress
 ) -> Failure | int | None:
-    """A failure that the host decides, the worker's exit code, or ``None`` when another attempt follows."""
+    """A failure that the host decides, the worker's exit code, or ``None`` when another attempt follows.
+
+    The code is 0, too, where the run's time is over and the worker has reported everything but not ended yet.
+    """
     point, ranks = session.attempts[place][0], reader.points[place]
     limit_s = point.effort.time_limit_s
     deadline = time.monotonic() + limit_s
@@ -53,6 +56,8 @@ def _until_over(
             if not session.is_last(place) and _all_reported(ranks):
                 return None
             if time.monotonic() > session.end_s:
+                if _all_reported(ranks):
+                    return 0
                 raise OutOfTimeError
             if time.monotonic() > deadline:
                 worker.end()

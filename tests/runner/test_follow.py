@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from pybench.engines.base import Worker
 from pybench.model.effort import Effort
-from pybench.model.progress import Progress
-from pybench.model.wire import Phase, Result, Step, Work, encode_event
+from pybench.model.progress import NoProgress, Progress
+from pybench.model.wire import Event, Failure, Phase, Result, Step, Work, encode_event
 from pybench.runner.events.reader import EventReader
 from pybench.runner.follow import follow
+from pybench.runner.time_budget import OutOfTimeError
 from tests.builders import HEADER
+
+RESULT = Result(warmup_steps=0, steady=True)
+
+
+def step(output_tokens: int) -> Step:
+    return Step(index=0, phase="measure", start_ns=0, end_ns=10**9, work=Work(output_tokens=output_tokens))
+
+
+def followed(folder: Path, events: Sequence[Sequence[Event]], code: int | None, progress: Progress) -> Failure | None:
+    """Of a worker whose ranks have reported ``events``, with its exit code; ``None``: it runs when the time is over."""
+    for rank, own in enumerate(events):
+        (folder / f"events.{rank}.jsonl").write_text("".join(encode_event(event) + "\n" for event in own))
+    point = SimpleNamespace(effort=Effort(steps=1), settings=None)
+    session: Any = SimpleNamespace(
+        attempts=[(point, 1)], is_last=lambda _place: True, log=folder / "worker.log", end_s=0.0
+    )
+    worker = Mock(spec=Worker)
+    worker.wait.return_value = code
+    gpus: Any = SimpleNamespace(note=lambda _rank, _event: None, samples_power=False)
+    reader = EventReader(folder, len(events), 1)
+    reader.begin(0, lambda *_any: None)
+    try:
+        return follow(session, 0, worker, reader, gpus, progress)
+    finally:
+        worker.end.assert_called_once_with()
 
 
 @pytest.mark.parametrize(("replicas", "rate"), [((0, 0), 100.0), ((0, 1), 200.0)])
 def test_copies_rates_add_up(tmp_path: Path, replicas: tuple[int, int], rate: float) -> None:
     """Two ranks of one model tell of the same tokens, two copies of their own."""
-    for rank, replica in enumerate(replicas):
-        events = (
-            replace(HEADER, rank=rank, world_size=2, replica=replica),
-            Phase(name="measure", start_ns=0),
-            Step(index=0, phase="measure", start_ns=0, end_ns=10**9, work=Work(output_tokens=100)),
-            Result(warmup_steps=0, steady=True),
-        )
-        (tmp_path / f"events.{rank}.jsonl").write_text("".join(encode_event(event) + "\n" for event in events))
-    point = SimpleNamespace(effort=Effort(steps=1), settings=None)
-    session = SimpleNamespace(attempts=[(point, 1)], is_last=lambda _place: True, log=tmp_path / "worker.log")
-    worker = SimpleNamespace(wait=lambda _limit_s: 0, end=lambda: None)
-    gpus = SimpleNamespace(note=lambda _rank, _event: None, samples_power=False)
+    headers = [replace(HEADER, rank=rank, world_size=2, replica=own) for rank, own in enumerate(replicas)]
+    events = [(header, Phase(name="measure", start_ns=0), step(100), RESULT) for header in headers]
     progress = Mock(spec=Progress)
-    reader = EventReader(tmp_path, 2, 1)
-    reader.begin(0, lambda *_any: None)
-    failed = follow(cast("Any", session), 0, cast("Any", worker), reader, cast("Any", gpus), progress)
-    assert failed is None
+    assert followed(tmp_path, events, 0, progress) is None
     progress.step.assert_called_once_with(1, 1, "measure", rate, "tok/s")
+
+
+def test_a_worker_that_only_has_to_end_is_measured_when_the_time_is_over(tmp_path: Path) -> None:
+    """An engine takes seconds to end, and what it reported counts."""
+    assert followed(tmp_path, [(HEADER, step(100), RESULT)], None, NoProgress()) is None
+
+
+def test_a_worker_without_its_result_is_not(tmp_path: Path) -> None:
+    """Also with all of its steps: what comes behind them can fail."""
+    with pytest.raises(OutOfTimeError):
+        followed(tmp_path, [(HEADER, step(100))], None, NoProgress())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_failure_caught_meanwhile_keeps_nothing_that_callers_build(monkeypatch
 
     def catch() -> None:
         try:
-            raise ImportError
+            import_module("no_such_module")
         except ImportError as error:
             kept = error  # of its own traceback's frame
             assert kept.__traceback__

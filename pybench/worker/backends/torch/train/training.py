@@ -112,7 +112,7 @@ def _try(task: Task) -> None:
     """Three steps. The first makes the optimizer's states, the second needs room beside them, the third repeats it.
 
     Raises ``torch.OutOfMemoryError`` also where the third got by only with memory that the allocator first gave back to
-    the driver: free memory lies in pieces then, and a later step fails. One on an H100 did, with 7.6 GiB in such pieces.
+    the driver: free memory lies in pieces then, and a later step fails, as one did on an H100 with 7.6 GiB in pieces.
     """
     device = task.ranks.device
     with trainer(task) as attempt:
