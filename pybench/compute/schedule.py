@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pybench.model.record import Record
-from pybench.model.results import ComparisonResult, JudgedRow, ScalingResult
+from pybench.model.results import JudgedRow
 from pybench.model.suite import Point
 from pybench.model.wire import FailureCause
 
@@ -57,7 +57,7 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
     Rows without a decision (a starved baseline, a loss curve, what a driver counted) stay as they are, however often
     they are measured. Even attempts run in reverse, as in :func:`pending`: drift biases no point against another.
     """
-    wanted = {point_id for row in rows if _could_change(row) for point_id in _point_ids(row)}
+    wanted = {point_id for row in rows if _could_change(row) for point_id in row.point_ids}
     taken = Counter(record.point_id for record in records)
     owed = [
         (point, taken[point.id] + 1)
@@ -73,9 +73,3 @@ def undecided(points: Sequence[Point], rows: Iterable[JudgedRow], records: Seque
 def _could_change(row: JudgedRow) -> bool:
     decision = row.decision
     return row.verdict == "inconclusive" and decision is not None and not decision.is_final
-
-
-def _point_ids(row: JudgedRow) -> tuple[str | None, ...]:
-    if isinstance(row, ScalingResult):
-        return row.baseline_id, row.point_id
-    return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

@@ -32,7 +32,8 @@ class _Compared:
     def absence(self, pair: _Pair) -> tuple[Verdict, str] | None:
         """Why one of the two has no value."""
         (entry, other), metric = pair, self.expected.metric
-        return absence(entry, metric, self.measurements) or absence(other, metric, self.measurements, of="other: ")
+        of = f"{other.benchmark}: "
+        return absence(entry, metric, self.measurements) or absence(other, metric, self.measurements, of=of)
 
     def starvation(self, pair: _Pair) -> str | None:
         """How the other lacked key-value cache, so that nothing may be compared with it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pybench.model.results import ComparisonResult, ExpectationRow, NodeCheck, ScalingResult
+from pybench.model.results import ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
 from pybench.model.verdict import Counts
 
@@ -18,7 +18,7 @@ def count(suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequen
     expected = [row for row in rows if not (isinstance(row, ScalingResult) and _key(row) in shown)]
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
     unjudged = [row for row in expected if row.verdict == "no_expectation"]
-    left_out = sum(not in_plan.issuperset(_point_ids(row)) for row in unjudged)
+    left_out = sum(not in_plan.issuperset(row.point_ids) for row in unjudged)
     verdicts = [row.verdict for row in expected] + [row.verdict for row in node if row.verdict != "no_expectation"]
     passed, failed, undecided = (verdicts.count(verdict) for verdict in ("pass", "fail", "inconclusive"))
     return Counts(
@@ -77,9 +77,3 @@ def _only_shown(suite: Suite) -> set[tuple[str, str, str]]:
 
 def _key(row: ScalingResult) -> tuple[str, str, str]:
     return row.benchmark, row.metric, row.along
-
-
-def _point_ids(row: ExpectationRow) -> tuple[str, ...]:
-    if isinstance(row, ScalingResult):
-        return row.point_id, row.baseline_id
-    return row.point_ids if isinstance(row, ComparisonResult) else (row.point_id,)

@@ -109,6 +109,11 @@ class ScalingResult:
     flags: tuple[str, ...] = ()
     decision: Decision | None = None
 
+    @property
+    def point_ids(self) -> tuple[str, ...]:
+        """Every point that the row is made from."""
+        return self.point_id, self.baseline_id
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
@@ -125,6 +130,11 @@ class CheckResult:
     table: str | None = None
     source: str | None = None
     decision: Decision | None = None
+
+    @property
+    def point_ids(self) -> tuple[str, ...]:
+        """The point that the row is made from."""
+        return (self.point_id,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +155,11 @@ class NodeCheck:
     verdict: Verdict
     reason: str
     decision: Decision | None = None
+
+    @property
+    def point_ids(self) -> tuple[str, ...]:
+        """The point that the check is made from; none of one that concerns the whole run."""
+        return () if self.point_id is None else (self.point_id,)
 
 
 @dataclass(frozen=True, kw_only=True)

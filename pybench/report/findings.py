@@ -114,7 +114,9 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
     beside = {point.id for point in results.points if "not_alone" in point.flags}
     for row in results.expectations:
-        if row.verdict in BY_IMPORTANCE and not (row.point_id in unmeasured and row.verdict in {"missing", "error"}):
+        # What lacks a point is no finding of its own: the point is.
+        is_consequence = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
+        if row.verdict in BY_IMPORTANCE and not is_consequence:
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
             step = _IN_COMPANY if row.point_id in beside else _step(row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)

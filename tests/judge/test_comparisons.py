@@ -67,13 +67,13 @@ def test_what_was_not_measured_has_no_order(build: Build) -> None:
     records = build.measured(one, [[1.0]])
     suite = _suite("below")
     (skipped,) = comparison_results(suite, Measurements.of(Plan(points=(one,), skips=(skip,)), records))
-    assert (skipped.verdict, skipped.reason, skipped.ratio) == ("missing", "other: no such luck", None)
+    assert (skipped.verdict, skipped.reason, skipped.ratio) == ("missing", "pipeline: no such luck", None)
     (left_out,) = comparison_results(suite, Measurements.of(Plan(points=(one,), skips=(), left_out=(skip,)), records))
     assert left_out.verdict == "no_expectation"
     (failed,) = comparison_results(
         suite, Measurements.of(Plan(points=(one, other), skips=()), [*records, build.failed(other)])
     )
-    assert (failed.verdict, failed.reason) == ("error", "other: out_of_memory: 81 GiB asked")
+    assert (failed.verdict, failed.reason) == ("error", "pipeline: out_of_memory: 81 GiB asked")
 
 
 def _pairs_at(build: Build, seconds: dict[int, tuple[float, float]]) -> tuple[Plan, list[Any]]:
@@ -122,7 +122,7 @@ def test_an_order_widens_only_between_measured_loads(build: Build) -> None:
     gone = plan.points[1].id
     kept = [record for record in records if record.point_id != gone]
     *_, row = comparison_results(_suite("below", widening_along="batch_size"), Measurements.of(plan, kept))
-    assert (row.verdict, row.reason, row.ratio) == ("missing", "other: not measured", None)
+    assert (row.verdict, row.reason, row.ratio) == ("missing", "pipeline: not measured", None)
 
 
 def test_a_starved_point_is_no_other_to_stay_below(build: Build) -> None:
