@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pybench.compute.axis_words import with_words
-from pybench.compute.plan import expand
-from pybench.model.devices import Devices
+from pybench.compute.assumed_gpus import with_gpus
+from pybench.machine.environment import snapshot
 from pybench.model.effort import Effort
 from pybench.model.results import PointResult
 from pybench.model.suite import Point
@@ -30,8 +29,7 @@ from pybench.model.workloads.settings import WorkloadName
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
-from pybench.store.model_shapes import load_models
-from pybench.store.suite.file import read_suite
+from pybench.runner.suite_plan import plan_suite
 from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
@@ -177,9 +175,11 @@ def _coverage() -> str:
 
 
 def planned(path: Path, kind: str, num_gpus: int) -> tuple[Point, ...]:
-    """A suite's points on a host with so many GPUs of this kind."""
-    suite = with_words(read_suite(path, profile=None, machine_kind=kind), num_devices=num_gpus)
-    return expand(suite, load_models(), Devices("cuda", num_gpus)).points
+    """A suite's points on a host with so many GPUs of this kind, without those that do not fit its memory."""
+    return plan_suite(path, with_gpus(_here(), kind, num_gpus))[1].points
+
+
+_here = cache(snapshot)
 
 
 def covered(points: Iterable[Point], kept: Mapping[str, Sequence[Kept]]) -> tuple[int, int, int]:
