@@ -7,14 +7,16 @@ import io
 from rich.text import Text
 
 from pybench.judge.regression.baseline import MIN_NIGHTS
-from pybench.judge.regression.self_test import SelfTest
-from pybench.report.change_words import metric_words
+from pybench.judge.regression.self_test import Detectable, SelfTest
+from pybench.model.workloads.registry import METRICS
 from pybench.report.numbers import short_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
+# A row this much noisier than the middle one is named.
+_MUCH = 2
 
 
 def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool = False) -> str:
@@ -38,16 +40,17 @@ def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool =
     for run_id in found.alarms:
         hanging(out, f"  {run_id}")
     hanging(out, f"a rate below 1 in {found.num_quiet} can't be seen from so few nights; reruns clear some alarms")
-    cells = tuple(
-        (
-            metric_words(one.metric),
-            str(one.num_rows),
-            short_percent(one.spread_fraction),
-            f"-{short_percent(one.found_fraction)}",
-            f"-{short_percent(one.worst_fraction)}",
-        )
-        for one in found.metrics
-    )
     out.print()
-    out.print(draw(Table("Changes for the worse that are found with 95 % power", _HEADS, cells), width))
+    table = Table("Changes for the worse that are found with 95 % power", _HEADS, tuple(map(_cells, found.metrics)))
+    out.print(draw(table, width))
+    for one in found.metrics:
+        if one.worst_fraction > _MUCH * one.found_fraction:
+            hanging(out, printable(f"noisiest row of {one.metric}: {one.noisiest}"))
     return without_trailing_spaces(stream.getvalue())
+
+
+def _cells(one: Detectable) -> tuple[str, ...]:
+    """A change for the worse is one down where more is better, else one up."""
+    sign = "-" if METRICS[one.metric].higher_is_better else "+"
+    found, worst = (sign + short_percent(fraction) for fraction in (one.found_fraction, one.worst_fraction))
+    return one.metric, str(one.num_rows), short_percent(one.spread_fraction), found, worst

@@ -28,7 +28,8 @@ _ALARMS = frozenset(("regressed", "host off", "clock"))
 class Detectable:
     """One metric: the spread between nights of its middle row, and the change for the worse that one night finds.
 
-    ``found_fraction`` is found with 95 % power in the middle row, ``worst_fraction`` in the noisiest.
+    ``found_fraction`` is found with 95 % power in the middle row, ``worst_fraction`` in the noisiest, which is of the
+    point ``noisiest``. Both are sizes, without a sign.
     """
 
     metric: str
@@ -36,6 +37,7 @@ class Detectable:
     spread_fraction: float
     found_fraction: float
     worst_fraction: float
+    noisiest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,4 +99,5 @@ def _detectable(result: GateResult) -> Iterator[Detectable]:
                 spread_fraction=median(spreads),
                 found_fraction=max(median(found), result.effects.of(metric)),
                 worst_fraction=max(*found, result.effects.of(metric)),
+                noisiest=rows[found.index(max(found))].row.point_id,
             )

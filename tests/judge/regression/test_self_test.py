@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.judge.regression.self_test import self_test
+from pybench.judge.regression.self_test import Detectable, SelfTest, self_test
 from pybench.report.self_test import render
 from tests.nights import Fleet
 
@@ -37,6 +37,27 @@ def test_a_night_that_changed_is_no_quiet_one() -> None:
     assert found is not None
     assert found.alarms == ("2026-01-16",)
     assert found.metrics[0].worst_fraction < 0.06
+
+
+def test_a_noisy_row_is_named_and_worse_has_the_sign_of_its_metric() -> None:
+    """Fewer tokens/s, more joules; a row that is far noisier than the middle one stands below the table."""
+    joules = Detectable(
+        metric="energy_j",
+        num_rows=3,
+        spread_fraction=0.003,
+        found_fraction=0.016,
+        worst_fraction=0.58,
+        noisiest="burn[gpus=1]",
+    )
+    tokens = replace(joules, metric="output_tokens_per_s", worst_fraction=0.02)
+    found = SelfTest(num_quiet=20, num_judged=60, num_false=0, num_as_came=12, alarms=(), metrics=(joules, tokens))
+    assert render(found, "s").splitlines()[-5:] == [
+        "metric               rows  spread  one night finds  in its noisiest row",
+        "───────────────────────────────────────────────────────────────────────",
+        "energy_j                3   0.3 %           +1.6 %                +58 %",
+        "output_tokens_per_s     3   0.3 %           -1.6 %                 -2 %",
+        "noisiest row of energy_j: burn[gpus=1]",
+    ]
 
 
 def test_too_few_nights_say_what_is_missing() -> None:
