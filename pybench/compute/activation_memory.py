@@ -55,8 +55,6 @@ def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
     dropped_again = settings.lora_dropout and _is_selective(settings)
     if dropped_again or not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:
         return False
-    if settings.grad_accum != 1 and not settings.lora_rank:
-        return False  # gradients of earlier passes lie beside what is kept
     if settings.tensor_parallel > 1 and (settings.lora_rank or settings.compile or _is_selective(settings)):
         return False
     plain = shape.model_type in _PLAIN and not settings.lora_rank

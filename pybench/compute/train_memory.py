@@ -70,14 +70,19 @@ def _loss_bytes(settings: Train, logits: float) -> float:
 
 
 def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
-    """What lies beside weights and states when most is needed; gradients come as what is kept goes."""
+    """What lies beside weights and states when most is needed.
+
+    Gradients come as what is kept goes, but in a step of several passes those of the first are there in the second.
+    """
     if settings.strategy == "pipeline_parallel":
         parts = settings.microbatches or settings.pipeline_parallel
         # torch keeps the logits of every part, and joins them at the end.
         return gradients + max(logits + loss / parts, 2 * logits)
     if settings.strategy == "layer_split":
+        if settings.accumulates:
+            return gradients + kept + logits + loss
         return kept + max(gradients + 2 * logits, logits + loss)
-    return max(gradients, kept + loss)
+    return gradients + kept + loss if settings.accumulates else max(gradients, kept + loss)
 
 
 def _tokens(settings: Train) -> int:

@@ -167,6 +167,11 @@ class Train(ModelSettings):
         return self.global_batch_size // (self.data_parallel * self.micro_batch_size)
 
     @property
+    def accumulates(self) -> bool:
+        """Whether a step has several passes; not known, and ``False``, where a worker finds the batch size."""
+        return not self.finds_batch_size and self.num_passes > 1
+
+    @property
     def effective_batch_size(self) -> int:
         """Samples of a step over all ranks."""
         return self.micro_batch_size * self.num_passes * self.data_parallel
