@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import io
 import re
 import shlex
 import tokenize
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +22,7 @@ from pybench.cli.main import main
 from pybench.compute.energy import flags
 from pybench.model.results import Results
 from tests.builders import POINT_RESULT
+from tests.docs_script import script
 from tests.documents import (
     DOCS,
     DOCUMENTS,
@@ -53,15 +52,9 @@ _FOREIGN_OPTIONS = {"--gpus", "--nv", "--net", "--pid", "--ipc", "--require-hash
 """Options of docker, apptainer, enroot and pip that documents name."""
 
 
-@cache
 def generator() -> ModuleType:
-    """docs/tables.py, which is no module of a package."""
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """docs/tables.py."""
+    return script("tables")
 
 
 def accepts(command: str) -> None:
