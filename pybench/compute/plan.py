@@ -59,7 +59,7 @@ def expand(
             left_out.append(skipped(point, f"left out: {lacks}", lacks))
         elif reason := infeasible(point, there) or memory_reason(point, there):
             if _is_implied(point, written[point.benchmark]) and not demanded:
-                left_out.append(skipped(point, f"left out: {reason}", reason))
+                left_out.append(skipped(point, f"left out: {reason}", f"{point.benchmark}: {reason}"))
             else:
                 skips.append(skipped(point, reason, lacks))
         else:

@@ -11,7 +11,7 @@ import pytest
 
 from pybench.compute.assumed_gpus import with_gpus
 from pybench.compute.axis_words import with_words
-from pybench.compute.plan import expand
+from pybench.compute.plan import expand, left_out_list
 from pybench.model.suite import Plan, Suite
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
@@ -95,6 +95,13 @@ def test_training_strategies_fill_any_number_of_gpus(kind: str) -> None:
         trainings = [point.settings for point in plan.points if isinstance(point.settings, Train)]
         (batch,) = {training.effective_batch_size for training in trainings}
         assert batch % num_gpus == 0
+
+
+def test_what_does_not_fit_is_named_with_its_benchmark() -> None:
+    """Of a report's list of what was left out a size alone would not show whose it is."""
+    suite = read(next(path for path in SUITES if path.stem == "train_strategies"), "h100")
+    (text,) = left_out_list(planned(suite, "h100", 1))
+    assert text.startswith("zero: needs about 145 GB a GPU, of 85.5 GB: ")
 
 
 @pytest.mark.parametrize("num_gpus", COUNTS)
