@@ -265,6 +265,15 @@ def is_out_of_memory(error: str) -> bool:
     return any(word in lower for word in MEMORY_WORDS)
 
 
+# Behind what was to be allocated and what is free torch describes its allocator, in three sentences and an address.
+_OF_THE_ALLOCATOR = " Including non-PyTorch memory"
+
+
+def without_allocator(error: str) -> str:
+    """An error's text without what torch adds on its allocator where memory ran out."""
+    return error.partition(_OF_THE_ALLOCATOR)[0]
+
+
 def package_distributions() -> tuple[str, ...]:
     """Every package that a backend or one of its settings needs, by its registry name."""
     packages = (package.replace("_", "-") for traits in BACKENDS.values() for package in traits.all_packages)

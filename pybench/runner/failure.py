@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pybench.engines.log import log_tail
-from pybench.model.backend import BACKENDS, is_out_of_memory
+from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.wire import Failure, FailureCause
 from pybench.runner.events.reader import RankLog
 
@@ -93,7 +93,7 @@ def root_cause(failure: Failure, log: str) -> Failure:
     cause = memory or next(_deaths(lines), None) or next(reversed(errors), None)
     if cause is None:
         return replace(failure, detail=log)
-    message = f"{failure.message}: {cause[:_MAX_WORDS]}"
+    message = f"{failure.message}: {without_allocator(cause)[:_MAX_WORDS]}"
     return replace(failure, cause="out_of_memory" if memory else failure.cause, message=message, detail=log)
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 
-from pybench.model.backend import BACKENDS, is_out_of_memory
+from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.wire import Failure, FailureCause
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import EngineError, MissingPackageError, UnsupportedError, WrongResultError
-
-# Behind what was to be allocated and what is free torch describes its allocator, in three sentences and an address.
-_OF_THE_ALLOCATOR = " Including non-PyTorch memory"
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -44,7 +41,7 @@ def _is_of_memory(error: BaseException) -> bool:
 def failure_of(error: BaseException) -> Failure:
     """The event for ``error``, with its traceback as detail."""
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    text = str(error).strip().partition(_OF_THE_ALLOCATOR)[0]
+    text = without_allocator(str(error).strip())
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, UnsupportedError | EngineError | MissingPackageError | WrongResultError):
         message = text

@@ -64,10 +64,11 @@ TOLD = "RuntimeError: Executor worker returned error\n"
     ("log", "cause", "message"),
     [
         (
-            "(Worker pid=9) ERROR 11-21 [multiproc.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB\n"
+            "(Worker pid=9) ERROR 11-21 [multiproc.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB. "
+            "Including non-PyTorch memory, this process has 79.08 GiB memory in use.\n"
             "(EngineCore pid=7) ERROR RuntimeError: cancelled\n" + ECHO,
             "out_of_memory",
-            ": torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB",
+            ": torch.OutOfMemoryError: CUDA out of memory. Tried 8 GiB.",
         ),
         (
             "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`\n" + ECHO,
