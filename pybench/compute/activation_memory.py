@@ -46,6 +46,13 @@ def kept_bytes(settings: Train, shape: DecoderShape) -> float:
     return shape.layers * layer + last
 
 
+def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
+    if settings.activation_checkpointing != "full" or settings.strategy not in _STRATEGIES:
+        return 0.0
+    return _layer(settings, shape, DTYPE_BYTES[settings.mixed_precision or settings.dtype])
+
+
 def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
     """Whether :func:`kept_bytes` has all that is kept. Where layers are recomputed it is their inputs."""
     if settings.activation_checkpointing == "full":

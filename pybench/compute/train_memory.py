@@ -6,7 +6,7 @@ Kept runs confirm it (:data:`ESTIMATE_ERROR`). Where it is not known what the la
 
 from __future__ import annotations
 
-from pybench.compute.activation_memory import kept_bytes
+from pybench.compute.activation_memory import kept_bytes, recomputed_bytes
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
@@ -59,7 +59,9 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
         return lasting + gradients + kept + loss
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go
-    return lasting + _passing_bytes(settings, gradients, number * logits, kept, loss)
+    # In the first layer, last of backward's, every gradient is there but the embedding's.
+    in_first_layer = gradients + tokens * recomputed_bytes(settings, shape) - number * shape.embedding_weights
+    return lasting + max(in_first_layer, _passing_bytes(settings, gradients, number * logits, kept, loss))
 
 
 def _loss_bytes(settings: Train, logits: float) -> float:

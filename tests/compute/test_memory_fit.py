@@ -76,6 +76,14 @@ def test_kept_activations_by_hand() -> None:
     assert kept.num_bytes == pytest.approx(6 * 8.03e9 + 2048 * (32 * layer + last + 12 * 128_256), rel=1e-3)
 
 
+def test_the_first_layer_is_computed_again_beside_nearly_all_gradients() -> None:
+    """By hand, of 16,384 tokens: 16 bytes of 4096, 8 of 4096, 128 and 8 of 11008 each; an embedding's 0.26 GB later."""
+    need = memory_need(train("llama-2-7b", batch_size_per_gpu=8))
+    assert need is not None
+    layer = 16 * 4096 + 8 * 4096 + 128 + 8 * 11_008
+    assert need.num_bytes == pytest.approx(8 * 6.738e9 + 16_384 * layer - 2 * 32_000 * 4096, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "passing"),
     [
