@@ -47,7 +47,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     weights = _held_parameters(settings, shape)
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
     kept = tokens * kept_bytes(settings, shape)
-    loss = _loss_bytes(settings, logits)
+    loss = _loss_bytes(settings, logits) + _gathered_root_bytes(settings, shape)
     if settings.cpu_offload:
         return kept + loss
     if settings.lora_rank:
@@ -60,7 +60,8 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go
     # In the first layer, last of backward's, every gradient is there but the embedding's.
-    in_first_layer = gradients + tokens * recomputed_bytes(settings, shape) - number * shape.embedding_weights
+    again = tokens * recomputed_bytes(settings, shape) + _gathered_layers_bytes(settings, shape)
+    in_first_layer = gradients + again - number * shape.embedding_weights
     return lasting + max(in_first_layer, _passing_bytes(settings, gradients, number * logits, kept, loss))
 
 
@@ -69,6 +70,25 @@ def _loss_bytes(settings: Train, logits: float) -> float:
     if settings.strategy == "unsloth":
         return 0.0
     return (_FUSED_LOSS_BYTES if settings.compile else _LOSS_BYTES) * logits
+
+
+def _gathered_root_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Of embedding and head, which FSDP gathers for the whole step; one rank has a copy, too."""
+    if settings.strategy != "fsdp":
+        return 0.0
+    number = DTYPE_BYTES[settings.mixed_precision or settings.dtype]
+    return number * _root_parameters(shape) / settings.tensor_parallel
+
+
+def _gathered_layers_bytes(settings: Train, shape: DecoderShape) -> float:
+    """And in backward: of the layer at work and of the next."""
+    root = _gathered_root_bytes(settings, shape)
+    layers = root * (num_parameters(shape) / _root_parameters(shape) - 1)
+    return root + layers * min(2, shape.layers) / shape.layers
+
+
+def _root_parameters(shape: DecoderShape) -> float:
+    return shape.embedding_weights * (1 if shape.tied_embeddings else 2)
 
 
 def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
@@ -123,7 +143,7 @@ def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float
 
 def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
     """Of a model whose layers have four bits; embedding and head have ``dtype``, scales may be ``double`` quantised."""
-    ends = shape.embedding_weights * (1 if shape.tied_embeddings else 2)
+    ends = _root_parameters(shape)
     packed = _NF4_BYTES if double else _NF4_BYTES_OF_WHOLE_SCALES
     return DTYPE_BYTES[dtype] * ends + packed * (num_parameters(shape) - ends)
 
@@ -147,4 +167,5 @@ def _control_bytes(settings: Train, shape: DecoderShape) -> float:
     """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained."""
     if settings.strategy != "fsdp" or settings.data_parallel == 1 or not settings.control_steps:
         return 0.0
-    return DTYPE_BYTES[settings.dtype] * num_parameters(shape) * (1 if settings.lora_rank else 2)
+    everything = DTYPE_BYTES[settings.dtype] * num_parameters(shape) * (1 if settings.lora_rank else 2)
+    return everything - _gathered_root_bytes(settings, shape)

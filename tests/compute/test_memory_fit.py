@@ -76,6 +76,23 @@ def test_kept_activations_by_hand() -> None:
     assert kept.num_bytes == pytest.approx(6 * 8.03e9 + 2048 * (32 * layer + last + 12 * 128_256), rel=1e-3)
 
 
+def test_fsdp_gathers_embedding_head_and_two_layers_by_hand() -> None:
+    """Of 8.03e9 weights 1.051e9 are embedding and head, and a layer 218.1e6; 4096 tokens, on one rank and on four.
+
+    On one most is needed in the first layer, where an embedding's gradient is to come; on four at the loss.
+    """
+    one, four = (
+        memory_need(train("llama-3.1-8b", strategy="fsdp", data_parallel=ranks, sequence_tokens=4096))
+        for ranks in (1, 4)
+    )
+    assert one is not None
+    assert four is not None
+    layer = 4096 * (16 * 4096 + 4 * 5120 + 128 + 8 * 14_336)
+    assert one.num_bytes == pytest.approx(8 * 8.03e9 + layer + 2 * (1.051e9 / 2 + 2 * 218.1e6), rel=1e-3)
+    loss = 4096 * (2 * 32 * 4096 + 12 * 128_256) + 2 * 1.051e9
+    assert four.num_bytes == pytest.approx(6 * 8.03e9 / 4 + loss, rel=1e-3)
+
+
 def test_the_first_layer_is_computed_again_beside_nearly_all_gradients() -> None:
     """By hand, of 16,384 tokens: 16 bytes of 4096, 8 of 4096, 128 and 8 of 11008 each; an embedding's 0.26 GB later."""
     need = memory_need(train("llama-2-7b", batch_size_per_gpu=8))
@@ -260,12 +277,19 @@ def test_each_backend_has_its_own_quantization() -> None:
 
 @pytest.mark.parametrize(
     ("sleep_level", "topology", "num_bytes"),
-    [(0, "shared", 1.2359e9 * 10), (1, "shared", 1.2359e9 * 8), (2, "full", 1.2359e9 * 8 / 2)],
+    [
+        (0, "shared", 1.2359e9 * 10),
+        (1, "shared", 1.2359e9 * 8),
+        (2, "full", 1.2359e9 * 8 / 2 + 2 * 2 * 60.8e6),
+    ],
 )
 def test_a_turn_has_engine_and_trainer_together_only_without_sleep(
     sleep_level: int, topology: Any, num_bytes: float
 ) -> None:
-    """1.236e9 weights: 2 bytes each in the engine, 8 in the trainer, which two ranks of FSDP share."""
+    """1.236e9 weights: 2 bytes each in the engine, 8 in the trainer, which two ranks of FSDP share.
+
+    These gather the embedding, whose gradient comes last, and two layers of 60.8e6 at a time.
+    """
     ranks = {"strategy": "fsdp", "tensor_parallel": 2} if topology == "full" else {"strategy": "ddp"}
     turn = Turn(
         backend="vllm",

@@ -35,7 +35,7 @@ LEAST = {
     ("tensor_training_scaling", "a100-40gb"): 2,
     ("tensor_training_scaling", "l40s"): 2,
     ("tensor_training_scaling", "rtx4090"): 4,
-    ("finetune_guide", "rtx4090"): 6,
+    ("finetune_guide", "rtx4090"): 8,
 }
 """GPUs that hold the smallest model which the suite can split, where one does not."""
 TOO_FEW = {("turn_taking", "rtx4090", 2)}
