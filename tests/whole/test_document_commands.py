@@ -88,6 +88,11 @@ def rewrites_tables(command: str, folder: Path) -> None:
     assert done.returncode == 0
 
 
+def prints_its_plan(command: str, folder: Path) -> None:
+    """What it would run on a GPU; tests/test_campaign.py runs a row of it."""
+    succeeds(f"{command.replace('docs/', f'{ROOT}/docs/')} --gpus 1 --dry-run", folder)
+
+
 Check = Callable[[str, Path], None]
 CHECKS: dict[str, Check] = {
     "make run": is_a_target,
@@ -96,6 +101,7 @@ CHECKS: dict[str, Check] = {
     "make bench": is_a_target,
     "pip install '.[torch]'": installs,
     "python docs/tables.py": rewrites_tables,
+    "python docs/campaign.py runs --limit 9m": prints_its_plan,
     "pybench doctor": examines,
     "pybench plan suites/tp_scaling.toml": succeeds,
     "pybench images list": succeeds,
