@@ -32,6 +32,8 @@ LOG, ENDED = "log.txt", "ended"
 _ROW = re.compile(r"^\| `pybench (run [^`]+)` \| (\d+) \| (\d+) \|", re.MULTILINE)
 _NO_NAME = re.compile(r"[^\w=]+")
 _INTERRUPTED = {130, -signal.SIGINT, -signal.SIGTERM}
+_OUT_OF_TIME = "not measured: the run had --time-limit"
+"""In results, of points without any attempt."""
 
 
 class Planned(NamedTuple):
@@ -68,12 +70,16 @@ def command(row: Planned, folder: Path, left_s: float) -> tuple[str, ...]:
 
 
 def run(row: Planned, folder: Path, left_s: float) -> int:
-    """Run it; returns its exit code. Its output goes to its log. One without results is run again by the next call."""
+    """Run it; returns its exit code. Its output goes to its log.
+
+    One that measured nothing, was interrupted or had no time for a point has not ended.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     program = (sys.executable, "-P", "-c", "from pybench.cli.main import main; main(prog_name='pybench')")
     with (folder / LOG).open("a") as log:
         code = subprocess.run((*program, *command(row, folder, left_s)), stdout=log, stderr=log, check=False).returncode
-    if code not in _INTERRUPTED and any(folder.glob("*/results.json")):
+    results = [path.read_text(encoding="utf-8") for path in folder.glob("*/results.json")]
+    if code not in _INTERRUPTED and results and not any(_OUT_OF_TIME in text for text in results):
         (folder / ENDED).write_text(f"{code}\n")
     return code
 

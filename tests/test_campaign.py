@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,28 @@ def test_a_command_that_measures_nothing_has_not_ended(tmp_path: Path) -> None:
     assert campaign.run(row, tmp_path / row.folder, 60.0) == 2
     assert "no_such_suite" in (tmp_path / row.folder / campaign.LOG).read_text()
     assert not (tmp_path / row.folder / campaign.ENDED).exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "results", "ended"),
+    [
+        (1, '{"reason": "not measured: the run had --time-limit 94s"}', False),
+        (130, "{}", False),
+        (-15, "{}", False),
+        (1, "{}", True),
+        (0, "{}", True),
+    ],
+)
+def test_what_had_no_time_is_gone_on_with(
+    code: int, results: str, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed expectation is a result, a point without an attempt is none."""
+    (row,) = campaign.planned("| `pybench run one` | 1 | 1 | what |")
+    (tmp_path / "one" / "20261124T090000Z-one").mkdir(parents=True)
+    (tmp_path / "one" / "20261124T090000Z-one" / "results.json").write_text(results)
+    monkeypatch.setattr(campaign.subprocess, "run", lambda *_any, **_options: SimpleNamespace(returncode=code))
+    assert campaign.run(row, tmp_path / "one", 60.0) == code
+    assert (tmp_path / "one" / campaign.ENDED).exists() == ended
 
 
 def test_without_a_gpu_it_names_what_to_do(no_driver: None, tmp_path: Path) -> None:

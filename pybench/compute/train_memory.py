@@ -47,6 +47,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     weights = _held_parameters(settings, shape)
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
     kept = tokens * kept_bytes(settings, shape)
+    # FSDP has the head gathered, and the embedding with it, when the loss is made.
     loss = _loss_bytes(settings, logits) + _gathered_root_bytes(settings, shape)
     if settings.cpu_offload:
         return kept + loss
