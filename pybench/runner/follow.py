@@ -62,7 +62,8 @@ def _until_over(
             if time.monotonic() > deadline:
                 worker.end()
                 reader.poll()
-                return failure("time_limit", f"no result within {limit_s:g} s, {last_seen(ranks)}", session.log)
+                what = "did not end" if _all_reported(ranks) else "no result"
+                return failure("time_limit", f"{what} within {limit_s:g} s, {last_seen(ranks)}", session.log)
         for rank, event in reader.poll():
             _show(point, rank, event, ranks, progress)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +28,21 @@ def step(output_tokens: int) -> Step:
     return Step(index=0, phase="measure", start_ns=0, end_ns=10**9, work=Work(output_tokens=output_tokens))
 
 
-def followed(folder: Path, events: Sequence[Sequence[Event]], code: int | None, progress: Progress) -> Failure | None:
+def followed(
+    folder: Path,
+    events: Sequence[Sequence[Event]],
+    code: int | None,
+    progress: Progress,
+    *,
+    end_s: float = 0.0,
+    time_limit_s: float = 900.0,
+) -> Failure | None:
     """Of a worker whose ranks have reported ``events``, with its exit code; ``None``: it runs when the time is over."""
     for rank, own in enumerate(events):
         (folder / f"events.{rank}.jsonl").write_text("".join(encode_event(event) + "\n" for event in own))
-    point = SimpleNamespace(effort=Effort(steps=1), settings=None)
+    point = SimpleNamespace(effort=Effort(steps=1, time_limit_s=time_limit_s), settings=None)
     session: Any = SimpleNamespace(
-        attempts=[(point, 1)], is_last=lambda _place: True, log=folder / "worker.log", end_s=0.0
+        attempts=[(point, 1)], is_last=lambda _place: True, log=folder / "worker.log", end_s=end_s
     )
     worker = Mock(spec=Worker)
     worker.wait.return_value = code
@@ -43,7 +52,7 @@ def followed(folder: Path, events: Sequence[Sequence[Event]], code: int | None, 
     try:
         return follow(session, 0, worker, reader, gpus, progress)
     finally:
-        worker.end.assert_called_once_with()
+        worker.end.assert_called_with()
 
 
 @pytest.mark.parametrize(("replicas", "rate"), [((0, 0), 100.0), ((0, 1), 200.0)])
@@ -65,3 +74,19 @@ def test_a_worker_without_its_result_is_not(tmp_path: Path) -> None:
     """Also with all of its steps: what comes behind them can fail."""
     with pytest.raises(OutOfTimeError):
         followed(tmp_path, [(HEADER, step(100))], None, NoProgress())
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ((HEADER, Phase(name="measure", start_ns=0), step(100)), "no result within 0 s, last seen in phase measure"),
+        ((HEADER, Phase(name="finish", start_ns=0), step(100), RESULT), "did not end within 0 s, last seen in phase"),
+    ],
+)
+def test_the_limit_of_an_attempt_names_what_it_waited_for(
+    events: Sequence[Event], message: str, tmp_path: Path
+) -> None:
+    """Of a worker that hangs at its end the result is there."""
+    failed = followed(tmp_path, [events], None, NoProgress(), end_s=math.inf, time_limit_s=0.0)
+    assert failed is not None
+    assert (failed.cause, failed.message.startswith(message)) == ("time_limit", True), failed.message
