@@ -26,14 +26,13 @@ import click
 from pybench.cli.duration import Duration
 from pybench.machine.environment import snapshot
 from pybench.model.plan_options import duration_text
+from pybench.report.run_view import RunView
 
 PLAN = Path(__file__).parent / "results" / "README.md"
 LOG, ENDED = "log.txt", "ended"
 _ROW = re.compile(r"^\| `pybench (run [^`]+)` \| (\d+) \| (\d+) \|", re.MULTILINE)
 _NO_NAME = re.compile(r"[^\w=]+")
 _INTERRUPTED = {130, -signal.SIGINT, -signal.SIGTERM}
-_OUT_OF_TIME = "not measured: the run had --time-limit"
-"""In results, of points without any attempt."""
 
 
 class Planned(NamedTuple):
@@ -72,14 +71,14 @@ def command(row: Planned, folder: Path, left_s: float) -> tuple[str, ...]:
 def run(row: Planned, folder: Path, left_s: float) -> int:
     """Run it; returns its exit code. Its output goes to its log.
 
-    One that measured nothing, was interrupted or had no time for a point has not ended.
+    One that measured nothing, was interrupted or left a point without any attempt has not ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = (sys.executable, "-P", "-c", "from pybench.cli.main import main; main(prog_name='pybench')")
     with (folder / LOG).open("a") as log:
         code = subprocess.run((*program, *command(row, folder, left_s)), stdout=log, stderr=log, check=False).returncode
-    results = [path.read_text(encoding="utf-8") for path in folder.glob("*/results.json")]
-    if code not in _INTERRUPTED and results and not any(_OUT_OF_TIME in text for text in results):
+    points = [point for path in folder.glob("*/results.json") for point in RunView.of_file(path).results.points]
+    if code not in _INTERRUPTED and points and all(point.status != "missing" for point in points):
         (folder / ENDED).write_text(f"{code}\n")
     return code
 

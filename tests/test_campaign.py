@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.model.results import PointStatus
+from pybench.report.formats import render
+from pybench.report.run_view import RunView
+from tests.builders import POINT_RESULT, RESULTS
 from tests.docs_script import script
 
 campaign = script("campaign")
@@ -81,22 +86,26 @@ def test_a_command_that_measures_nothing_has_not_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "results", "ended"),
+    ("code", "status", "ended"),
     [
-        (1, '{"reason": "not measured: the run had --time-limit 94s"}', False),
-        (130, "{}", False),
-        (-15, "{}", False),
-        (1, "{}", True),
-        (0, "{}", True),
+        (1, "missing", False),
+        (130, "ok", False),
+        (-15, "ok", False),
+        (1, "ok", True),
+        (0, "ok", True),
+        (3, "failed", True),
+        (4, "skipped", True),
     ],
 )
 def test_what_had_no_time_is_gone_on_with(
-    code: int, results: str, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: int, status: PointStatus, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed expectation is a result, a point without an attempt is none."""
     (row,) = campaign.planned("| `pybench run one` | 1 | 1 | what |")
     (tmp_path / "one" / "20261124T090000Z-one").mkdir(parents=True)
-    (tmp_path / "one" / "20261124T090000Z-one" / "results.json").write_text(results)
+    (tmp_path / "one" / "20261124T090000Z-one" / "results.json").write_text(
+        render(RunView(results=replace(RESULTS, points=(replace(POINT_RESULT, status=status),))), "json")
+    )
     monkeypatch.setattr(campaign.subprocess, "run", lambda *_any, **_options: SimpleNamespace(returncode=code))
     assert campaign.run(row, tmp_path / "one", 60.0) == code
     assert (tmp_path / "one" / campaign.ENDED).exists() == ended
