@@ -25,7 +25,7 @@ def num_parameters(shape: DecoderShape) -> int:
     Norms, biases and routers, under 0.1 % of a model, are left out.
     """
     layer = shape.attention_weights + shape.expert_weights * shape.num_experts
-    return shape.embedding_weights * (1 if shape.tied_embeddings else 2) + layer * shape.layers
+    return shape.end_weights + layer * shape.layers
 
 
 def forward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:

@@ -48,7 +48,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
     kept = tokens * kept_bytes(settings, shape)
     # FSDP has the head gathered, and the embedding with it, when the loss is made.
-    loss = _loss_bytes(settings, logits) + _gathered_root_bytes(settings, shape)
+    loss = _loss_bytes(settings, logits) + _gathered_bytes(settings, shape)
     if settings.cpu_offload:
         return kept + loss
     if settings.lora_rank:
@@ -60,8 +60,9 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
         return lasting + gradients + kept + loss
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go
-    # In the first layer, last of backward's, every gradient is there but the embedding's.
-    again = tokens * recomputed_bytes(settings, shape) + _gathered_layers_bytes(settings, shape)
+    # In the first layer, last of backward's, every gradient is there but the embedding's. FSDP has gathered two layers.
+    gathered = _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
+    again = tokens * recomputed_bytes(settings, shape) + gathered
     in_first_layer = gradients + again - number * shape.embedding_weights
     return lasting + max(in_first_layer, _passing_bytes(settings, gradients, number * logits, kept, loss))
 
@@ -73,23 +74,16 @@ def _loss_bytes(settings: Train, logits: float) -> float:
     return (_FUSED_LOSS_BYTES if settings.compile else _LOSS_BYTES) * logits
 
 
-def _gathered_root_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Of embedding and head, which FSDP gathers for the whole step; one rank has a copy, too."""
+def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
+    """What FSDP gathers beside its parts: embedding and head, for the whole step, and so many layers.
+
+    One rank alone has copies, too.
+    """
     if settings.strategy != "fsdp":
         return 0.0
     number = DTYPE_BYTES[settings.mixed_precision or settings.dtype]
-    return number * _root_parameters(shape) / settings.tensor_parallel
-
-
-def _gathered_layers_bytes(settings: Train, shape: DecoderShape) -> float:
-    """And in backward: of the layer at work and of the next."""
-    root = _gathered_root_bytes(settings, shape)
-    layers = root * (num_parameters(shape) / _root_parameters(shape) - 1)
-    return root + layers * min(2, shape.layers) / shape.layers
-
-
-def _root_parameters(shape: DecoderShape) -> float:
-    return shape.embedding_weights * (1 if shape.tied_embeddings else 2)
+    layer = (num_parameters(shape) - shape.end_weights) / shape.layers
+    return number * (shape.end_weights + num_layers * layer) / settings.tensor_parallel
 
 
 def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
@@ -144,7 +138,7 @@ def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float
 
 def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
     """Of a model whose layers have four bits; embedding and head have ``dtype``, scales may be ``double`` quantised."""
-    ends = _root_parameters(shape)
+    ends = shape.end_weights
     packed = _NF4_BYTES if double else _NF4_BYTES_OF_WHOLE_SCALES
     return DTYPE_BYTES[dtype] * ends + packed * (num_parameters(shape) - ends)
 
@@ -169,4 +163,4 @@ def _control_bytes(settings: Train, shape: DecoderShape) -> float:
     if settings.strategy != "fsdp" or settings.data_parallel == 1 or not settings.control_steps:
         return 0.0
     everything = DTYPE_BYTES[settings.dtype] * num_parameters(shape) * (1 if settings.lora_rank else 2)
-    return everything - _gathered_root_bytes(settings, shape)
+    return everything - _gathered_bytes(settings, shape)

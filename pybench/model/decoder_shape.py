@@ -63,6 +63,11 @@ class DecoderShape:
         return self.vocabulary * self.hidden
 
     @property
+    def end_weights(self) -> int:
+        """Of embedding and head, which may be one."""
+        return self.embedding_weights * (1 if self.tied_embeddings else 2)
+
+    @property
     def attention_weights(self) -> int:
         """Of one layer: query, output, key and value projections."""
         return self.hidden * 2 * (self.heads + self.key_value_heads) * self.head_width
