@@ -54,17 +54,25 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     if device.type == "cpu":
         peak = _resident.peak_bytes()
         return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
-    free, total = torch.cuda.mem_get_info(device)
     return (
         Metric(name="peak_memory_bytes", value=torch.cuda.max_memory_allocated(device), unit="bytes"),
         Metric(name="peak_reserved_memory_bytes", value=torch.cuda.max_memory_reserved(device), unit="bytes"),
-        Metric(name="device_memory_used_bytes", value=total - free, unit="bytes"),
+        device_memory_used(device),
     )
 
 
-def allocator_retries(device: torch.device) -> int:
-    """How often the allocator gave cached memory back to the driver, as it found no room for an allocation."""
-    return torch.cuda.memory_stats(device)["num_alloc_retries"] if device.type == "cuda" else 0
+def device_memory_used(device: torch.device) -> Metric:
+    """What all processes hold on a GPU now."""
+    free, total = torch.cuda.mem_get_info(device)
+    return Metric(name="device_memory_used_bytes", value=total - free, unit="bytes")
+
+
+def cached_memory(device: torch.device) -> tuple[int, int]:
+    """Bytes and segments that the allocator holds of a GPU; 0 on the CPU, whose memory it does not keep."""
+    if device.type == "cpu":
+        return 0, 0
+    stats = torch.cuda.memory_stats(device)
+    return stats["reserved_bytes.all.current"], stats["segment.all.current"]
 
 
 def with_own_memory(session: Session, devices: Sequence[torch.device]) -> Session:

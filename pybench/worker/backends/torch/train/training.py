@@ -14,7 +14,7 @@ from torch import distributed
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.train import Train
 from pybench.worker.backend import StepOutcome
-from pybench.worker.backends.common_torch.memory import allocator_retries, memory_metrics
+from pybench.worker.backends.common_torch.memory import cached_memory, memory_metrics
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.auto_batch import find_batch_size
 from pybench.worker.backends.torch.train.control import control_metrics
@@ -23,6 +23,9 @@ from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.loader import source
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.trained import trained_parameters
+
+_LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
+"""Of a batch size: on an H100, sizes settled in the third to fifth step."""
 
 
 class Training:
@@ -109,16 +112,26 @@ def trainer(task: Task) -> Iterator[Training]:
 
 
 def _try(task: Task) -> None:
-    """Three steps. The first makes the optimizer's states, the second needs room beside them, the third repeats it.
+    """Steps until one leaves the allocator with the memory that the step before it left: later ones repeat it.
 
-    Raises ``torch.OutOfMemoryError`` also where the third got by only with memory that the allocator first gave back to
-    the driver: free memory lies in pieces then, and a later step fails, as one did on an H100 with 7.6 GiB in pieces.
+    The first makes the optimizer's states, the second needs room beside them. From there on the allocator may give
+    cached memory back to the driver, as on an H100 in each step of a size that trains at full speed, or find free
+    memory in pieces too small, as there in the third step of a larger size. Raises ``torch.OutOfMemoryError`` also
+    where no step repeats another.
     """
-    device = task.ranks.device
+    held = None
     with trainer(task) as attempt:
-        for index in range(2):
+        for index in range(_MOST_STEPS_TRIED):
             attempt.step(index)
-        before = allocator_retries(device)
-        attempt.step(2)
-        if allocator_retries(device) > before:
-            raise torch.OutOfMemoryError("out of memory at times: free memory lies in pieces")
+            before, held = held, cached_memory(task.ranks.device)
+            if index >= _LEAST_STEPS_TRIED - 1 and _on_all_ranks(held == before, task.ranks):
+                return
+    raise torch.OutOfMemoryError(f"out of memory: after {_MOST_STEPS_TRIED} steps the allocator still seeks room")
+
+
+def _on_all_ranks(here: bool, ranks: TorchRanks) -> bool:
+    if ranks.world_size == 1:
+        return here
+    agreed = torch.tensor(int(here), device=ranks.device)
+    distributed.all_reduce(agreed, distributed.ReduceOp.MIN)
+    return bool(agreed)
