@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from pybench.worker.backends.turn.delivery import Named
+from pybench.worker.backends.turn.peak_memory import Held
 
 
 class Engine(Protocol):
@@ -68,6 +69,9 @@ class Engine(Protocol):
 
     def host_bytes(self) -> int:
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""
+
+    def asleep(self) -> Held:
+        """What this process's allocator counts of a sleeping engine that no memory stands behind."""
 
     def close(self) -> None:
         """End what the engine started."""

@@ -10,6 +10,7 @@ import torch
 from torch import distributed
 
 from pybench.worker.backends.turn.engine import Engine
+from pybench.worker.backends.turn.peak_memory import PeakMemory
 from pybench.worker.backends.turn.recorder import Meters
 from pybench.worker.gpus import used_bytes
 
@@ -69,12 +70,13 @@ class Party:
         distributed.all_gather_object(found, own, group=self._group)
         return {name: value for each in found for name, value in each.items()}
 
-    def meters(self, engine: Engine | None) -> Meters:
+    def meters(self, engine: Engine | None, peak: PeakMemory) -> Meters:
         """Memory that this rank can read, its engine's included."""
         return Meters(
             wait=self._wait,
             device_bytes=lambda: self._device_bytes(engine),
             host_bytes=lambda: self._host_bytes(engine),
+            end_phase=peak.end_phase,
         )
 
     def own_bytes(self) -> int:

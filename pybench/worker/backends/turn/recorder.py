@@ -14,11 +14,15 @@ Reading = Callable[[], int | None]
 
 @dataclass(frozen=True)
 class Meters:
-    """What a rank can read of memory, in bytes; ``wait`` returns once its device is done."""
+    """What a rank can read of memory, in bytes; ``wait`` returns once its device is done.
+
+    ``end_phase`` is called behind each phase, outside its time.
+    """
 
     wait: Callable[[], None]
     device_bytes: Reading
     host_bytes: Reading
+    end_phase: Callable[[], None]
 
 
 class Recorder:
@@ -47,6 +51,7 @@ class Recorder:
                 host_bytes=self._meters.host_bytes(),
             )
         )
+        self._meters.end_phase()
 
     def seconds(self, name: str) -> float:
         """Length of all phases of a name on this rank so far."""

@@ -11,7 +11,6 @@ from pybench.model.backend import is_out_of_memory
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
-from pybench.worker.backends.common_torch.memory import memory_metrics
 from pybench.worker.backends.common_torch.tokens import step_prompts
 from pybench.worker.backends.turn.checks import Digests, check_changed, check_computes, check_received
 from pybench.worker.backends.turn.delivery import Named
@@ -20,6 +19,7 @@ from pybench.worker.backends.turn.engine import Engine
 from pybench.worker.backends.turn.floor import Floor
 from pybench.worker.backends.turn.handover import Handover
 from pybench.worker.backends.turn.party import Party
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held, PeakMemory
 from pybench.worker.backends.turn.recorder import Recorder
 from pybench.worker.backends.turn.trainer import Trainer
 
@@ -48,6 +48,7 @@ class Turns:
         self._vocab_size = vocab_size
         self._party = party
         self._engine = engine
+        self._peak = PeakMemory(party.device, self._asleep)
         self._assist = assist
         self._trainer: Trainer | None = None
         self._floor: Floor | None = None
@@ -86,7 +87,7 @@ class Turns:
     def metrics(self) -> tuple[Metric, ...]:
         """Peak memory of this process, and the first time that the engine fell asleep."""
         first = Metric(name="first_sleep_s", value=self._first_sleep_s, unit="s")
-        return (*memory_metrics(self._party.device), *((first,) if self._engine else ()))
+        return (*self._peak.metrics(), *((first,) if self._engine else ()))
 
     def close(self) -> None:
         """Free what a handover left in memory."""
@@ -269,7 +270,7 @@ class Turns:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
                 raise
-            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes())
+            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes() - self._asleep().reserved)
             raise RuntimeError(
                 f"out of memory: the trainer ran out with {own} of its own beside {held} in use with the engine asleep "
                 f"at level {self._settings.sleep_level}; take a higher sleep_level, a smaller batch_size_per_gpu, or "
@@ -277,7 +278,10 @@ class Turns:
             ) from error
 
     def _recorder(self) -> Recorder:
-        return Recorder(self._party.barrier, self._party.meters(self._engine))
+        return Recorder(self._party.barrier, self._party.meters(self._engine, self._peak))
+
+    def _asleep(self) -> Held:
+        return self._engine.asleep() if self._engine is not None else NOTHING
 
     def _random_sequences(self) -> torch.Tensor:
         """What the trainer's first step sees, before anything was generated."""

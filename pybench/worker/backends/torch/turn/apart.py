@@ -17,6 +17,7 @@ from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.turn.delivery import Bucket, Named, packed, parts
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.imports import spared_by_collector
 from pybench.worker.process import die_with_parent
 
@@ -99,6 +100,10 @@ class EngineApart:
     def host_bytes(self) -> int:
         """Of the engine's process."""
         return int(self._call("read_pinned_bytes"))
+
+    def asleep(self) -> Held:
+        """It is no part of this process."""
+        return NOTHING
 
     def close(self) -> None:
         """End the process; one that hangs is killed."""

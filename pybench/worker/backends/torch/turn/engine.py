@@ -25,6 +25,7 @@ from pybench.worker.backends.turn.engine_weights import rounded, rounding
 from pybench.worker.backends.turn.objective import log_probabilities
 from pybench.worker.backends.turn.parked import Parked, local
 from pybench.worker.backends.turn.party import pinned_bytes
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 
 
 class TorchEngine:
@@ -146,6 +147,10 @@ class TorchEngine:
     def read_pinned_bytes(self) -> int:
         """Where the process is the engine's alone."""
         return pinned_bytes() if self._ranks.device.type == "cuda" else self.host_bytes()
+
+    def asleep(self) -> Held:
+        """Its weights are let go."""
+        return NOTHING
 
     def close(self) -> None:
         """Nothing was started."""

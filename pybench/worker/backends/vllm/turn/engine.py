@@ -17,11 +17,13 @@ from pybench.worker.backends.torch.train.lora_shape import lora_shape
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.turn.delivery import Named, adapter_config, parts
 from pybench.worker.backends.turn.engine_weights import rounding
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 from pybench.worker.backends.vllm.arguments import prompt_of
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.turn.handles import Handles
 from pybench.worker.backends.vllm.turn.layout import Layout, cut
+from pybench.worker.backends.vllm.turn.pools import CACHE, WEIGHTS, pool
 from pybench.worker.backends.vllm.turn.worker import ADAPTER_ID
 
 
@@ -41,6 +43,8 @@ class VllmEngine:
         self._adapter = adapter_config(settings)
         self._adapter_folder = "none"
         self._level = 0
+        self._pools: dict[str, Held] = {}
+        self._asleep_tags: tuple[str, ...] = ()
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
         seeds = len(shards) < settings.tensor_parallel
         # Made once: each takes as long as a part of a short phase. vLLM takes copies of its own.
@@ -74,18 +78,21 @@ class VllmEngine:
         self._level = level
         with engine_errors():
             self._engine.engine.sleep(level)
+        if level:
+            self._asleep_tags = (WEIGHTS, CACHE)
 
     def wake_weights(self) -> None:
         """The library's own wake of the tag; at level 0 nothing slept but the scheduler."""
         if self._level:
             with engine_errors():
-                self._engine.engine.wake_up(["weights"])
+                self._engine.engine.wake_up([WEIGHTS])
+            self._asleep_tags = (CACHE,)
 
     def wake_cache(self) -> None:
         """The remaining tag, named: a wake without tags would map the weights' memory again."""
         with engine_errors():
-            self._engine.engine.wake_up(["kv_cache"] if self._level else ["scheduling"])
-        self._level = 0
+            self._engine.engine.wake_up([CACHE] if self._level else ["scheduling"])
+        self._level, self._asleep_tags = 0, ()
 
     def poison(self) -> None:
         """In every worker."""
@@ -151,6 +158,18 @@ class VllmEngine:
         if self._settings.num_processes == 1:
             return 0
         return sum(self._ask("pybench_pinned_bytes"))
+
+    def asleep(self) -> Held:
+        """Pools of vLLM's allocator whose tags sleep, where that is this process's."""
+        if self._settings.num_processes > 1:
+            return NOTHING
+        held = NOTHING
+        for tag in self._asleep_tags:
+            # The engine's memory stays as it is from the start, and looking through a pool takes time.
+            if tag not in self._pools:
+                self._pools[tag] = pool(tag)
+            held = held.beside(self._pools[tag])
+        return held
 
     def close(self) -> None:
         """End the engine's processes."""

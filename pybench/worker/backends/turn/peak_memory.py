@@ -1,0 +1,71 @@
+"""The most memory of a rank while engine and trainer take turns.
+
+An engine that falls asleep in the trainer's process gives its memory back to the driver, while torch's allocator counts
+it on: the two together would exceed the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from pybench.model.wire import Metric
+from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
+
+
+class Held(NamedTuple):
+    """Bytes that an allocator counts: of tensors, and with what it keeps for later ones."""
+
+    allocated: int
+    reserved: int
+
+    def beside(self, other: Held) -> Held:
+        """Both together."""
+        return Held(self.allocated + other.allocated, self.reserved + other.reserved)
+
+    def without(self, other: Held) -> Held:
+        """What is left of it."""
+        return Held(self.allocated - other.allocated, self.reserved - other.reserved)
+
+
+NOTHING = Held(0, 0)
+
+
+class PeakMemory:
+    """The most that any phase held, without what ``asleep`` gives: what is counted, and has no memory now."""
+
+    def __init__(self, device: torch.device, asleep: Callable[[], Held]) -> None:
+        self._device = device
+        self._asleep = asleep
+        self._before = NOTHING
+        self._most = NOTHING
+
+    def end_phase(self) -> None:
+        """Take the peak since the phase before; only the end of a phase in which the engine slept in or woke up."""
+        if self._device.type == "cpu":
+            return
+        asleep = self._asleep()
+        found = (_peak(self._device) if asleep == self._before else _now(self._device)).without(asleep)
+        self._most = Held(*map(max, self._most, found))
+        self._before = asleep
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """As :func:`memory_metrics` of other workloads."""
+        if self._device.type == "cpu":
+            return memory_metrics(self._device)
+        return (
+            Metric(name="peak_memory_bytes", value=self._most.allocated, unit="bytes"),
+            Metric(name="peak_reserved_memory_bytes", value=self._most.reserved, unit="bytes"),
+            device_memory_used(self._device),
+        )
+
+
+def _peak(device: torch.device) -> Held:
+    return Held(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
+
+
+def _now(device: torch.device) -> Held:
+    return Held(torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))

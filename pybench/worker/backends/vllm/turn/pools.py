@@ -1,0 +1,18 @@
+"""Memory of vLLM's that its sleep gives back to the driver: pools of torch's allocator, one for each tag."""
+
+from __future__ import annotations
+
+from vllm.device_allocator.cumem import CuMemAllocator
+
+from pybench.worker.backends.turn.peak_memory import NOTHING, Held
+
+WEIGHTS, CACHE = "weights", "kv_cache"
+
+
+def pool(tag: str) -> Held:
+    """What torch counts of a pool in this process, also while it sleeps."""
+    pools = CuMemAllocator.get_instance().allocator_and_pools
+    if tag not in pools:
+        return NOTHING
+    segments = pools[tag][0].snapshot()
+    return Held(sum(one["allocated_size"] for one in segments), sum(one["total_size"] for one in segments))
