@@ -26,10 +26,11 @@ def point(name: str = "decode", **changed: Any) -> PointFigures:
 
 
 def run(*points: PointFigures, run_id: str = "now", **changed: Any) -> RunFigures:
-    """A run of them on one machine; ``changed`` are fields, or keys where there is no such field."""
+    """A run of them on one machine; ``changed`` are fields, or keys where there is no such field (``None``: absent)."""
     fields = {name: changed.pop(name) for name in ("created_utc", "verdict", "suite") if name in changed}
     values = {"created_utc": "2026-11-22T00:00:00+00:00", "verdict": "no_expectation", "suite": "s", **fields}
-    return RunFigures(run_id=run_id, keys={**KEYS, "suite": values["suite"], **changed}, points=points, **values)
+    keys = {name: key for name, key in {**KEYS, "suite": values["suite"], **changed}.items() if key is not None}
+    return RunFigures(run_id=run_id, keys=keys, points=points, **values)
 
 
 def scaled(factor: float, medians: tuple[float, ...] = (99.0, 100.0, 101.0)) -> dict[str, tuple[float, ...]]:

@@ -76,3 +76,8 @@ class RunFigures:
     points: tuple[PointFigures, ...]
     part_of: PartOf | None = None
     version: int = FIGURES_VERSION
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any point has a figure. Without one, no worker has reported what software there was."""
+        return any(point.medians for point in self.points)

@@ -24,7 +24,7 @@ class Alike:
 def alike(runs: Sequence[NodeRun], across: Collection[str] = ()) -> Alike:
     """Keep the largest number of nodes that agree in every key and in the settings of each point."""
     usual = _usual(runs, across)
-    differences = [(one, differing(usual.figures.keys, one.figures.keys, across)) for one in runs]
+    differences = [(one, differing(usual.figures, one.figures, across)) for one in runs]
     same = [one for one, texts in differences if not texts]
     measured = {one.node for one in same}
     unlike = {one.node: "; ".join(texts) for one, texts in differences if one.node not in measured}
@@ -34,17 +34,18 @@ def alike(runs: Sequence[NodeRun], across: Collection[str] = ()) -> Alike:
         if texts and one.node in measured
     ]
     kept, otherwise = _of_equal_settings(same, across)
-    wanted = dict.fromkeys(text for one in same for text in differing(usual.figures.keys, one.figures.keys))
+    wanted = dict.fromkeys(text for one in same for text in differing(usual.figures, one.figures))
     return Alike(tuple(kept), unlike, (*notes, *otherwise), tuple(wanted))
 
 
 def _usual(runs: Sequence[NodeRun], across: Collection[str]) -> NodeRun:
-    """A run with which the most nodes agree; the first such."""
-    return max(runs, key=lambda run: len({one.node for one in runs if _agree(run, one, across)}))
+    """A run with which the most nodes agree; the first such, of those with a figure if there are any."""
+    measured = [run for run in runs if run.figures.is_measured] or runs
+    return max(measured, key=lambda run: len({one.node for one in runs if _agree(run, one, across)}))
 
 
 def _agree(one: NodeRun, other: NodeRun, across: Collection[str]) -> bool:
-    return one.figures.keys == other.figures.keys or not differing(one.figures.keys, other.figures.keys, across)
+    return one.figures.keys == other.figures.keys or not differing(one.figures, other.figures, across)
 
 
 def _of_equal_settings(runs: Sequence[NodeRun], across: Collection[str]) -> tuple[list[NodeRun], list[str]]:

@@ -32,7 +32,7 @@ def compare(
     """Compare ``run`` with one reference or more. Raises ``UsageError`` where ``across`` names no key."""
     effects = effects or SmallestEffects()
     check_across(across, {name for one in (run, *references) for name in one.keys})
-    apart = {one.run_id: differing(one.keys, run.keys, across) for one in references}
+    apart = {one.run_id: differing(one, run, across) for one in references}
     usable = [one for one in references if not apart[one.run_id]]
     shown = RunComparison(
         run_id=run.run_id,
@@ -52,7 +52,7 @@ def compare(
         verdict=overall(changes),
         changes=changes,
         added=tuple(row for row in rows_of(run) if row not in known),
-        wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one.keys, run.keys))),
+        wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one, run))),
         left_out=tuple(f"{name}: {'; '.join(texts)}" for name, texts in apart.items() if texts),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pybench.model.errors import UsageError
-from pybench.model.figures import PointFigures
+from pybench.model.figures import PointFigures, RunFigures
 from pybench.model.results import Results
 
 SETTINGS, MODEL = "settings", "model"
@@ -47,11 +47,19 @@ def check_across(across: Collection[str], keys: Collection[str]) -> None:
             raise UsageError(f"--across {name}: no such key; there are {listed}")
 
 
-def differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str] = ()) -> tuple[str, ...]:
+def differing(before: RunFigures, now: RunFigures, across: Collection[str] = ()) -> tuple[str, ...]:
     """Each key that differs and is not ``across``, as ``driver: 580.1 -> 580.2``.
 
-    A run of a version that recorded two fingerprints alone agrees with no run that recorded their fields.
+    Of a run without any figure only the keys count that it has recorded. A run of a version that recorded two
+    fingerprints alone agrees with no run that recorded their fields.
     """
+    if before.is_measured and now.is_measured:
+        return _differing(before.keys, now.keys, across)
+    of_both = {name: now.keys[name] for name in before.keys if name in now.keys}
+    return _differing({name: before.keys[name] for name in of_both}, of_both, across)
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collection[str]) -> tuple[str, ...]:
     bare = _FINGERPRINTS & ({*before} ^ {*now})
     if bare:
         side = "the reference" if bare <= {*before} else "this run"

@@ -58,9 +58,9 @@ class SelfTest:
 def self_test(
     series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None
 ) -> SelfTest | None:
-    """Judge a series' newest nights, those since the last acceptance; ``None`` with too few."""
+    """Judge a series' newest nights, those since the last acceptance that measured something; ``None`` with too few."""
     since = max((one.since for one in accepted), default="")
-    runs = [run for run in series.runs if run.created_utc[:10] >= since][-_MAX_NIGHTS:]
+    runs = [run for run in series.runs if run.is_measured and run.created_utc[:10] >= since][-_MAX_NIGHTS:]
     came = [judge_night(replace(series, runs=tuple(runs[: n + 1])), (), effects) for n in range(MIN_NIGHTS, len(runs))]
     alarms = tuple(result.run_id for result in came if result.state in _ALARMS)
     quiet = [run for run in runs if run.run_id not in alarms]

@@ -76,19 +76,28 @@ def nights(runs: Iterable[RunFigures]) -> tuple[RunFigures, ...]:
 
 
 def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str] = ()) -> Series:
-    """The runs before ``last`` that agree with it, and itself. A run whose verdict was bad is no example."""
+    """The runs before ``last`` that agree with it, and itself. A run whose verdict was bad is no example.
+
+    Where ``last`` measured nothing, so that its software is not known, the newest run that may be like it stands in.
+    """
     before = [run for run in runs if run.suite == last.suite and _order(run) < _order(last)]
+    like = last if last.is_measured else _newest_like(before, last, across)
     apart: Counter[str] = Counter()
     same: list[RunFigures] = []
     broken: list[str] = []
     for run in before:
-        if texts := differing(run.keys, last.keys, across):
+        if texts := differing(run, like, across):
             apart.update(dict.fromkeys(texts, 1))
         elif run.verdict in _BROKEN:
             broken.append(run.run_id)
         else:
             same.append(run)
     return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken))
+
+
+def _newest_like(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str]) -> RunFigures:
+    measured = (run for run in runs if run.is_measured and not differing(run, last, across))
+    return max(measured, key=_order, default=last)
 
 
 def _order(run: RunFigures) -> tuple[str, str]:

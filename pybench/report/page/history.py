@@ -67,9 +67,7 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
 
 def epochs(series: Series) -> dict[int, tuple[str, ...]]:
     """Nights before which something changed that the runs may differ in, by their place, with what changed."""
-    changed = {
-        place: differing(before.keys, now.keys) for place, (before, now) in enumerate(pairwise(series.runs), start=1)
-    }
+    changed = {place: differing(before, now) for place, (before, now) in enumerate(pairwise(series.runs), start=1)}
     return {place: tuple(texts) for place, texts in changed.items() if texts}
 
 

@@ -150,6 +150,7 @@ def test_a_node_without_figures_is_not_healthy() -> None:
     """It was expected, its points were not measured, one group is absent, or somebody else computed beside it."""
     fleet = runs()
     fleet[1] = with_points(fleet[1], lambda p: replace(p, medians={}, absence="the worker was killed"))
+    fleet[1] = replace(fleet[1], figures=replace(fleet[1].figures, keys={}))  # no worker has reported any software
     fleet[2] = with_points(fleet[2], lambda p: replace(p, flags=("not_alone",)))
     fleet[3] = with_points(fleet[3], lambda p: replace(p, medians={}) if "memory" in p.id else p)
     result = judge_fleet(fleet, expected=["node09"], refused={"node10": "node10.json: cut"})

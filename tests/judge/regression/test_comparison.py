@@ -39,6 +39,14 @@ def test_a_change_has_welchs_interval() -> None:
     assert change.unit == "tokens/s"
 
 
+def test_a_run_that_measured_nothing_is_not_measured() -> None:
+    """Its software is not known, so it differs in none."""
+    silent = run(point(medians={}, absence="not measured"), torch=None)
+    found = compare(silent, [run(point(), run_id="then")])
+    assert (found.verdict, found.differences) == ("not measured", ())
+    assert [(change.verdict, change.reason) for change in found.changes] == [("not measured", "not measured")]
+
+
 def test_several_references_bring_the_spread_between_runs() -> None:
     """Runs 1 % apart: 3 % below their mean lies within what one more run may show, t(2 degrees) = 4.30."""
     nights = [run(point(medians=scaled(math.exp(x), NARROW)), run_id=str(x)) for x in (-0.01, 0.0, 0.01)]

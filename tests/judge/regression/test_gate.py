@@ -208,6 +208,16 @@ def test_nights_that_all_differ_are_incomparable() -> None:
     assert (result.state, result.differences) == ("incomparable", ("driver: 1 -> 2 (9)",))
 
 
+def test_a_night_that_measured_nothing_is_not_measured() -> None:
+    """Row by row; what no worker reported is no difference."""
+    series = nights(num_nights=9)
+    silent = replace(series.last, keys={}, points=tuple(replace(p, medians={}) for p in series.last.points))
+    result = judge_night(series_of(series.runs[:-1], silent))
+    assert (result.state, result.differences) == ("not measured", ())
+    assert {row.state for row in result.rows} == {"not measured"}
+    assert len(result.rows) == 40
+
+
 def _without(run: RunFigures, point_id: str) -> RunFigures:
     return replace(run, points=tuple(point for point in run.points if point.id != point_id))
 

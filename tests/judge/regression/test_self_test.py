@@ -30,6 +30,16 @@ def test_quiet_nights_have_few_alarms_and_the_spread_is_there() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_a_last_night_that_measured_nothing_is_no_night() -> None:
+    """As when the machine went down: the others are judged as without it."""
+    series = FEW.series(np.random.default_rng(1), 9)
+    silent = replace(series.last, points=tuple(replace(point, medians={}) for point in series.last.points))
+    without = self_test(replace(series, runs=series.runs[:-1]))
+    assert without is not None
+    assert without.metrics
+    assert self_test(replace(series, runs=(*series.runs[:-1], silent))) == without
+
+
 def test_a_night_that_changed_is_no_quiet_one() -> None:
     """It is named, and the spread is that of the others."""
     slower = replace(FEW, slower=lambda point, night: 0.1 * (point == 0 and night == 15))

@@ -12,6 +12,9 @@ from tests.runs_against_runs import point, run, scaled
 ROW = Row("decode", "output_tokens_per_s")
 
 
+SILENT = point(medians={}, absence="not measured")
+
+
 def night(day: int, **changed: object) -> RunFigures:
     return run(point(), run_id=f"night {day}", created_utc=f"2026-11-{day:02}T03:00:00+00:00", **changed)
 
@@ -30,6 +33,23 @@ def test_a_broken_night_is_no_example(verdict: str) -> None:
     """It is named."""
     found = series_of([night(1, verdict=verdict)], night(2))
     assert (len(found.runs), found.broken) == (1, ("night 1",))
+
+
+def test_a_night_that_measured_nothing_stands_at_the_end_of_those_it_belongs_to() -> None:
+    """No worker reported torch: the newest night of this machine stands in for what there was."""
+    before = [night(1), night(2, torch="2.10.0"), night(3), night(4, driver='"1"')]
+    last = run(SILENT, run_id="last", created_utc="2026-11-05", torch=None)
+    found = series_of(before, last)
+    assert [one.run_id for one in found.runs] == ["night 1", "night 3", "last"]
+    assert found.apart == {"driver: 1 -> 580.1": 1, "torch: 2.10.0 -> 2.11.0": 1}
+    assert found.values(ROW) == (100.0, 100.0, None)
+
+
+def test_an_earlier_night_that_measured_nothing_is_a_broken_one() -> None:
+    """It differs in nothing that is known."""
+    silent = run(SILENT, run_id="silent", created_utc="2026-11-01", torch=None, verdict="missing")
+    found = series_of([silent], night(2))
+    assert (found.apart, found.broken) == ({}, ("silent",))
 
 
 def test_a_value_is_the_median_attempt() -> None:
