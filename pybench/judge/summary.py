@@ -11,8 +11,9 @@ from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
 from pybench.judge.validity import company, starvation
 from pybench.model.plan_options import duration_text
-from pybench.model.record import Record
+from pybench.model.record import RankReport, Record
 from pybench.model.results import Estimate, PointResult
+from pybench.model.steadiness import are_steady
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
 
@@ -100,7 +101,7 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
     flags: list[str] = []
     if len(good) == 1:
         flags.append("single_attempt")
-    if any(rank.steady is False for record in good for rank in record.ranks[:1]):
+    if not all(_steady(rank) for record in good for rank in record.ranks[:1]):
         flags.append("not_steady")
     if "step_s" in samples and outlying_attempts(samples["step_s"]):
         flags.append("outlying_attempt")
@@ -112,6 +113,11 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
         flags.append("input_bound")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
+
+
+def _steady(rank: RankReport) -> bool:
+    """Whether the warm-up was, or where a suite has few steps of it, what was measured."""
+    return rank.steady is not False or are_steady([step.end_ns - step.start_ns for step in rank.steps])
 
 
 def _skipped(skip: Skip) -> PointResult:

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
+from pybench.model.steadiness import STEADY_STEPS, are_steady
 from pybench.model.wire import Event, Phase, Result, Step, WorkOrder
 from pybench.worker.backend import Workload
 from pybench.worker.dither import Dither
 from pybench.worker.ranks import Ranks
-
-STEADY_STEPS = 3
-STEADY_FRACTION = 0.05
-
-
-def is_steady(durations_ns: Sequence[int]) -> bool:
-    """Whether the last ``STEADY_STEPS`` durations all lie within ``STEADY_FRACTION`` of their median."""
-    last = durations_ns[-STEADY_STEPS:]
-    if len(last) < STEADY_STEPS:
-        return False
-    median = statistics.median(last)
-    return all(abs(duration - median) <= STEADY_FRACTION * median for duration in last)
 
 
 def _spare_collector() -> None:
@@ -87,7 +75,7 @@ class TimingLoop:
             step = self._step(len(durations_ns), "warmup")
             durations_ns.append(step.end_ns - step.start_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
-            steady = self._ranks.agree(is_steady(durations_ns))
+            steady = self._ranks.agree(are_steady(durations_ns[-STEADY_STEPS:]))
         return len(durations_ns), steady
 
     def _step(self, index: int, phase: Literal["warmup", "measure"]) -> Step:

@@ -163,6 +163,20 @@ def test_cautions_are_flags(build: Build) -> None:
     assert result.metrics["step_s"].value == pytest.approx((2.0 * 2.02 * 1.98 * 2.0 * 4.0) ** 0.2)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "flags"),
+    [([2.0, 2.05, 1.95], ()), ([2.0, 2.05], ("not_steady",)), ([2.0, 2.05, 1.85], ("not_steady",))],
+)
+def test_measured_steps_can_be_steady_where_the_warm_up_was_short(
+    build: Build, seconds: list[float], flags: tuple[str, ...]
+) -> None:
+    """A turn has one step of warm-up, which shows nothing."""
+    point, work = build.generate(), Work(prompt_tokens=120, output_tokens=40, samples=4)
+    records = [build.record(point, (build.rank(build.steps(seconds, work), steady=False),), n) for n in (1, 2)]
+    (result,) = summarize(Measurements.of(_plan(point), records))
+    assert result.flags == flags
+
+
 def test_points_of_one_process_are_named_by_each_other(build: Build) -> None:
     """One log is one process; a process that only a failed attempt shared does not count for that point."""
     one, two, three = build.generate(1), build.generate(2), build.generate(4)
