@@ -10,13 +10,11 @@ from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
 from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
-from pybench.report.headline import energy, headline, headline_name, requests_differ
+from pybench.report.headline import energy, headline, headline_name
 from pybench.report.labels import axis_text, shared_axes, short_labels
 from pybench.report.numbers import Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.report.rows import Table
-
-LATENCIES = {"ttft_p99_s": "TTFT p99", "tpot_p99_s": "TPOT p99"}
-"""What a point of unlike requests shows beside its throughput."""
+from pybench.report.secondary import secondaries
 
 
 class Density(IntEnum):
@@ -91,7 +89,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
     joules = [found for point in group.points if (found := energy(point))]
     scale, energy_scale = shared_scale(measured), shared_scale(joules)
     more = () if density is Density.HEADLINES else _more_metrics(results, group)
-    waits = _latencies(group, more) if density is not Density.HEADLINES else ()
+    beside = () if density is Density.HEADLINES else secondaries(group.points, shown=more)
     heads = (
         "point",
         scale.unit if scale else "figure",
@@ -99,7 +97,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         "expected",
         "allowed",
         *more,
-        *(LATENCIES[metric] for metric in waits),
+        *(one.head for one in beside),
         energy_scale.unit if energy_scale else "energy",
         "verdict",
         "flags",
@@ -112,7 +110,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
             *_ratio_cells(wanted, point, density),
             _allowed(wanted, point, scale),
             *(_also(wanted, point, metric) for metric in more),
-            *(_latency(point, metric) for metric in waits),
+            *(one.cell(point) or NONE for one in beside),
             with_spread(energy(point), energy_scale),
             wanted.verdict(point),
             " ".join(group.letters[flag] for flag in relevant(point)),
@@ -175,17 +173,6 @@ def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
         c.metric for c in results.checks if c.point_id in ids and c.metric not in {ids[c.point_id], "loss_deviation"}
     )
     return tuple(dict.fromkeys(checked))
-
-
-def _latencies(group: Group, shown: Sequence[str]) -> tuple[str, ...]:
-    """The waits of requests, where requests of a point differ and no limit shows them already."""
-    if not any(requests_differ(point) for point in group.points):
-        return ()
-    return tuple(metric for metric in LATENCIES if metric not in shown)
-
-
-def _latency(point: PointResult, metric: str) -> str:
-    return quantity(point.metrics.get(metric)) if requests_differ(point) else NONE
 
 
 def _also(wanted: Expectations, point: PointResult, metric: str) -> str:

@@ -1,0 +1,48 @@
+"""What a point's kind shows beside its headline figure: what its suite was made to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+from pybench.model.results import Estimate, PointResult
+from pybench.model.workloads.settings import AUTO
+from pybench.report.headline import requests_differ
+from pybench.report.numbers import percent, plain, quantity
+
+
+@dataclass(frozen=True)
+class Secondary:
+    """A column's head, its metric, the points it is of, and how its figure is written."""
+
+    head: str
+    metric: str
+    describes: Callable[[PointResult], bool]
+    text: Callable[[Estimate], str] = quantity
+
+    def cell(self, point: PointResult) -> str | None:
+        """The point's figure; ``None`` where it has none, or none that describes it."""
+        found = point.metrics.get(self.metric)
+        return self.text(found) if found is not None and self.describes(point) else None
+
+
+def _takes_turns(point: PointResult) -> bool:
+    return "turn_s" in point.metrics
+
+
+def _finds_batch_size(point: PointResult) -> bool:
+    return point.settings.get("batch_size_per_gpu") == AUTO
+
+
+_ALL = (
+    Secondary("TTFT p99", "ttft_p99_s", requests_differ),
+    Secondary("TPOT p99", "tpot_p99_s", requests_differ),
+    Secondary("switch", "switch_s", _takes_turns),
+    Secondary("of a turn", "switch_fraction", _takes_turns, lambda found: percent(found.value)),
+    Secondary("batch per GPU", "batch_size_per_gpu", _finds_batch_size, lambda found: plain(found.value)),
+)
+
+
+def secondaries(points: Sequence[PointResult], shown: Container[str]) -> tuple[Secondary, ...]:
+    """Those that any of ``points`` has, without metrics that are ``shown`` already."""
+    return tuple(one for one in _ALL if one.metric not in shown and any(one.cell(point) for point in points))
