@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,14 +28,21 @@ class Several:
     options: PlanOptions
     engine: EngineOptions
     progress: Progress
+    noted: set[str] = field(default_factory=set)
 
     def prepared(self, engine: EngineOptions, part_of: PartOf) -> Run:
         """A run of its own, ready to measure."""
         from pybench.engines.choice import choose_launcher
         from pybench.runner.prepare import prepare_run
 
-        choose = partial(choose_launcher, engine, notify=self.progress.note)
+        choose = partial(choose_launcher, engine, notify=self._note_once)
         return prepare_run(self.suite, self.root, choose, self.options, part_of=part_of)
+
+    def _note_once(self, text: str) -> None:
+        """What holds for all runs is stated for the first."""
+        if text not in self.noted:
+            self.noted.add(text)
+            self.progress.note(text)
 
 
 def run_ab(several: Several, stacks: tuple[str, str]) -> int:

@@ -194,7 +194,7 @@ class ImageStore(Protocol):
 def facts_of_command(name: str, examine: Callable[[], EngineFacts]) -> EngineFacts:
     """What ``examine`` finds of an engine whose command is ``name``; without that, why it can't be used."""
     if shutil.which(name) is None:
-        return EngineFacts(name=name, version=None, reason=f"{name} is not installed")
+        return EngineFacts(name=name, version=None, reason=f"{name} is not installed", installed=False)
     return examine()
 
 

@@ -80,8 +80,12 @@ def _check_secrets(names: tuple[str, ...]) -> None:
 
 def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
     """First engine that answers and has every image; without one this Python, with the reason shown."""
-    reasons = []
-    for engine, facts in find_container_engines():
+    found = find_container_engines()
+    absent = [facts.name for _, facts in found if not facts.installed]
+    reasons = [f"{', '.join(absent)}: not installed"] if absent else []
+    for engine, facts in found:
+        if not facts.installed:
+            continue
         if facts.reason:
             reasons.append(facts.reason)
             continue

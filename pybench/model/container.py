@@ -32,12 +32,13 @@ class ContainerRequest:
 class EngineFacts:
     """An engine of this machine. ``reason`` is why it can't be used, ``None`` when it can.
 
-    ``data_root`` is where it keeps images.
+    ``installed`` is whether its command is there. ``data_root`` is where it keeps images.
     """
 
     name: str
     version: str | None
     reason: str | None = None
+    installed: bool = True
     rootless: bool = False
     runtime: str | None = None
     runtimes: tuple[str, ...] = ()

@@ -109,3 +109,13 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
     shown = CliRunner().invoke(main, ("history", "runs", "--self-test"))
     assert shown.exit_code == 0, shown.output
     assert done.output.endswith(shown.output)
+
+
+def test_what_holds_for_all_runs_is_noted_once(here: Path, drill: Drill) -> None:
+    """That a Python of this machine leaves the suite's container out is the same each time."""
+    arguments = drill()
+    with (here / "drill.toml").open("a") as suite:
+        suite.write('\n[container.environment]\nNCCL_DEBUG = "WARN"\n')
+    done = CliRunner().invoke(main, (*arguments, "--aa", "2"))
+    assert done.exit_code == 0, done.output
+    assert done.output.count("the suite's [container] has no effect") == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pybench.engines import choice
+from pybench.engines.base import facts_of_command
 from pybench.engines.choice import choose_launcher
 from pybench.engines.local import Local
 from pybench.engines.oci.docker import ENGINE as DOCKER
@@ -42,6 +43,16 @@ def test_engines_with_one_reason_give_it_once(down: None, monkeypatch: pytest.Mo
     notes: list[str] = []
     choose_launcher(EngineOptions(), NEEDS, notes.append)
     assert notes == ["not containerised: the docker daemon doesn't answer: connection refused"]
+
+
+def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line of 80 columns where none is here."""
+    names = ("docker", "podman", "apptainer", "enroot")
+    engines = tuple((DOCKER, facts_of_command(f"no-{name}", lambda: DOWN)) for name in names)
+    monkeypatch.setattr(choice, "find_container_engines", lambda: engines)
+    notes: list[str] = []
+    choose_launcher(EngineOptions(), NEEDS, notes.append)
+    assert notes == ["not containerised: no-docker, no-podman, no-apptainer, no-enroot: not installed"]
 
 
 @pytest.mark.usefixtures("down")
