@@ -64,6 +64,22 @@ def test_waits_stand_beside_the_throughput_where_requests_differ() -> None:
     assert "closed concurrency 8          1,418  95.86 ms   5.79 ms     358.2  a b" in lines
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "row"),
+    [
+        ("turns_file-h200x1-20261122", "point tok/s switch of a turn flags", "grpo 21,681 495.7 ms 26.2 % a b"),
+        ("fsdp_largest-h100x1-20261124", "point tok/s batch per GPU mJ/token flags", "largest 6,698 1 103.2 a"),
+        ("ddp_scaling-h100x1-20261124", "point tok/s speedup mJ/token flags", "weak 6,539 1 (baseline) 102 a b"),
+    ],
+)
+def test_what_a_suite_was_made_to_find_out_stands_beside_the_throughput(name: str, head: str, row: str) -> None:
+    """A turn's switch, a batch size that was found; not a batch size that the suite gives."""
+    text = render(RunView.of_file(shipped_suites() / "measured" / f"{name}.json"), width=80)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert head in lines
+    assert row in lines
+
+
 def test_the_verdict_stands_first_with_what_was_judged(results: Results) -> None:
     """By hand from the fixture: 6 ratios, 3 limits, 3 comparisons, 2 checks of the node."""
     judged = "9 of 14 expectations judged: 4 pass, 3 fail, 2 inconclusive; 1 has no row for h200; 4 not measured"
