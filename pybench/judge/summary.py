@@ -65,9 +65,12 @@ def _unmeasured(time_limit_s: float | None) -> str:
 
 
 def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
-    """A caution where a time limit left the point fewer attempts than the suite wants."""
+    """Cautions where a time limit left the point fewer attempts than the suite wants, or an attempt fewer steps."""
+    if time_limit_s is None:
+        return ()
     few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
-    return ("fewer_attempts",) if few and time_limit_s is not None else ()
+    short = any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
+    return (*(("fewer_attempts",) if few else ()), *(("fewer_steps",) if short else ()))
 
 
 def _shared_with(good: Sequence[Record], measurements: Measurements) -> tuple[str, ...]:

@@ -57,7 +57,11 @@ PhaseName = Literal["prepare", "warmup", "measure", "finish"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOrder:
-    """One point for a worker. ``architecture`` is a Hugging Face config mapping, ``None`` where no model runs."""
+    """One point for a worker. ``architecture`` is a Hugging Face config mapping, ``None`` where no model runs.
+
+    At ``end_ns`` of CLOCK_MONOTONIC on the leading host the run's time is over; ``None``: never. Measuring then ends
+    with the last step that fits.
+    """
 
     point_id: str
     settings: AnySettings
@@ -67,11 +71,13 @@ class WorkOrder:
     max_warmup_steps: int
     dither_ms: float = 0.0
     collective_timeout_s: float = 600.0
+    end_ns: int | None = None
     protocol: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:
         """One JSON object on one line."""
-        return json.dumps({**asdict(self), "settings": self.settings.to_json()})
+        values = {**asdict(self), "settings": self.settings.to_json()}
+        return json.dumps({name: value for name, value in values.items() if name != "end_ns" or value is not None})
 
     @classmethod
     def from_json(cls, text: str) -> WorkOrder:

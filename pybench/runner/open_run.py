@@ -151,7 +151,9 @@ class OpenRun:
         return Session(
             run_path=self.folder.path,
             attempts=attempts,
-            orders=tuple(work_order(point, self.manifest.device, self.records) for point, _ in attempts),
+            orders=tuple(
+                work_order(point, self.manifest.device, self.records, self.budget.end_ns) for point, _ in attempts
+            ),
             folders=folders,
             job=job,
             launcher=self._launcher(job),

@@ -61,8 +61,8 @@ class Session:
         return tuple(point.id for point, _ in self.attempts[:place])
 
 
-def work_order(point: Point, device: DeviceKind, records: Iterable[Record]) -> WorkOrder:
-    """The order for the next attempt at ``point``, after ``records``."""
+def work_order(point: Point, device: DeviceKind, records: Iterable[Record], end_ns: int | None = None) -> WorkOrder:
+    """The order for the next attempt at ``point``, after ``records``; at ``end_ns`` the run's time is over."""
     return WorkOrder(
         point_id=point.id,
         settings=settings_of_next(point, records),
@@ -72,6 +72,7 @@ def work_order(point: Point, device: DeviceKind, records: Iterable[Record]) -> W
         max_warmup_steps=point.effort.max_warmup_steps,
         dither_ms=point.effort.dither_ms,
         collective_timeout_s=point.effort.longest_collective_s,
+        end_ns=end_ns,
     )
 
 

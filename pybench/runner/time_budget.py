@@ -40,6 +40,11 @@ class TimeBudget:
         return not math.isinf(self.end_s)
 
     @property
+    def end_ns(self) -> int | None:
+        """The end in nanoseconds of CLOCK_MONOTONIC, ``None`` where there is none."""
+        return int(self.end_s * 1e9) if self.is_limited else None
+
+    @property
     def left_s(self) -> float:
         """Seconds until its end."""
         return self.end_s - time.monotonic()

@@ -90,7 +90,7 @@ def run_order(order: WorkOrder, session: Session, ranks: Ranks, events: EventStr
 
     A point of one GPU of ``uuids`` sends nothing to another.
     """
-    traffic = NvlinkTraffic(uuids if order.settings.num_gpus > 1 else (), order.steps)
+    traffic = NvlinkTraffic(uuids if order.settings.num_gpus > 1 else ())
 
     def report(event: Event) -> None:
         traffic.note(event)

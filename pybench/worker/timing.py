@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from pybench.model.run_end import fit
 from pybench.model.steadiness import STEADY_STEPS, are_steady
 from pybench.model.wire import Event, Phase, Result, Step, WorkOrder
 from pybench.worker.backend import Workload
@@ -42,7 +43,7 @@ class TimingLoop:
         self._sleep = sleep
 
     def run(self, order: WorkOrder) -> Result:
-        """Warm up until steady or the ceiling, then measure ``order.steps`` steps.
+        """Warm up until steady or the ceiling, then measure ``order.steps`` steps, or as many as fit the run's time.
 
         With ``order.dither_ms``, a power sensor's sampling period, pauses come before measured steps, which no step's
         time contains: steps in time with the sensor would otherwise always be seen at one phase.
@@ -55,28 +56,38 @@ class TimingLoop:
     def _run(self, order: WorkOrder) -> Result:
         _spare_collector()
         self._report(Phase(name="warmup", start_ns=self._clock()))
-        num_warmup, steady = self._warm_up(order.max_warmup_steps)
+        num_warmup, steady = self._warm_up(order)
         _spare_collector()
         self._report(Phase(name="measure", start_ns=self._clock()))
         dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
+        longest_ns = 0
         for index in range(num_warmup, num_warmup + order.steps):
+            if index > num_warmup and not self._fit(1, longest_ns, order):
+                break
             if dither:
                 self._sleep(dither.pause_ns(self._clock()) / 1e9)
             step = self._step(index, "measure")
+            longest_ns = max(longest_ns, step.end_ns - step.start_ns)
             if dither:
                 dither.begun(step.start_ns)
         self._report(Phase(name="finish", start_ns=self._clock()))
         return Result(warmup_steps=num_warmup, steady=steady)
 
-    def _warm_up(self, ceiling: int) -> tuple[int, bool]:
+    def _warm_up(self, order: WorkOrder) -> tuple[int, bool]:
         durations_ns: list[int] = []
         steady = False
-        while not steady and len(durations_ns) < ceiling:
+        while not steady and len(durations_ns) < order.max_warmup_steps:
+            if durations_ns and not self._fit(2, durations_ns[-1], order):
+                break
             step = self._step(len(durations_ns), "warmup")
             durations_ns.append(step.end_ns - step.start_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
             steady = self._ranks.agree(are_steady(durations_ns[-STEADY_STEPS:]))
         return len(durations_ns), steady
+
+    def _fit(self, num_steps: int, step_ns: int, order: WorkOrder) -> bool:
+        """Whether the run has time for more steps, by rank 0's clock."""
+        return order.end_ns is None or self._ranks.agree(fit(num_steps, step_ns, self._clock(), order.end_ns))
 
     def _step(self, index: int, phase: Literal["warmup", "measure"]) -> Step:
         self._ranks.barrier()

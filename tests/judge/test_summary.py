@@ -177,6 +177,19 @@ def test_measured_steps_can_be_steady_where_the_warm_up_was_short(
     assert result.flags == flags
 
 
+def test_fewer_steps_than_the_suite_wants_are_a_caution_under_a_limit(build: Build) -> None:
+    """Without one an attempt of fewer steps would have failed."""
+    point, work = build.generate(), Work(prompt_tokens=120, output_tokens=40, samples=4)
+    wanted = [2.0] * point.effort.steps
+    records = [
+        build.record(point, (build.rank(build.steps(seconds, work)),), number)
+        for number, seconds in enumerate((wanted, wanted[:-1]), 1)
+    ]
+    for own, flags in ((records[:1], ()), (records, ("fewer_steps",))):
+        (result,) = summarize(Measurements.of(_plan(point), own), time_limit_s=60.0)
+        assert tuple(flag for flag in result.flags if flag == "fewer_steps") == flags
+
+
 def test_points_of_one_process_are_named_by_each_other(build: Build) -> None:
     """One log is one process; a process that only a failed attempt shared does not count for that point."""
     one, two, three = build.generate(1), build.generate(2), build.generate(4)

@@ -16,6 +16,7 @@ from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import plan_suite
+from pybench.runner.verification.events import check_events
 from tests.runner.drill import suite_text, table_text
 from tests.runner.test_run import causes, fake, pass_once_a_worker_hangs
 
@@ -71,6 +72,27 @@ def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, mon
     shown = render(RunView.of_folder(run.folder, results))
     assert "changed by --time-limit 4s" in shown
     assert "not measured: the run had --time-limit 4s" in shown
+
+
+def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts, with a caution, and the worker's events agree with its record; far from the end it would fail."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
+    run = prepare(tmp_path, 600.0)
+    monkeypatch.setattr(time_budget.TimeBudget, "end_ns", 1)
+    results = run.finish(NoProgress())
+    records = run.folder.records()
+    assert all(record.ok for record in records)
+    flags = {point.id[-2]: point.flags for point in results.points}
+    assert ("fewer_steps" in flags["1"], "fewer_steps" in flags["2"]) == (False, True)
+    assert list(check_events(run.folder.path, run.folder.read_manifest(), records)) == []
+
+
+def test_a_worker_that_stops_far_from_the_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit is no licence for fewer steps."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "short")
+    run = prepare(tmp_path, 600.0)
+    run.finish(NoProgress())
+    assert set(causes(run).values()) == {None, "protocol"}
 
 
 def test_a_resumed_run_has_its_limit_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,7 @@ def run_staged(
     device: str = "cpu",
     then: tuple[AnySettings, ...] = (),
     python: str | Path = sys.executable,
+    end_ns: int | None = None,
 ) -> tuple[int, list[list[Event]], str]:
     """Run one order, and ``then`` more, in a staged worker: exit code, events of each rank, standard error."""
     exchange = stage.parent / "exchange"
@@ -77,6 +78,7 @@ def run_staged(
             device=device,  # type: ignore[arg-type]
             steps=2,
             max_warmup_steps=4,
+            end_ns=end_ns,
         ).to_json()
         for each in (settings, *then)
     ]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.wire import Event, Metric, Phase, Result, WorkOrder
+from pybench.model.wire import Event, Metric, Phase, Result, Step, Work, WorkOrder
 from pybench.model.workloads.train import Train
 from pybench.worker import main
 from pybench.worker.nvlink import NvlinkTraffic
@@ -50,9 +50,13 @@ def test_the_drivers_counter_in_bytes(fake_library: Path, old_library: Path, tmp
 def metrics(counts: dict[str, list[int | None]], num_steps: int = 4) -> tuple[Metric, ...]:
     """After all phases of an attempt; each GPU's counter is read in turn."""
     left = {uuid: iter(values) for uuid, values in counts.items()}
-    traffic = NvlinkTraffic(tuple(counts), num_steps, lambda uuid: next(left[uuid]))
-    for name in ("prepare", "warmup", "measure", "finish"):
-        traffic.note(Phase(name=name, start_ns=0))
+    traffic = NvlinkTraffic(tuple(counts), lambda uuid: next(left[uuid]))
+    traffic.note(Phase(name="warmup", start_ns=0))
+    traffic.note(Step(index=0, phase="warmup", start_ns=0, end_ns=1, work=Work()))
+    traffic.note(Phase(name="measure", start_ns=1))
+    for number in range(1, num_steps + 1):
+        traffic.note(Step(index=number, phase="measure", start_ns=number, end_ns=number + 1, work=Work()))
+    traffic.note(Phase(name="finish", start_ns=num_steps + 1))
     return traffic.metrics()
 
 

@@ -77,6 +77,39 @@ def test_loop_warms_up_then_measures(lengths_ns: tuple[int, ...], expected: Resu
     assert [(s.phase, s.end_ns - s.start_ns) for s in steps[4:]] == [("measure", 7), ("measure", 8)]
 
 
+_S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "end_s", "warm_up", "measured"),
+    [
+        ((4, 4, 4, 4, 4, 4), None, 1, 5),
+        ((4, 4, 4, 4, 4, 4), 25, 1, 5),
+        ((4, 4, 4, 4, 4, 4), 17, 1, 3),
+        ((4, 4, 3, 6, 4, 4), 23, 1, 3),
+        ((4, 4), 0, 1, 1),
+    ],
+)
+def test_measuring_ends_with_the_last_step_that_fits_the_runs_time(
+    lengths_s: tuple[int, ...], end_s: int | None, warm_up: int, measured: int
+) -> None:
+    """By hand: as long as the longest one measured, and a second to report it. One step is always measured."""
+    order = replace(ORDER, steps=5, end_ns=None if end_s is None else end_s * _S)
+    workload, events = Steps(*(length * _S for length in lengths_s)), list[Event]()
+    TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    phases = [event.phase for event in events if isinstance(event, Step)]
+    assert phases == ["warmup"] * warm_up + ["measure"] * measured
+
+
+def test_a_warm_up_leaves_time_for_a_measured_step() -> None:
+    """Of 4 and 8 s: another one of 8 s and a measured one would end at 29 s."""
+    order = replace(ORDER, steps=5, max_warmup_steps=9, end_ns=20 * _S)
+    workload, events = Steps(4 * _S, 8 * _S, 4 * _S), list[Event]()
+    result = TimingLoop(workload, SingleRank(), events.append, lambda: workload.now_ns).run(order)
+    assert result == Result(warmup_steps=2, steady=False)
+    assert [event.phase for event in events if isinstance(event, Step)] == ["warmup", "warmup", "measure"]
+
+
 def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:
     """Steps of 20 ms would all begin at one phase of a sensor that samples as often."""
     order = replace(ORDER, steps=16, max_warmup_steps=1, dither_ms=20.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pybench.judge.verification.attempts import attempt_label
 from pybench.model.backend import BACKENDS
@@ -55,10 +56,17 @@ def _of_process(
 ) -> Iterator[Discrepancy]:
     first = points[records[0].point_id].settings
     num_ranks = BACKENDS[first.backend].num_processes(first)
-    contracts = [_contract(manifest, points[r.point_id], r, b, num_ranks) for r, b in zip(records, before, strict=True)]
+    orders, unread = _orders(folder)
+    contracts = [
+        _contract(manifest, points[record.point_id], record, earlier, num_ranks, _end_ns(manifest, orders, number))
+        for number, (record, earlier) in enumerate(zip(records, before, strict=True))
+    ]
     ahead_ns = [contracts[0].site(rank).joined.offset_ns for rank in range(num_ranks)]
     reader = EventReader(folder, num_ranks, len(records), ahead_ns)
-    yield from _orders(folder, records, contracts)
+    if unread is None:
+        yield from _ordered(orders, records, contracts)
+    else:
+        yield Discrepancy(place=attempt_label(records[0]), text=f"its worker's orders cannot be read: {unread}")
     yield from _warmth(records)
     for place, contract in enumerate(contracts):
         reader.begin(place, _check(contract))
@@ -82,18 +90,29 @@ def _of_process(
         yield from _compared(record, logs)
 
 
-def _orders(folder: Path, records: Sequence[Record], contracts: Sequence[Contract]) -> Iterator[Discrepancy]:
-    """The process was ordered what the plan has for each of its attempts, and perhaps more that it never reached."""
+def _orders(folder: Path) -> tuple[list[Any], str | None]:
+    """What the process was ordered, one for each attempt, or why that cannot be read."""
     try:
         lines = read_below(folder, ORDERS_FILE, MAX_FILE_BYTES).decode("utf-8").splitlines()
-        orders = [json.loads(line) for line in lines]
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        text = f"its worker's orders cannot be read: {reason}"
-        yield Discrepancy(place=attempt_label(records[0]), text=text)
-        return
+        return [json.loads(line) for line in lines], None
+    except OSError as error:
+        return [], error.strerror or str(error)
+    except (ValueError, RecursionError) as error:
+        return [], str(error)
+
+
+def _end_ns(manifest: Manifest, orders: Sequence[Any], number: int) -> int | None:
+    """When the run's time was over, by the order: the manifest has its length, and a resumed run has it again."""
+    if manifest.options.time_limit_s is None or number >= len(orders) or not isinstance(orders[number], dict):
+        return None
+    end_ns = orders[number].get("end_ns")
+    return end_ns if isinstance(end_ns, int) else None
+
+
+def _ordered(orders: Sequence[Any], records: Sequence[Record], contracts: Sequence[Contract]) -> Iterator[Discrepancy]:
+    """The process was ordered what the plan has for each of its attempts, and perhaps more that it never reached."""
     for number, contract in enumerate(contracts):
-        if orders[number : number + 1] != [json.loads(contract.order.to_json())]:
+        if [*orders[number : number + 1]] != [json.loads(contract.order.to_json())]:
             text = "its worker was ordered something else than the plan has"
             yield Discrepancy(place=attempt_label(records[number]), text=text)
 
@@ -106,9 +125,11 @@ def _warmth(records: Sequence[Record]) -> Iterator[Discrepancy]:
             yield Discrepancy(place=attempt_label(record), text=text)
 
 
-def _contract(manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int) -> Contract:
+def _contract(
+    manifest: Manifest, point: Point, record: Record, before: Sequence[Record], num_ranks: int, end_ns: int | None
+) -> Contract:
     return Contract(
-        order=work_order(point, manifest.device, before),
+        order=work_order(point, manifest.device, before, end_ns),
         num_processes=num_ranks,
         sites=_sites(manifest, point, record),
         start_ns=0,

@@ -28,7 +28,12 @@ def judged(tmp_path: Path, kept: Contract, change: Change = lambda events, _: ev
     for rank in range(2):
         events = good_events(rank, kept.start_ns)
         write_events(tmp_path, rank, change(events, kept) if rank else events)
-    reader = EventReader(tmp_path, 2, 1)
+    return read(tmp_path, kept)
+
+
+def read(exchange: Path, kept: Contract) -> str | None:
+    """How the events that both ranks wrote break the contract."""
+    reader = EventReader(exchange, 2, 1)
     reader.begin(0, kept.check)
     try:
         reader.poll()
@@ -135,6 +140,22 @@ def test_an_honest_attempt_is_taken(tmp_path: Path) -> None:
 def test_what_differs_is_named(tmp_path: Path, change: Change, reason: str | None) -> None:
     """Of the second rank: nothing is believed on its word."""
     found = judged(tmp_path, contract(), change)
+    assert (found is None) == (reason is None)
+    assert reason is None or (found is not None and reason in found)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "reason"),
+    [(10, None), (1900, None), (2200, "measured 1 steps, 2 were ordered")],
+)
+def test_fewer_steps_where_the_runs_time_was_over(tmp_path: Path, after_ms: int, reason: str | None) -> None:
+    """A second step of 10 ms, a second to report and one to hesitate end before the run does, or not."""
+    kept = contract()
+    end_ns = kept.start_ns + (30 + after_ms) * MS
+    kept = replace(kept, order=replace(ORDER, end_ns=end_ns))
+    for rank in (0, 1):
+        write_events(tmp_path, rank, without(Step, 2)(good_events(rank, kept.start_ns), kept))
+    found = read(tmp_path, kept)
     assert (found is None) == (reason is None)
     assert reason is None or (found is not None and reason in found)
 

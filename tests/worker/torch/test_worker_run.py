@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybench.model.wire import Failure, Header, Metric, Result
+from pybench.model.wire import Failure, Header, Metric, Result, Step
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
 from tests.worker.conftest import steps_of
@@ -41,6 +41,18 @@ def test_generate_reports_every_token(run_cold_worker: Any, architecture: dict[s
             ends = (step.start_ns, *step.token_end_ns, step.end_ns)
             assert list(ends) == sorted(ends)
         assert "peak_memory_bytes" in {event.name for event in events if isinstance(event, Metric)}
+
+
+def test_ranks_end_together_where_the_runs_time_is_over(run_worker: Any, architecture: dict[str, Any]) -> None:
+    """A step of warm-up and a measured one, of four and two that were ordered, and everything that is reported then."""
+    settings = Train(
+        backend="torch", model="tiny", dtype="float32", data_parallel=2, global_batch_size=4, sequence_tokens=8
+    )
+    code, streams, log = run_worker(settings, architecture, 2, end_ns=1)
+    assert code == 0, log
+    for events in streams:
+        assert [event.phase for event in events if isinstance(event, Step)] == ["warmup", "measure"]
+        assert events[-1] == Result(warmup_steps=1, steady=False)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
