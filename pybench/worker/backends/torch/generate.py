@@ -109,8 +109,8 @@ class Generation:
         side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
+            self.prefill(self.prompts(0))
             for _ in range(rounds):
-                self.prefill(self.prompts(0))
                 self._decode_round()
         torch.cuda.current_stream(self._device).wait_stream(side)
         torch.cuda.synchronize(self._device)
