@@ -17,6 +17,7 @@ from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import plan_suite
 from pybench.runner.verification.events import check_events
+from pybench.runner.verification.verify import verify_folder
 from tests.runner.drill import suite_text, table_text
 from tests.runner.test_run import causes, fake, pass_once_a_worker_hangs
 
@@ -72,6 +73,13 @@ def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, mon
     shown = render(RunView.of_folder(run.folder, results))
     assert "changed by --time-limit 4s" in shown
     assert "not measured: the run had --time-limit 4s" in shown
+    found = verify_folder(run.folder.path, tmp_path / "drill.toml").discrepancies
+    missing = {one.place: (one.state, one.text) for one in found if "tensor_parallel=2" in one.place}
+    point = "decode[tensor_parallel=2]"
+    attempts = [f"{point}, attempt 1", f"{point}, attempt 2"]
+    assert list(missing)[:2] == attempts
+    assert [place.startswith("attempts/decode") for place in missing] == [False, False, True]
+    assert set(missing.values()) == {("not checked", "no record: --time-limit 4s may have left no time for it")}
 
 
 def test_an_attempt_ends_with_the_last_step_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

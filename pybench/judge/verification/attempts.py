@@ -10,6 +10,7 @@ from pybench.compute.measured_window import window_ns
 from pybench.compute.schedule import pending, undecided
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
+from pybench.model.plan_options import duration_text
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.suite import Point
@@ -24,11 +25,25 @@ def attempt_label(record: Record) -> str:
     return f"{record.point_id}, attempt {record.attempt}"
 
 
+def without_record(manifest: Manifest, place: str, text: str) -> Discrepancy:
+    """An attempt that ``text`` finds missing, or that a time limit may have kept from being recorded."""
+    limit_s = manifest.options.time_limit_s
+    if limit_s is None:
+        return Discrepancy(place=place, text=text)
+    text = f"no record: --time-limit {duration_text(limit_s)} may have left no time for it"
+    return Discrepancy(place=place, text=text, state="not checked")
+
+
 def check_completeness(manifest: Manifest, records: Sequence[Record], results: Results) -> Iterator[Discrepancy]:
-    """Every attempt that the plan and its undecided rows call for is recorded, under the settings of the plan."""
+    """Every attempt that the plan and its undecided rows call for is recorded, under the settings of the plan.
+
+    What a time limit may have left out is not checked: nothing shows whether it did.
+    """
     owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
-        yield Discrepancy(place=f"{point}, attempt {number}", text="no record: a missing attempt, or an unfinished run")
+        yield without_record(
+            manifest, f"{point}, attempt {number}", "no record: a missing attempt, or an unfinished run"
+        )
     planned = manifest.plan.digests
     for line, record in enumerate(records, start=1):
         if planned.get(record.point_id) != record.point_digest:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
-from pybench.judge.verification.attempts import attempt_label, check_completeness, check_order, check_places
+from pybench.judge.verification.attempts import (
+    attempt_label,
+    check_completeness,
+    check_order,
+    check_places,
+    without_record,
+)
 from pybench.judge.verification.plan import check_machine, check_plan
 from pybench.judge.verification.traces import check_presence, check_sensors, check_trace
 from pybench.machine.sensor_models import shipped_model
@@ -61,7 +67,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     found += guarded(_JOURNAL, check_completeness(manifest, records, results))
     found += guarded(_JOURNAL, check_order(manifest, records))
     found += guarded(_JOURNAL, check_places(manifest, records))
-    found += _attempt_folders(names, records)
+    found += _attempt_folders(names, manifest, records)
     found += guarded("attempts", check_events(folder.path, manifest, records))
     found += _traces(view, manifest, checked)
     checked["attempts"] = len(records)
@@ -86,11 +92,11 @@ def _digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
         yield Discrepancy(place=name, text="no file of a run; a bundle holds nothing else")
 
 
-def _attempt_folders(names: Sequence[str], records: Sequence[Record]) -> Iterator[Discrepancy]:
+def _attempt_folders(names: Sequence[str], manifest: Manifest, records: Sequence[Record]) -> Iterator[Discrepancy]:
     """Every attempt that left a folder is recorded."""
     present = {name.split("/")[1] for name in names if name.startswith("attempts/") and name.count("/") > 1}
     for name in sorted(present - {attempt_name(record.point_id, record.attempt) for record in records}):
-        yield Discrepancy(place=f"attempts/{name}", text="an attempt that left files here has no record")
+        yield without_record(manifest, f"attempts/{name}", "an attempt that left files here has no record")
 
 
 def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Iterator[Discrepancy]:
