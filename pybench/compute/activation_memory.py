@@ -35,7 +35,7 @@ _PLAIN = frozenset(("llama", "mistral", "qwen2"))
 
 def kept_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: of all layers that it has, and of the last norm. A least where not all is known."""
-    number = DTYPE_BYTES[settings.mixed_precision or settings.dtype]
+    number = DTYPE_BYTES[settings.computing_dtype]
     if settings.activation_checkpointing == "full" or settings.strategy not in _STRATEGIES:
         return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers / settings.pipeline_parallel
     if settings.activation_offload:
@@ -50,7 +50,7 @@ def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
     if settings.activation_checkpointing != "full" or settings.strategy not in _STRATEGIES:
         return 0.0
-    return _layer(settings, shape, DTYPE_BYTES[settings.mixed_precision or settings.dtype])
+    return _layer(settings, shape, DTYPE_BYTES[settings.computing_dtype])
 
 
 def kept_is_known(settings: Train, shape: DecoderShape) -> bool:

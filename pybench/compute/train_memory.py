@@ -81,7 +81,7 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
     """
     if settings.strategy != "fsdp":
         return 0.0
-    number = DTYPE_BYTES[settings.mixed_precision or settings.dtype]
+    number = DTYPE_BYTES[settings.computing_dtype]
     layer = (num_parameters(shape) - shape.end_weights) / shape.layers
     return number * (shape.end_weights + num_layers * layer) / settings.tensor_parallel
 

@@ -102,7 +102,7 @@ def _utilisation(point: Point, tokens_per_s_per_gpu: float, device_name: str) ->
     needed = tokens_per_s_per_gpu * model_flops_per_token(point.shape, settings)
     done = tokens_per_s_per_gpu * hardware_flops_per_token(point.shape, settings)
     board = gpu_peak(device_name)
-    peak = board.flops_per_s(settings.mixed_precision or settings.dtype) if board else None
+    peak = board.flops_per_s(settings.computing_dtype) if board else None
     return {
         "flops_per_s_per_gpu": needed,
         "mfu_fraction": None if peak is None else needed / peak,

@@ -144,6 +144,11 @@ class Train(ModelSettings):
         return self.data_parallel // self.nodes if self.hybrid_shard else self.data_parallel
 
     @property
+    def computing_dtype(self) -> str:
+        """Type of the forward and backward passes' products."""
+        return self.mixed_precision or self.dtype
+
+    @property
     def updates_on_host(self) -> bool:
         """Whether the optimizer's states lie in host memory, where its update runs then."""
         return bool(self.cpu_offload or self.offload_optimizer)
