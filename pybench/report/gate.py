@@ -38,6 +38,7 @@ _NEXT: dict[GateState, str] = {
     "improved": "a change that is meant goes into accepted.toml: nights are then held to the new level",
     "learning": f"run the suite on more nights; a row is judged from {MIN_NIGHTS} on",
 }
+_FINISH = "finish the run, if it was interrupted: pybench run --resume RUN; else see its own report"
 
 
 def render(
@@ -58,11 +59,17 @@ def render(
         if rows and (detail or state != "pass"):
             _rows(out, state, rows, names, width)
     out.print()
-    if result.state in _NEXT:
-        hanging(out, f"next: {_NEXT[result.state]}")
+    if (step := _next(result)) is not None:
+        hanging(out, f"next: {step}")
     last = Text.assemble("verdict: ", _word(result.state), printable(f" - {_reason(result)}"))
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
+
+
+def _next(result: GateResult) -> str | None:
+    if result.rows and all(row.state == "not measured" for row in result.rows):
+        return _FINISH
+    return _NEXT.get(result.state)
 
 
 def _head(out: Console, result: GateResult) -> None:

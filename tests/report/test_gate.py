@@ -53,6 +53,16 @@ def test_vanished_points_stand_in_one_paragraph() -> None:
     assert "point 1 (speed, energy); point 2 (speed, energy): the suite has no such point" in " ".join(text.split())
 
 
+def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
+    """Not looked for among accepted changes."""
+    series = QUIET.series(np.random.default_rng(5), 9)
+    silent = replace(series.last, points=tuple(replace(point, medians={}) for point in series.last.points))
+    nights = Series((*series.runs[:-1], silent))
+    text = " ".join(render(judge_night(nights), _points(nights)).split())
+    assert "next: finish the run, if it was interrupted: pybench run --resume RUN" in text
+    assert "accepted.toml" not in text
+
+
 def test_rows_that_pass_are_shown_with_detail() -> None:
     """Else they are counted."""
     assert "pass: 40 rows" in shown(lambda _point, _night: 0.0, detail=True)
