@@ -85,6 +85,20 @@ def test_what_torch_counts_of_vllms_pools(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(sys.modules, name, fake)
     pools_module = runpy.run_module("pybench.worker.backends.vllm.turn.pools")
     assert (pools_module["pool"]("weights"), pools_module["pool"]("kv_cache")) == (Held(5, 10), NOTHING)
+    pools["weights"] = (SimpleNamespace(), None)
+    assert pools_module["pool"]("weights") is None
+
+
+def test_a_peak_that_is_not_known_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in use on the GPU is, by the driver."""
+    allocator = Allocator(monkeypatch)
+    asleep: Held | None = NOTHING
+    peak = PeakMemory(GPU, lambda: asleep)
+    for known in (NOTHING, None, NOTHING):
+        asleep = known
+        allocator.take(2)
+        peak.end_phase()
+    assert [metric.name for metric in peak.metrics()] == ["device_memory_used_bytes"]
 
 
 def test_on_a_cpu_it_is_the_process_that_counts() -> None:

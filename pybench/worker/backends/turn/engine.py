@@ -70,8 +70,8 @@ class Engine(Protocol):
     def host_bytes(self) -> int:
         """Pinned host memory of the engine's own processes; on a CPU its weights' copies."""
 
-    def asleep(self) -> Held:
-        """What this process's allocator counts of a sleeping engine that no memory stands behind."""
+    def asleep(self) -> Held | None:
+        """What this process's allocator counts of a sleeping engine that no memory stands behind; ``None``: unknown."""
 
     def close(self) -> None:
         """End what the engine started."""

@@ -34,19 +34,25 @@ NOTHING = Held(0, 0)
 
 
 class PeakMemory:
-    """The most that any phase held, without what ``asleep`` gives: what is counted, and has no memory now."""
+    """The most that any phase held, without what ``asleep`` gives: what is counted, and has no memory now.
 
-    def __init__(self, device: torch.device, asleep: Callable[[], Held]) -> None:
+    Not known from the first phase on for which ``asleep`` gives ``None``.
+    """
+
+    def __init__(self, device: torch.device, asleep: Callable[[], Held | None]) -> None:
         self._device = device
         self._asleep = asleep
         self._before = NOTHING
-        self._most = NOTHING
+        self._most: Held | None = NOTHING
 
     def end_phase(self) -> None:
         """Take the peak since the phase before; only the end of a phase in which the engine slept in or woke up."""
-        if self._device.type == "cpu":
+        if self._device.type == "cpu" or self._most is None:
             return
         asleep = self._asleep()
+        if asleep is None:
+            self._most = None
+            return
         found = (_peak(self._device) if asleep == self._before else _now(self._device)).without(asleep)
         self._most = Held(*map(max, self._most, found))
         self._before = asleep
@@ -56,6 +62,8 @@ class PeakMemory:
         """As :func:`memory_metrics` of other workloads."""
         if self._device.type == "cpu":
             return memory_metrics(self._device)
+        if self._most is None:
+            return (device_memory_used(self._device),)
         return (
             Metric(name="peak_memory_bytes", value=self._most.allocated, unit="bytes"),
             Metric(name="peak_reserved_memory_bytes", value=self._most.reserved, unit="bytes"),

@@ -270,7 +270,7 @@ class Turns:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
                 raise
-            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes() - self._asleep().reserved)
+            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes() - (self._asleep() or NOTHING).reserved)
             raise RuntimeError(
                 f"out of memory: the trainer ran out with {own} of its own beside {held} in use with the engine asleep "
                 f"at level {self._settings.sleep_level}; take a higher sleep_level, a smaller batch_size_per_gpu, or "
@@ -280,7 +280,7 @@ class Turns:
     def _recorder(self) -> Recorder:
         return Recorder(self._party.barrier, self._party.meters(self._engine, self._peak))
 
-    def _asleep(self) -> Held:
+    def _asleep(self) -> Held | None:
         return self._engine.asleep() if self._engine is not None else NOTHING
 
     def _random_sequences(self) -> torch.Tensor:

@@ -43,7 +43,7 @@ class VllmEngine:
         self._adapter = adapter_config(settings)
         self._adapter_folder = "none"
         self._level = 0
-        self._pools: dict[str, Held] = {}
+        self._pools: dict[str, Held | None] = {}
         self._asleep_tags: tuple[str, ...] = ()
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
         seeds = len(shards) < settings.tensor_parallel
@@ -159,7 +159,7 @@ class VllmEngine:
             return 0
         return sum(self._ask("pybench_pinned_bytes"))
 
-    def asleep(self) -> Held:
+    def asleep(self) -> Held | None:
         """Pools of vLLM's allocator whose tags sleep, where that is this process's."""
         if self._settings.num_processes > 1:
             return NOTHING
@@ -168,7 +168,10 @@ class VllmEngine:
             # The engine's memory stays as it is from the start, and looking through a pool takes time.
             if tag not in self._pools:
                 self._pools[tag] = pool(tag)
-            held = held.beside(self._pools[tag])
+            own = self._pools[tag]
+            if own is None:
+                return None
+            held = held.beside(own)
         return held
 
     def close(self) -> None:

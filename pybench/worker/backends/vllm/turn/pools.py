@@ -9,10 +9,13 @@ from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 WEIGHTS, CACHE = "weights", "kv_cache"
 
 
-def pool(tag: str) -> Held:
-    """What torch counts of a pool in this process, also while it sleeps."""
-    pools = CuMemAllocator.get_instance().allocator_and_pools
-    if tag not in pools:
-        return NOTHING
-    segments = pools[tag][0].snapshot()
+def pool(tag: str) -> Held | None:
+    """What torch counts of a pool in this process, also while it sleeps; ``None`` where vLLM keeps pools otherwise."""
+    try:
+        pools = CuMemAllocator.get_instance().allocator_and_pools
+        if tag not in pools:
+            return NOTHING
+        segments = pools[tag][0].snapshot()
+    except (AttributeError, TypeError):
+        return None
     return Held(sum(one["allocated_size"] for one in segments), sum(one["total_size"] for one in segments))
