@@ -76,6 +76,7 @@ class WorkOrder:
 
     def to_json(self) -> str:
         """One JSON object on one line."""
+        # Without an end it is the order of versions that had none, which runs of theirs are verified by.
         values = {**asdict(self), "settings": self.settings.to_json()}
         return json.dumps({name: value for name, value in values.items() if name != "end_ns" or value is not None})
 

@@ -112,7 +112,7 @@ def _end_ns(manifest: Manifest, orders: Sequence[Any], number: int) -> int | Non
 def _ordered(orders: Sequence[Any], records: Sequence[Record], contracts: Sequence[Contract]) -> Iterator[Discrepancy]:
     """The process was ordered what the plan has for each of its attempts, and perhaps more that it never reached."""
     for number, contract in enumerate(contracts):
-        if [*orders[number : number + 1]] != [json.loads(contract.order.to_json())]:
+        if list(orders[number : number + 1]) != [json.loads(contract.order.to_json())]:
             text = "its worker was ordered something else than the plan has"
             yield Discrepancy(place=attempt_label(records[number]), text=text)
 
