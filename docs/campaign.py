@@ -64,8 +64,7 @@ def command(row: Planned, folder: Path, left_s: float) -> tuple[str, ...]:
     begun = sorted(path.parent for path in folder.glob("*/manifest.json"))
     if begun and "--aa" not in row.words:
         return "run", "--resume", str(begun[-1])
-    limit = () if "--aa" in row.words else ("--time-limit", duration_text(left_s))
-    return *row.words, "--runs", str(folder), *limit
+    return *row.words, "--runs", str(folder), "--time-limit", duration_text(left_s)
 
 
 def run(row: Planned, folder: Path, left_s: float) -> int:

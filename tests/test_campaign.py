@@ -71,9 +71,10 @@ def test_a_row_that_ended_is_not_run_again_and_one_that_began_is_finished(tmp_pa
     folder = tmp_path / one.folder
     assert campaign.command(one, folder, 600.0) == ("run", "--resume", str(folder / "20261124T090000Z-x"))
     folder = tmp_path / again.folder
-    assert campaign.command(again, folder, 600.0) == ("run", "again", "--aa", "10", "--runs", str(folder))
+    limit = ("--time-limit", "10m")
+    assert campaign.command(again, folder, 600.0) == ("run", "again", "--aa", "10", "--runs", str(folder), *limit)
     assert campaign.command(four, tmp_path / "f", 600.0) == (
-        *("run", "four", "-k", "a or b", "--attempts", "1", "--runs", str(tmp_path / "f"), "--time-limit", "10m"),
+        *("run", "four", "-k", "a or b", "--attempts", "1", "--runs", str(tmp_path / "f"), *limit),
     )
 
 

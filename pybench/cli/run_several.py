@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -109,14 +110,26 @@ def _with_stack(several: Several, stack: str) -> EngineOptions:
 
 
 def run_again(several: Several, times: int) -> int:
-    """Measure the suite ``times`` times, one run after another, and give the worst exit code of all."""
+    """Measure the suite ``times`` times, one run after another, and give the worst exit code of all.
+
+    A time limit is for all of them together: equal runs have none of their own. The first is made in any case, another
+    one if it ends in time when it takes as long as the longest before it.
+    """
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.finish import name_faults, write_reports
     from pybench.cli.output import echo
+    from pybench.model.plan_options import duration_text
 
+    limit_s = several.options.time_limit_s
+    several = replace(several, options=replace(several.options, time_limit_s=None))
     codes: list[int] = []
     job: Run
+    begun_s = ended_s = time.monotonic()
+    longest_s = 0.0
     for number in range(1, times + 1):
+        if codes and limit_s is not None and ended_s - begun_s + longest_s > limit_s:
+            echo(f"--time-limit {duration_text(limit_s)}: no time for run {number} of {times}")
+            break
         job = several.prepared(several.engine, "aa")
         name_faults(job, several.progress)
         try:
@@ -128,6 +141,8 @@ def run_again(several: Several, times: int) -> int:
         write_reports(job, results, shown=False)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
         codes.append(BY_VERDICT[results.verdict])
+        before_s, ended_s = ended_s, time.monotonic()
+        longest_s = max(longest_s, ended_s - before_s)
     _print_self_test(several.root, job.manifest.suite.name)
     return next((code for code in _WORST_FIRST if code in codes), 0)
 

@@ -111,6 +111,16 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
     assert done.output.endswith(shown.output)
 
 
+def test_a_time_limit_is_for_all_runs_together(here: Path, drill: Drill) -> None:
+    """Equal runs: none is cut short, and the first is always made."""
+    done = CliRunner().invoke(main, (*drill(), "--aa", "3", "--time-limit", "1s"))
+    assert done.exit_code == 0, done.output
+    assert "run 1 of 3: pass" in done.output
+    assert "--time-limit 1s: no time for run 2 of 3" in done.output
+    (run,) = [folder for folder in (here / "runs").iterdir() if folder.is_dir()]
+    assert RunFolder.open(run).read_manifest().options.time_limit_s is None
+
+
 def test_what_holds_for_all_runs_is_noted_once(here: Path, drill: Drill) -> None:
     """That a Python of this machine leaves the suite's container out is the same each time."""
     arguments = drill()
