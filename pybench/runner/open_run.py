@@ -71,11 +71,14 @@ class OpenRun:
         self.note_left_out(self.pending(), "")
 
     def _name_unknown(self) -> None:
-        """Name the points of which no earlier attempt shows whether they fit the time."""
+        """Name the points of which no earlier attempt shows whether they fit the time, unless they are all."""
         if self.budget.is_limited and (names := unknown(self.manifest.plan, self._attempts_s())):
+            unshown = f"{self.budget.limit}: no earlier run here shows how long"
+            if len(names) == len(self.manifest.plan.points):
+                self.progress.note(f"{unshown} a point takes; what does not fit is left out")
+                return
             some = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-            plural = "point takes" if len(names) == 1 else "points take"
-            self.progress.note(f"{self.budget.limit}: no earlier run here shows how long {len(names)} {plural}: {some}")
+            self.progress.note(f"{unshown} {len(names)} point{'s take' if len(names) > 1 else ' takes'}: {some}")
 
     def decide(self) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""

@@ -52,8 +52,20 @@ def test_a_generous_limit_changes_nothing(tmp_path: Path) -> None:
     results = run.finish(notes)
     assert (results.verdict, results.options) == ("pass", ("--time-limit 10m",))
     (note,) = notes.texts
-    assert note.startswith("--time-limit 10m: no earlier run here shows how long 2 points take: decode[")
+    assert note == "--time-limit 10m: no earlier run here shows how long a point takes; what does not fit is left out"
     assert run.folder.read_manifest().options == PlanOptions(time_limit_s=600.0)
+
+
+def test_a_point_that_no_earlier_run_has_is_named(tmp_path: Path) -> None:
+    """The other one was measured here."""
+    prepare(tmp_path, None)
+    one = PlanOptions(keep="tensor_parallel=1")
+    prepare_run(tmp_path / "drill.toml", tmp_path / "runs", fake, one).finish(NoProgress())
+    notes = Notes()
+    prepare(tmp_path, 600.0).finish(notes)
+    assert notes.texts[0] == (
+        "--time-limit 10m: no earlier run here shows how long 1 point takes: decode[tensor_parallel=2]"
+    )
 
 
 def test_an_attempt_that_runs_when_the_time_is_over_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
