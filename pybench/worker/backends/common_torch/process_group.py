@@ -47,6 +47,14 @@ class TorchRanks:
         distributed.broadcast(flag, src=0)
         return bool(flag.item())
 
+    def unanimous(self, here: bool) -> bool:
+        """Whether it holds on every rank."""
+        if self.world_size == 1:
+            return here
+        flag = torch.tensor([int(here)], device=self.device)
+        distributed.all_reduce(flag, distributed.ReduceOp.MIN)
+        return bool(flag.item())
+
     def watched(self, gpu: str, events: EventStream) -> AbstractContextManager[None]:
         """Within it, ranks that wait too long for each other report that and end; ``gpu`` names this rank's."""
         if self.world_size == 1:

@@ -124,14 +124,6 @@ def _try(task: Task) -> None:
         for index in range(_MOST_STEPS_TRIED):
             attempt.step(index)
             before, held = held, cached_memory(task.ranks.device)
-            if index >= _LEAST_STEPS_TRIED - 1 and _on_all_ranks(held == before, task.ranks):
+            if index >= _LEAST_STEPS_TRIED - 1 and task.ranks.unanimous(held == before):
                 return
     raise torch.OutOfMemoryError(f"out of memory: after {_MOST_STEPS_TRIED} steps the allocator still seeks room")
-
-
-def _on_all_ranks(here: bool, ranks: TorchRanks) -> bool:
-    if ranks.world_size == 1:
-        return here
-    agreed = torch.tensor(int(here), device=ranks.device)
-    distributed.all_reduce(agreed, distributed.ReduceOp.MIN)
-    return bool(agreed)
