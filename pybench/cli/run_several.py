@@ -118,18 +118,18 @@ def run_again(several: Several, times: int) -> int:
     from pybench.cli.exit_codes import BY_VERDICT, INTERRUPTED
     from pybench.cli.finish import name_faults, write_reports
     from pybench.cli.output import echo
-    from pybench.model.plan_options import duration_text
+    from pybench.runner.time_budget import TimeBudget
 
-    limit_s = several.options.time_limit_s
+    budget = TimeBudget(several.options.time_limit_s)
     several = replace(several, options=replace(several.options, time_limit_s=None))
     codes: list[int] = []
+    took_s: list[float] = []
     job: Run
-    begun_s = ended_s = time.monotonic()
-    longest_s = 0.0
     for number in range(1, times + 1):
-        if codes and limit_s is not None and ended_s - begun_s + longest_s > limit_s:
-            echo(f"--time-limit {duration_text(limit_s)}: no time for run {number} of {times}")
+        if took_s and max(took_s) > budget.left_s:
+            echo(f"{budget.limit}: no time for run {number} of {times}")
             break
+        begun_s = time.monotonic()
         job = several.prepared(several.engine, "aa")
         name_faults(job, several.progress)
         try:
@@ -141,8 +141,7 @@ def run_again(several: Several, times: int) -> int:
         write_reports(job, results, shown=False)
         echo(f"run {number} of {times}: {results.verdict.replace('_', ' ')}: {job.folder.path}")
         codes.append(BY_VERDICT[results.verdict])
-        before_s, ended_s = ended_s, time.monotonic()
-        longest_s = max(longest_s, ended_s - before_s)
+        took_s.append(time.monotonic() - begun_s)
     _print_self_test(several.root, job.manifest.suite.name)
     return next((code for code in _WORST_FIRST if code in codes), 0)
 

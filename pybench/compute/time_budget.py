@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from pybench.compute.schedule import Attempt
-from pybench.model.plan_options import duration_text
+from pybench.model.plan_options import duration_text, time_limit_text
 from pybench.model.suite import Plan, Point, Skip
 
 
@@ -52,7 +52,7 @@ def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _beyond(point: Point, takes_s: float, left_s: float, limit_s: float) -> Skip:
-    limit = f"--time-limit {duration_text(limit_s)}"
+    limit = time_limit_text(limit_s)
     attempts = f"{point.effort.attempts} attempt{'' if point.effort.attempts == 1 else 's'}"
     return Skip(
         id=point.id,

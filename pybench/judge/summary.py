@@ -10,7 +10,7 @@ from pybench.judge.gpu_use import gpu_use
 from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
 from pybench.judge.validity import company, starvation
-from pybench.model.plan_options import duration_text
+from pybench.model.plan_options import time_limit_text
 from pybench.model.record import RankReport, Record
 from pybench.model.results import Estimate, PointResult
 from pybench.model.steadiness import are_steady
@@ -60,7 +60,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
 
 
 def _unmeasured(time_limit_s: float | None) -> str:
-    limit = "" if time_limit_s is None else f": the run had --time-limit {duration_text(time_limit_s)}"
+    limit = "" if time_limit_s is None else f": the run had {time_limit_text(time_limit_s)}"
     return f"not measured{limit}"
 
 
@@ -120,7 +120,7 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
 
 def _steady(rank: RankReport) -> bool:
     """Whether the warm-up was, or where a suite has few steps of it, what was measured."""
-    return rank.steady is not False or are_steady([step.end_ns - step.start_ns for step in rank.steps])
+    return rank.steady is not False or are_steady([step.duration_ns for step in rank.steps])
 
 
 def _skipped(skip: Skip) -> PointResult:

@@ -54,5 +54,10 @@ def duration_text(seconds: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
+def time_limit_text(seconds: float) -> str:
+    """The option as it is written."""
+    return f"--time-limit {duration_text(seconds)}"
+
+
 NO_OPTIONS = PlanOptions()
 """Everything that the suite expects, on all of the machine."""

@@ -186,9 +186,14 @@ class Step:
     spans: tuple[Span, ...] = ()
 
     @property
+    def duration_ns(self) -> int:
+        """Length in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+    @property
     def duration_s(self) -> float:
         """Length in seconds."""
-        return (self.end_ns - self.start_ns) / 1e9
+        return self.duration_ns / 1e9
 
 
 @dataclass(frozen=True, kw_only=True)

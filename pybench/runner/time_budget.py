@@ -13,7 +13,7 @@ from statistics import median
 from pybench.compute.schedule import Attempt
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
-from pybench.model.plan_options import duration_text
+from pybench.model.plan_options import time_limit_text
 from pybench.model.record import Record
 from pybench.store.journal import RunFolder
 
@@ -32,7 +32,7 @@ class TimeBudget:
 
     def __init__(self, limit_s: float | None) -> None:
         self.end_s = math.inf if limit_s is None else time.monotonic() + limit_s
-        self.limit = "" if limit_s is None else f"--time-limit {duration_text(limit_s)}"
+        self.limit = "" if limit_s is None else time_limit_text(limit_s)
 
     @property
     def is_limited(self) -> bool:

@@ -67,7 +67,7 @@ class TimingLoop:
             if dither:
                 self._sleep(dither.pause_ns(self._clock()) / 1e9)
             step = self._step(index, "measure")
-            longest_ns = max(longest_ns, step.end_ns - step.start_ns)
+            longest_ns = max(longest_ns, step.duration_ns)
             if dither:
                 dither.begun(step.start_ns)
         self._report(Phase(name="finish", start_ns=self._clock()))
@@ -80,7 +80,7 @@ class TimingLoop:
             if durations_ns and not self._fit(2, durations_ns[-1], order):
                 break
             step = self._step(len(durations_ns), "warmup")
-            durations_ns.append(step.end_ns - step.start_ns)
+            durations_ns.append(step.duration_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
             steady = self._ranks.agree(are_steady(durations_ns[-STEADY_STEPS:]))
         return len(durations_ns), steady

@@ -10,7 +10,7 @@ from pybench.compute.measured_window import window_ns
 from pybench.compute.schedule import pending, undecided
 from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
-from pybench.model.plan_options import duration_text
+from pybench.model.plan_options import time_limit_text
 from pybench.model.record import Record
 from pybench.model.results import Results
 from pybench.model.suite import Point
@@ -30,7 +30,7 @@ def without_record(manifest: Manifest, place: str, text: str) -> Discrepancy:
     limit_s = manifest.options.time_limit_s
     if limit_s is None:
         return Discrepancy(place=place, text=text)
-    text = f"no record: --time-limit {duration_text(limit_s)} may have left no time for it"
+    text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
     return Discrepancy(place=place, text=text, state="not checked")
 
 

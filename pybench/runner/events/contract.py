@@ -193,7 +193,7 @@ class Contract:
 
     def _had_no_time(self, log: RankLog) -> bool:
         """Whether another step, as long as the longest, would have ended behind the run's time."""
-        longest_ns = max((step.end_ns - step.start_ns for step in log.steps), default=0)
+        longest_ns = max((step.duration_ns for step in log.steps), default=0)
         return longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
 
     def verify(self, ranks: Sequence[RankLog]) -> Failure | None:
