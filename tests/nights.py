@@ -8,7 +8,7 @@ drift, a step, and points that vanish.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -24,6 +24,11 @@ _FIRST = date(2026, 1, 1)
 
 Slower = Callable[[int, int], float]
 """Of a point and a night: how much worse its rows are, a logarithm; positive is worse."""
+
+
+def silent(run: RunFigures) -> RunFigures:
+    """The run, had it measured nothing."""
+    return replace(run, points=tuple(replace(point, medians={}) for point in run.points))
 
 
 def nothing(_point: int, _night: int) -> float:

@@ -10,7 +10,7 @@ from pybench.judge.regression.confirm import unconfirmed
 from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.series import Series
 from pybench.report.gate import render
-from tests.nights import Fleet, Slower
+from tests.nights import Fleet, Slower, silent
 
 QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
 
@@ -56,8 +56,7 @@ def test_vanished_points_stand_in_one_paragraph() -> None:
 def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
     """Not looked for among accepted changes."""
     series = QUIET.series(np.random.default_rng(5), 9)
-    silent = replace(series.last, points=tuple(replace(point, medians={}) for point in series.last.points))
-    nights = Series((*series.runs[:-1], silent))
+    nights = Series((*series.runs[:-1], silent(series.last)))
     text = " ".join(render(judge_night(nights), _points(nights)).split())
     assert "next: finish the run, if it was interrupted: pybench run --resume RUN" in text
     assert "accepted.toml" not in text

@@ -13,7 +13,7 @@ from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.series import Series, series_of
 from pybench.model.figures import PointFigures, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult
-from tests.nights import Fleet, Slower
+from tests.nights import Fleet, Slower, silent
 
 QUIET = Fleet(night_sds=(0.005, 0.005), bad_attempts=0.0, bad_nights=0.0)
 
@@ -211,8 +211,7 @@ def test_nights_that_all_differ_are_incomparable() -> None:
 def test_a_night_that_measured_nothing_is_not_measured() -> None:
     """Row by row; what no worker reported is no difference."""
     series = nights(num_nights=9)
-    silent = replace(series.last, keys={}, points=tuple(replace(p, medians={}) for p in series.last.points))
-    result = judge_night(series_of(series.runs[:-1], silent))
+    result = judge_night(series_of(series.runs[:-1], replace(silent(series.last), keys={})))
     assert (result.state, result.differences) == ("not measured", ())
     assert {row.state for row in result.rows} == {"not measured"}
     assert len(result.rows) == 40

@@ -85,6 +85,7 @@ def test_what_torch_counts_of_vllms_pools(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(sys.modules, name, fake)
     pools_module = runpy.run_module("pybench.worker.backends.vllm.turn.pools")
     assert (pools_module["pool"]("weights"), pools_module["pool"]("kv_cache")) == (Held(5, 10), NOTHING)
+    pools_module["pool"].cache_clear()
     pools["weights"] = (SimpleNamespace(), None)
     assert pools_module["pool"]("weights") is None
 

@@ -54,10 +54,15 @@ def memory_metrics(device: torch.device) -> tuple[Metric, ...]:
     if device.type == "cpu":
         peak = _resident.peak_bytes()
         return () if peak is None else (Metric(name="peak_memory_bytes", value=peak, unit="bytes"),)
+    peaks = peak_metrics(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
+    return (*peaks, device_memory_used(device))
+
+
+def peak_metrics(allocated_bytes: int, reserved_bytes: int) -> tuple[Metric, ...]:
+    """The most of a GPU that tensors took, and that torch's allocator held with what it keeps for later ones."""
     return (
-        Metric(name="peak_memory_bytes", value=torch.cuda.max_memory_allocated(device), unit="bytes"),
-        Metric(name="peak_reserved_memory_bytes", value=torch.cuda.max_memory_reserved(device), unit="bytes"),
-        device_memory_used(device),
+        Metric(name="peak_memory_bytes", value=allocated_bytes, unit="bytes"),
+        Metric(name="peak_reserved_memory_bytes", value=reserved_bytes, unit="bytes"),
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from pybench.model.wire import Metric
-from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics
+from pybench.worker.backends.common_torch.memory import device_memory_used, memory_metrics, peak_metrics
 
 
 class Held(NamedTuple):
@@ -62,13 +62,8 @@ class PeakMemory:
         """As :func:`memory_metrics` of other workloads."""
         if self._device.type == "cpu":
             return memory_metrics(self._device)
-        if self._most is None:
-            return (device_memory_used(self._device),)
-        return (
-            Metric(name="peak_memory_bytes", value=self._most.allocated, unit="bytes"),
-            Metric(name="peak_reserved_memory_bytes", value=self._most.reserved, unit="bytes"),
-            device_memory_used(self._device),
-        )
+        peaks = () if self._most is None else peak_metrics(*self._most)
+        return (*peaks, device_memory_used(self._device))
 
 
 def _peak(device: torch.device) -> Held:

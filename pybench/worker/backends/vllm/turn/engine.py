@@ -42,8 +42,6 @@ class VllmEngine:
         self._handles = handles
         self._adapter = adapter_config(settings)
         self._adapter_folder = "none"
-        self._level = 0
-        self._pools: dict[str, Held | None] = {}
         self._asleep_tags: tuple[str, ...] = ()
         # Ranks that each drive a part of one engine must sample the same tokens, whatever their trainers draw.
         seeds = len(shards) < settings.tensor_parallel
@@ -75,15 +73,13 @@ class VllmEngine:
 
     def sleep(self, level: int) -> None:
         """The library's own sleep."""
-        self._level = level
         with engine_errors():
             self._engine.engine.sleep(level)
-        if level:
-            self._asleep_tags = (WEIGHTS, CACHE)
+        self._asleep_tags = (WEIGHTS, CACHE) if level else ()
 
     def wake_weights(self) -> None:
         """The library's own wake of the tag; at level 0 nothing slept but the scheduler."""
-        if self._level:
+        if self._asleep_tags:
             with engine_errors():
                 self._engine.engine.wake_up([WEIGHTS])
             self._asleep_tags = (CACHE,)
@@ -91,8 +87,8 @@ class VllmEngine:
     def wake_cache(self) -> None:
         """The remaining tag, named: a wake without tags would map the weights' memory again."""
         with engine_errors():
-            self._engine.engine.wake_up([CACHE] if self._level else ["scheduling"])
-        self._level, self._asleep_tags = 0, ()
+            self._engine.engine.wake_up([CACHE] if self._asleep_tags else ["scheduling"])
+        self._asleep_tags = ()
 
     def poison(self) -> None:
         """In every worker."""
@@ -165,11 +161,7 @@ class VllmEngine:
             return NOTHING
         held = NOTHING
         for tag in self._asleep_tags:
-            # The engine's memory stays as it is from the start, and looking through a pool takes time.
-            if tag not in self._pools:
-                self._pools[tag] = pool(tag)
-            own = self._pools[tag]
-            if own is None:
+            if (own := pool(tag)) is None:
                 return None
             held = held.beside(own)
         return held

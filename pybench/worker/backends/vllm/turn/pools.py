@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from vllm.device_allocator.cumem import CuMemAllocator
 
 from pybench.worker.backends.turn.peak_memory import NOTHING, Held
@@ -9,8 +11,12 @@ from pybench.worker.backends.turn.peak_memory import NOTHING, Held
 WEIGHTS, CACHE = "weights", "kv_cache"
 
 
+@cache
 def pool(tag: str) -> Held | None:
-    """What torch counts of a pool in this process, also while it sleeps; ``None`` where vLLM keeps pools otherwise."""
+    """What torch counts of a pool in this process, also while it sleeps; ``None`` where vLLM keeps pools otherwise.
+
+    An engine's pools stay as they are from its start on, and looking through one takes time.
+    """
     try:
         pools = CuMemAllocator.get_instance().allocator_and_pools
         if tag not in pools:
