@@ -21,6 +21,8 @@ _NF4_BYTES_OF_WHOLE_SCALES = 0.5625
 _LOSS_BYTES = 12
 # The same by one compiled kernel, which keeps float32 in registers.
 _FUSED_LOSS_BYTES = 4
+# What the loss keeps of each logit for backward: its softmax in float32.
+_SOFTMAX_BYTES = 4
 # ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32.
 _ZERO_16_BIT, _ZERO_FLOAT32 = 4, 16
 
@@ -64,7 +66,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     gathered = _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
     again = tokens * recomputed_bytes(settings, shape) + gathered
     in_first_layer = gradients + again - number * shape.embedding_weights
-    return lasting + max(in_first_layer, _passing_bytes(settings, gradients, number * logits, kept, loss))
+    return lasting + max(in_first_layer, _passing_bytes(settings, gradients, logits, kept, loss))
 
 
 def _loss_bytes(settings: Train, logits: float) -> float:
@@ -87,19 +89,31 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
 
 
 def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
-    """What lies beside weights and states when most is needed.
+    """What lies beside weights and states when most is needed, of so many ``logits``.
 
     Gradients come as what is kept goes, but in a step of several passes those of the first are there in the second.
     """
+    output = DTYPE_BYTES[settings.dtype] * logits
     if settings.strategy == "pipeline_parallel":
         parts = settings.microbatches or settings.pipeline_parallel
         # torch keeps the logits of every part, and joins them at the end.
-        return gradients + max(logits + loss / parts, 2 * logits)
+        return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
     if settings.strategy == "layer_split":
         if settings.accumulates:
-            return gradients + kept + logits + loss
-        return kept + max(gradients + 2 * logits, logits + loss)
+            return gradients + kept + output + loss
+        return kept + max(gradients + 2 * output, output + loss)
     return gradients + kept + loss if settings.accumulates else max(gradients, kept + loss)
+
+
+def _waiting_bytes(settings: Train, logits: float, kept: float, parts: int) -> float:
+    """Kept by the parts whose forward pass is done, beside all gradients, which the first part's backward has made.
+
+    GPipe runs every forward pass first. 1F1B has no more parts under way than stages, a small share, which is left out.
+    """
+    if settings.schedule != "gpipe":
+        return 0.0
+    softmax = 0.0 if settings.compile else _SOFTMAX_BYTES * logits
+    return (kept + softmax) * (parts - 1) / parts
 
 
 def _tokens(settings: Train) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.judge.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.results import CheckResult, ExpectationRow, PointResult, Results, ScalingResult
 from pybench.report.headline import headline_name
 
@@ -24,14 +25,17 @@ class Expectations:
         found: dict[str, list[ExpectationRow]] = {}
         for row in results.expectations:
             found.setdefault(row.point_id, []).append(row)
-        baselines = frozenset(row.baseline_id for row in results.scaling)
+        baselines = frozenset(row.baseline_id for row in results.scaling if row.speedup is not None)
         return cls({point_id: tuple(rows) for point_id, rows in found.items()}, baselines)
 
     def verdict(self, point: PointResult) -> str:
-        """The worst verdict of everything expected of the point; its status where it was not measured, else a dash."""
+        """The worst verdict of everything expected of the point; its status where it was not measured, else a dash.
+
+        A loss that agrees with another point's is no expectation, and no pass.
+        """
         if point.status != "ok":
             return point.status
-        found = {row.verdict for row in self.by_point.get(point.id, ())}
+        found = {row.verdict for row in self.by_point.get(point.id, ()) if not is_passed_guard(row)}
         return next((verdict for verdict in _WORST if verdict in found), NONE)
 
     def ratio(self, point: PointResult) -> ScalingResult | None:
@@ -43,3 +47,8 @@ class Expectations:
         """The limits on one metric of the point."""
         own = (row for row in self.by_point.get(point.id, ()) if isinstance(row, CheckResult))
         return next((row for row in own if row.metric == metric), None)
+
+
+def is_passed_guard(row: ExpectationRow) -> bool:
+    """Whether the row shows that a training computes what another one does, which no suite asks for."""
+    return row.metric == LOSS_GUARD and row.verdict == "pass"

@@ -9,6 +9,7 @@ from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.record import Record
 from pybench.model.results import PointResult, Results
 from pybench.model.verdict import Decision
+from pybench.report.expectations import is_passed_guard
 from pybench.report.labels import short_labels
 from pybench.report.run_view import RunView
 
@@ -72,17 +73,27 @@ def not_run(results: Results) -> tuple[Finding, ...]:
 
 
 def judged_sentence(results: Results) -> str:
-    """For instance ``4 of 6 expectations judged: 4 pass; 2 have no row for h200``."""
+    """For instance ``4 of 6 expectations judged: 4 pass; 2 have no row for h200; 3 losses agree``."""
+    return "; ".join((*_expected_words(results), *_guard_words(results)))
+
+
+def _expected_words(results: Results) -> tuple[str, ...]:
     counts = results.counts
     if not counts.expected:
-        return "nothing is expected"
+        return ("nothing is expected",)
     noun = "expectation" if counts.expected == 1 else "expectations"
     judged = ((counts.passed, "pass"), (counts.failed, "fail"), (counts.inconclusive, "inconclusive"))
     words = ", ".join(f"{number} {word}" for number, word in judged if number)
     without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
     rest = ((counts.without_figure, without), (counts.missing, "not measured"), (counts.left_out, "left out"))
     first = f"{counts.judged} of {counts.expected} {noun} judged{f': {words}' if words else ''}"
-    return "; ".join((first, *(f"{number} {word}" for number, word in rest if number)))
+    return (first, *(f"{number} {word}" for number, word in rest if number))
+
+
+def _guard_words(results: Results) -> tuple[str, ...]:
+    """How many trainings compute what another one of the run does, by their losses."""
+    agreeing = sum(is_passed_guard(row) for row in results.checks)
+    return (f"{agreeing} loss{' agrees' if agreeing == 1 else 'es agree'} with another point's",) if agreeing else ()
 
 
 def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:

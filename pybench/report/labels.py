@@ -9,13 +9,14 @@ from typing import Protocol
 from pybench.compute.plan import point_id
 from pybench.model.suite import AxisValue
 
-_DEGREES = {
-    "tensor_parallel": "TP",
-    "pipeline_parallel": "PP",
-    "data_parallel": "DP",
-    "context_parallel": "CP",
-    "replicas": "replicas",
-    "batch_size": "batch",
+_WORDS = {
+    "tensor_parallel": "TP {}",
+    "pipeline_parallel": "PP {}",
+    "data_parallel": "DP {}",
+    "context_parallel": "CP {}",
+    "batch_size": "batch {}",
+    "concurrency": "{} at a time",
+    "request_rate_per_s": "{:g} requests/s",
 }
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -78,7 +79,7 @@ def axis_text(name: str, value: AxisValue) -> str:
         return f"{value} GPU{'' if value == 1 else 's'}"
     if name.endswith("_bytes"):
         return _size(value)
-    return f"{_DEGREES.get(name, name)} {value}"
+    return _WORDS.get(name, f"{name} {{}}").format(value)
 
 
 def _short(point: Named, common: dict[str, AxisValue], *, with_benchmark: bool) -> str:

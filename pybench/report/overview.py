@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from pybench.judge.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
+from pybench.report.change_words import metric_words
 from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
 from pybench.report.headline import energy, headline, headline_name
@@ -54,10 +56,15 @@ def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
 
 
 def parts(group: Group) -> tuple[Group, ...]:
-    """The group's points apart by the first axis of words that varies, such as the backend; all where there is none."""
+    """The group's points apart: by benchmark, or by the first axis of words that varies, such as the backend.
+
+    All together where neither varies.
+    """
+    if len(group.benchmarks) > 1:
+        return tuple(replace(_group((name,), group.points), letters=group.letters) for name in group.benchmarks)
     axes = {name: value for name, value in group.points[0].axes.items() if isinstance(value, str)}
     names = [name for name, value in axes.items() if any(point.axes.get(name) != value for point in group.points)]
-    if len(group.benchmarks) > 1 or not names:
+    if not names:
         return (group,)
     values = dict.fromkeys(point.axes[names[0]] for point in group.points)
     apart = ([point for point in group.points if point.axes[names[0]] == value] for value in values)
@@ -96,7 +103,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         "speedup",
         "expected",
         "allowed",
-        *more,
+        *map(metric_words, more),
         *(one.head for one in beside),
         energy_scale.unit if energy_scale else "energy",
         "verdict",
@@ -169,19 +176,15 @@ def _own_scale(point: PointResult) -> Scale | None:
 def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
     """Other metrics that the suite sets limits for; the guard on the loss is not one of them."""
     ids = {point.id: headline_name(point) for point in group.points}
-    checked = (
-        c.metric for c in results.checks if c.point_id in ids and c.metric not in {ids[c.point_id], "loss_deviation"}
-    )
+    checked = (c.metric for c in results.checks if c.point_id in ids and c.metric not in {ids[c.point_id], LOSS_GUARD})
     return tuple(dict.fromkeys(checked))
 
 
 def _also(wanted: Expectations, point: PointResult, metric: str) -> str:
     check = wanted.check(point, metric)
-    if check is None:
-        return NONE
+    if check is None or (check.minimum is None and check.maximum is None):
+        return quantity(point.metrics.get(metric))
     found = quantity(check.value)
-    if check.minimum is None and check.maximum is None:
-        return found
     scale = shared_scale([check.value]) if check.value else None
     return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
 

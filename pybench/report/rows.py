@@ -72,7 +72,7 @@ def tables(results: Results, names: Mapping[str, str] | None = None) -> tuple[Ta
         _gpus,
     )
     everything = (one(results, names) for one in draw)
-    return tuple(table for table in everything if table.rows)
+    return tuple(table.without_empty_columns() for table in everything if table.rows)
 
 
 def _points(results: Results, names: Mapping[str, str]) -> Table:
@@ -156,8 +156,10 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
 
 
 def comparisons(results: Results) -> Table:
-    """Metrics of points beside those of other points: what is expected and what was found."""
+    """Metrics of points beside those of other points: what is expected and what was found. Both are in the plan."""
     names = short_labels(results.points, with_benchmark=True)
+    skipped = {point.id for point in results.points if point.status == "skipped"}
+    shown = [row for row in results.comparisons if skipped.isdisjoint(row.point_ids)]
     rows = tuple(
         (
             names.get(row.point_id, row.point_id),
@@ -165,9 +167,9 @@ def comparisons(results: Results) -> Table:
             "-" if row.ratio is None else _ratio_with_spread(row),
             row.verdict,
         )
-        for row in results.comparisons
+        for row in shown
     )
-    metrics = ", ".join(dict.fromkeys(row.metric for row in results.comparisons))
+    metrics = ", ".join(dict.fromkeys(row.metric for row in shown))
     return Table(f"Comparisons of {metrics}", ("point", "expected", "ratio", "verdict"), rows)
 
 
@@ -215,7 +217,7 @@ def _claims(results: Results, names: Mapping[str, str]) -> Table:
 
 def jobs(results: Results) -> Table:
     """What a whole training job takes on each number of GPUs."""
-    return _jobs(results, short_labels(results.points, with_benchmark=True))
+    return _jobs(results, short_labels(results.points, with_benchmark=True)).without_empty_columns()
 
 
 def _jobs(results: Results, names: Mapping[str, str]) -> Table:

@@ -30,6 +30,10 @@ def _takes_turns(point: PointResult) -> bool:
     return "turn_s" in point.metrics
 
 
+def _evaluates(point: PointResult) -> bool:
+    return "evaluation_overhead_fraction" in point.metrics
+
+
 def _finds_batch_size(point: PointResult) -> bool:
     return point.settings.get("batch_size_per_gpu") == AUTO
 
@@ -39,6 +43,7 @@ _ALL = (
     Secondary("TPOT p99", "tpot_p99_s", requests_differ),
     Secondary("switch", "switch_s", _takes_turns),
     Secondary("of a turn", "switch_fraction", _takes_turns, lambda found: percent(found.value)),
+    Secondary("evaluation", "evaluation_overhead_fraction", _evaluates, lambda found: percent(found.value)),
     Secondary("batch per GPU", "batch_size_per_gpu", _finds_batch_size, lambda found: plain(found.value)),
 )
 

@@ -60,7 +60,8 @@ def _head(out: Console, results: Results, *, detail: bool) -> None:
 
 def _group(out: Console, results: Results, group: Group, width: int) -> None:
     whole = _overview(results, group, width)
-    for part in (group,) if fits(whole, width) else parts(group):
+    apart = _lacks_columns(results, group, whole) if len(group.benchmarks) > 1 else not fits(whole, width)
+    for part in parts(group) if apart else (group,):
         _part(out, part, whole if part is group else _overview(results, part, width), width)
     for flag, meaning in legend([flag for point in group.points for flag in relevant(point)]):
         hanging(out, f"  {group.letters[flag]} {flag}: {meaning}")
@@ -73,6 +74,11 @@ def _overview(results: Results, group: Group, width: int) -> Table:
         if fits(table, width):
             break
     return table
+
+
+def _lacks_columns(results: Results, group: Group, table: Table) -> bool:
+    """Whether figures beside the headline were left out for the width; the names of single benchmarks are shorter."""
+    return len(table.heads) < len(overview(results, group, Density.GATES).heads)
 
 
 def _part(out: Console, group: Group, table: Table, width: int) -> None:
@@ -107,7 +113,8 @@ def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> No
     out.print()
     out.print(Text(title, style="bold"))
     for finding in lines:
-        subjects = ", ".join(finding.subjects[:most])
+        shown = finding.subjects[:most]
+        subjects = ("; " if any(", " in subject for subject in shown) else ", ").join(shown)
         others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
         word = "" if title != "What did not pass" else f"{finding.verdict.replace('_', ' ')} "
         hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))

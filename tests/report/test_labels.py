@@ -27,3 +27,5 @@ def test_only_what_varies_within_a_benchmark_is_named(results: Results) -> None:
     assert common_axes((one, two, other)) == ("decode[backend=torch]", "train[backend=vllm,data_parallel=1]")
     assert common_axes(()) == ()
     assert [axis_text("environment", value) for value in ("", "NCCL_ALGO=Ring")] == ["no environment", "NCCL_ALGO=Ring"]
+    assert axis_text("concurrency", 8) == "8 at a time"
+    assert axis_text("request_rate_per_s", 8.0) == "8 requests/s"

@@ -61,15 +61,57 @@ def test_waits_stand_beside_the_throughput_where_requests_differ() -> None:
     path = shipped_suites() / "measured" / "serve_latency-h200x1-20261122.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert any(line.split()[:4] == ["point", "tok/s", "TTFT", "p99"] for line in lines)
-    assert "closed concurrency 8          1,418  95.86 ms   5.79 ms     358.2  a b" in lines
+    assert "closed 8 at a time    1,418  95.86 ms   5.79 ms     358.2  a b" in lines
+
+
+def test_a_table_that_is_too_wide_comes_apart_by_benchmark() -> None:
+    """Before the waits would be left out: the names of one benchmark's points are shorter."""
+    path = shipped_suites() / "measured" / "serve_latency_open-h100x1-20261124.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert "open: vllm; 1 attempt each" in lines
+    assert "32 requests/s  3,401  93.88 ms  15.01 ms     185.2  a b c" in lines
+    assert "no prefix_caching  3,076  365.9 ms  10.05 ms     198.4  -        a b" in lines
+
+
+def test_a_loss_that_agrees_is_no_expectation() -> None:
+    """It is counted behind them; a point's verdict is of what the suite expects."""
+    path = shipped_suites() / "measured" / "ddp_buckets-h100x1-20261124.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert lines[1] == "nothing is expected; 2 losses agree with another point's"
+    assert "bucket_cap_mb 100  6,396     102.9  a c" in lines
+
+
+def test_comparisons_of_points_outside_the_plan_are_not_listed() -> None:
+    """What was left out stands once, under what was not run."""
+    path = shipped_suites() / "measured" / "unsloth_scaling-h100x1-20261124.json"
+    text = render(RunView.of_file(path), width=80)
+    assert "unsloth DP 1    below plain DP 1" in text
+    assert "unsloth DP 2" not in text
+
+
+def test_a_metric_with_limits_shows_every_figure_and_empty_columns_of_a_job_are_left_out() -> None:
+    """The second point has no limit on its memory, the job nothing to save on."""
+    path = shipped_suites() / "measured" / "sft_presets-h100x1-20261124.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert "sparing  811.3  20.46 GiB     493.4  -        a b" in lines
+    assert "point   GPUs      h  GPU-h    MJ" in lines
 
 
 @pytest.mark.parametrize(
     ("name", "head", "row"),
     [
         ("turns_file-h200x1-20261122", "point tok/s switch of a turn flags", "grpo 21,681 495.7 ms 26.2 % a b"),
-        ("fsdp_largest-h100x1-20261124", "point tok/s batch per GPU mJ/token flags", "largest 6,698 1 103.2 a"),
-        ("ddp_scaling-h100x1-20261124", "point tok/s speedup mJ/token flags", "weak 6,539 1 (baseline) 102 a b"),
+        (
+            "fsdp_largest_by_allocator-h100x1-20261124",
+            "point tok/s batch per GPU mJ/token flags",
+            "largest 7,272 3 94.04 a",
+        ),
+        ("ddp_scaling-h100x1-20261124", "point tok/s mJ/token flags", "weak 6,539 102 a b"),
+        (
+            "evaluation_trained-h100x1-20261124",
+            "point tok/s evaluation mJ/token verdict flags",
+            "trained_generation 9,339 30.4 % 73.04 - a b c d",
+        ),
     ],
 )
 def test_what_a_suite_was_made_to_find_out_stands_beside_the_throughput(name: str, head: str, row: str) -> None:
