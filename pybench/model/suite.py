@@ -178,6 +178,10 @@ class Point:
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()[:16]
 
 
+NOT_INSTALLED = " (not installed)"
+"""Behind what a skipped point lacks, where that is a package: its reason has the remedy."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Skip:
     """A point that can't be measured here, and why. It stays visible in every report.

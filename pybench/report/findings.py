@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.record import Record
 from pybench.model.results import PointResult, Results
+from pybench.model.suite import NOT_INSTALLED
 from pybench.model.verdict import Decision
 from pybench.report.expectations import is_passed_guard
 from pybench.report.labels import short_labels
@@ -68,7 +69,9 @@ def not_run(results: Results) -> tuple[Finding, ...]:
     skipped = [point for point in results.points if point.status == "skipped"]
     if results.left_out:
         skipped = [point for point in skipped if not (point.reason or "").startswith("left out")]
-    left_out = [Finding("skipped", "left out of the plan", tuple(results.left_out))] if results.left_out else []
+    # Of packages that are absent the points below have the remedy.
+    kinds = tuple(kind for kind in results.left_out if not (skipped and kind.endswith(NOT_INSTALLED)))
+    left_out = [Finding("skipped", "left out of the plan", kinds)] if kinds else []
     return (*left_out, *_merged(Finding("skipped", point.reason or "", (names[point.id],)) for point in skipped))
 
 

@@ -12,7 +12,7 @@ from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words
 from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
-from pybench.report.headline import energy, headline, headline_name
+from pybench.report.headline import energy, energy_name, headline, headline_name
 from pybench.report.labels import axis_text, shared_axes, short_labels
 from pybench.report.numbers import Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.report.rows import Table
@@ -96,7 +96,8 @@ def overview(results: Results, group: Group, density: Density) -> Table:
     joules = [found for point in group.points if (found := energy(point))]
     scale, energy_scale = shared_scale(measured), shared_scale(joules)
     more = () if density is Density.HEADLINES else _more_metrics(results, group)
-    beside = () if density is Density.HEADLINES else secondaries(group.points, shown=more)
+    roomy = density < Density.GATES
+    beside = () if density is Density.HEADLINES else secondaries(group.points, shown=more, roomy=roomy)
     heads = (
         "point",
         scale.unit if scale else "figure",
@@ -118,7 +119,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
             _allowed(wanted, point, scale),
             *(_also(wanted, point, metric) for metric in more),
             *(one.cell(point) or NONE for one in beside),
-            with_spread(energy(point), energy_scale),
+            _energy(wanted, point, energy_scale, density),
             wanted.verdict(point),
             " ".join(group.letters[flag] for flag in relevant(point)),
         )
@@ -168,15 +169,24 @@ def _allowed(wanted: Expectations, point: PointResult, scale: Scale | None) -> s
     return gate(check.minimum, check.maximum, scale or _own_scale(point), lower=lower)
 
 
+def _energy(wanted: Expectations, point: PointResult, scale: Scale | None, density: Density) -> str:
+    """Joules with what is allowed of them, where there is room."""
+    found = with_spread(energy(point), scale)
+    check = wanted.check(point, energy_name(point))
+    if check is None or (check.minimum is None and check.maximum is None) or density is Density.HEADLINES:
+        return found
+    return f"{found} ({gate(check.minimum, check.maximum, scale, lower=check.minimum is not None)})"
+
+
 def _own_scale(point: PointResult) -> Scale | None:
     found = headline(point)
     return shared_scale([found]) if found else None
 
 
 def _more_metrics(results: Results, group: Group) -> tuple[str, ...]:
-    """Other metrics that the suite sets limits for; the guard on the loss is not one of them."""
-    ids = {point.id: headline_name(point) for point in group.points}
-    checked = (c.metric for c in results.checks if c.point_id in ids and c.metric not in {ids[c.point_id], LOSS_GUARD})
+    """Metrics without a column of their own that the suite limits; the guard on the loss is not one of them."""
+    ids = {point.id: {headline_name(point), energy_name(point), LOSS_GUARD} for point in group.points}
+    checked = (c.metric for c in results.checks if c.metric not in ids.get(c.point_id, {c.metric}))
     return tuple(dict.fromkeys(checked))
 
 

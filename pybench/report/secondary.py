@@ -13,12 +13,16 @@ from pybench.report.numbers import percent, plain, quantity
 
 @dataclass(frozen=True)
 class Secondary:
-    """A column's head, its metric, the points it is of, and how its figure is written."""
+    """A column's head, its metric, the points it is of, and how its figure is written.
+
+    ``gives_way`` where limits and spreads need its room: no suite of these points is made for it alone.
+    """
 
     head: str
     metric: str
     describes: Callable[[PointResult], bool]
     text: Callable[[Estimate], str] = quantity
+    gives_way: bool = False
 
     def cell(self, point: PointResult) -> str | None:
         """The point's figure; ``None`` where it has none, or none that describes it."""
@@ -34,6 +38,14 @@ def _evaluates(point: PointResult) -> bool:
     return "evaluation_overhead_fraction" in point.metrics
 
 
+def _saves(point: PointResult) -> bool:
+    return "save_bytes_per_s" in point.metrics
+
+
+def _trains(point: PointResult) -> bool:
+    return "tokens_per_s" in point.metrics
+
+
 def _finds_batch_size(point: PointResult) -> bool:
     return point.settings.get("batch_size_per_gpu") == AUTO
 
@@ -44,10 +56,14 @@ _ALL = (
     Secondary("switch", "switch_s", _takes_turns),
     Secondary("of a turn", "switch_fraction", _takes_turns, lambda found: percent(found.value)),
     Secondary("evaluation", "evaluation_overhead_fraction", _evaluates, lambda found: percent(found.value)),
+    Secondary("load", "load_bytes_per_s", _saves),
+    Secondary("size", "checkpoint_bytes", _saves),
     Secondary("batch per GPU", "batch_size_per_gpu", _finds_batch_size, lambda found: plain(found.value)),
+    Secondary("memory", "peak_memory_bytes", _trains, gives_way=True),
 )
 
 
-def secondaries(points: Sequence[PointResult], shown: Container[str]) -> tuple[Secondary, ...]:
-    """Those that any of ``points`` has, without metrics that are ``shown`` already."""
-    return tuple(one for one in _ALL if one.metric not in shown and any(one.cell(point) for point in points))
+def secondaries(points: Sequence[PointResult], shown: Container[str], *, roomy: bool) -> tuple[Secondary, ...]:
+    """Those that any of ``points`` has, without metrics that are ``shown`` already; where it is ``roomy``, all."""
+    wanted = (one for one in _ALL if one.metric not in shown and (roomy or not one.gives_way))
+    return tuple(one for one in wanted if any(one.cell(point) for point in points))

@@ -22,7 +22,7 @@ from pybench.model.errors import MachineError, UsageError
 from pybench.model.host import Host
 from pybench.model.machine import Machine
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
-from pybench.model.suite import Plan, Point, Skip, Suite
+from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
 from pybench.model.workloads.settings import Settings
 from pybench.runner.time_budget import earlier_attempts_s
 from pybench.store.model_shapes import load_models
@@ -145,7 +145,7 @@ def with_packages(
 
 
 def _skip(point: Point, name: str, reason: str) -> Skip:
-    return skipped(point, reason, f"{name} (not installed)")
+    return skipped(point, reason, f"{name}{NOT_INSTALLED}")
 
 
 def _lacking(settings: Settings, missing: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[str, str] | None:

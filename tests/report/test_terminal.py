@@ -78,7 +78,7 @@ def test_a_loss_that_agrees_is_no_expectation() -> None:
     path = shipped_suites() / "measured" / "ddp_buckets-h100x1-20261124.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert lines[1] == "nothing is expected; 2 losses agree with another point's"
-    assert "bucket_cap_mb 100  6,396     102.9  a c" in lines
+    assert "bucket_cap_mb 100  6,396  59.91 GiB     102.9  a c" in lines
 
 
 def test_comparisons_of_points_outside_the_plan_are_not_listed() -> None:
@@ -97,16 +97,44 @@ def test_a_metric_with_limits_shows_every_figure_and_empty_columns_of_a_job_are_
     assert "point   GPUs      h  GPU-h    MJ" in lines
 
 
+def test_joules_stand_once_with_what_is_allowed_of_them() -> None:
+    """A suite with limits on energy has no second column of it."""
+    path = shipped_suites() / "measured" / "tp_scaling_whole-h200x4-20261122.json"
+    lines = [" ".join(line.split()) for line in render(RunView.of_file(path), width=80).splitlines()]
+    assert "point tok/s speedup limit mJ/token verdict" in lines
+    assert "TP 1 3,647.9 ±4.5 1 (baseline) ≥ 3,477 163.51 ±0.17 (≤ 181.4) pass" in lines
+
+
+def test_memory_gives_way_to_limits_and_spreads() -> None:
+    """Trainings have it where there is room."""
+    path = shipped_suites() / "measured" / "ddp_scaling-h200x4-20261121.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert "point          tok/s       speedup  expected     mJ/token  verdict       flags" in lines
+    assert re.search("^point .* memory ", render(RunView.of_file(path), width=120), re.MULTILINE)
+
+
+def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
+    """Not once more as a kind that was left out."""
+    path = shipped_suites() / "measured" / "tp_scaling-h100x1-20261123.json"
+    words = _words(render(RunView.of_file(path), width=80).partition("Not run")[2].partition("verdict:")[0])
+    assert words.startswith("2 GPUs (1 here), 4 GPUs (1 here): left out of the plan engine tensorrt_llm, TP 1: backend")
+
+
 @pytest.mark.parametrize(
     ("name", "head", "row"),
     [
         ("turns_file-h200x1-20261122", "point tok/s switch of a turn flags", "grpo 21,681 495.7 ms 26.2 % a b"),
         (
             "fsdp_largest_by_allocator-h100x1-20261124",
-            "point tok/s batch per GPU mJ/token flags",
-            "largest 7,272 3 94.04 a",
+            "point tok/s batch per GPU memory mJ/token flags",
+            "largest 7,272 3 67.88 GiB 94.04 a",
         ),
-        ("ddp_scaling-h100x1-20261124", "point tok/s mJ/token flags", "weak 6,539 102 a b"),
+        ("ddp_scaling-h100x1-20261124", "point tok/s memory mJ/token flags", "weak 6,539 59.91 GiB 102 a b"),
+        (
+            "checkpoint_adapters-h100x1-20261124",
+            "point MB/s load size flags",
+            "adapters 344.7 385.3 MB/s 3.266 MiB a b",
+        ),
         (
             "evaluation_trained-h100x1-20261124",
             "point tok/s evaluation mJ/token verdict flags",
