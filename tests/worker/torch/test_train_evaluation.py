@@ -13,6 +13,7 @@ import torch
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.architecture import build_model
+from pybench.worker.backends.torch.train import evaluation as evaluation_module
 from pybench.worker.backends.torch.train.evaluation import Evaluation, beam_search
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.training import training
@@ -108,6 +109,27 @@ def test_results_of_every_batch_reach_the_host(accumulated: int | None) -> None:
     # Summed over 8 samples of 15 predicted tokens, near what random weights give.
     assert all(abs(loss / (8 * 15) - trained) < 0.1 for loss in losses)
     assert all(loss / (8 * 15) != pytest.approx(trained, abs=1e-7) for loss in losses)
+
+
+@pytest.mark.parametrize(("enough_s", "times"), [(0.0, 1), (60.0, 3)])
+def test_a_long_evaluation_is_not_repeated(enough_s: float, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch warms up; then evaluations of all three batches, once where they take long enough."""
+    monkeypatch.setattr(evaluation_module, "_ENOUGH_S", enough_s)
+    settings = settings_of(EVERY)
+    with training(settings, TINY, RANK) as work:
+        assert isinstance(work.learner, WholeModel)
+        evaluation = Evaluation(Task(settings, TINY, RANK), work.learner)
+        sizes: list[int] = []
+        evaluate = evaluation.evaluate
+
+        def counted(*given: Any) -> Any:
+            found = evaluate(*given)
+            sizes.append(len(found))
+            return found
+
+        monkeypatch.setattr(evaluation, "evaluate", counted)
+        evaluation.metrics()
+    assert sizes == [1] + [3] * times
 
 
 @pytest.mark.parametrize("options", [EVERY, DECODED], ids=["loss", "greedy"])
