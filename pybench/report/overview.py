@@ -100,7 +100,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
     beside = () if density is Density.HEADLINES else secondaries(group.points, shown=more, roomy=roomy)
     heads = (
         "point",
-        scale.unit if scale else "figure",
+        _figure_head(group, scale),
         "speedup",
         "expected",
         "allowed",
@@ -137,6 +137,14 @@ def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
 
 def _title(group: Group) -> str:
     return group.benchmarks[0] if len(group.benchmarks) == 1 else "points"
+
+
+def _figure_head(group: Group, scale: Scale | None) -> str:
+    """The unit that all figures have, and whether each is of one GPU."""
+    if scale is None:
+        return "figure"
+    names = {name for point in group.points if (name := headline_name(point))}
+    return f"{scale.unit} per GPU" if all(name.endswith("_per_gpu") for name in names) else scale.unit
 
 
 def _ratio_cells(wanted: Expectations, point: PointResult, density: Density) -> tuple[str, str]:

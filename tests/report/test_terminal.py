@@ -123,7 +123,7 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "head", "row"),
     [
-        ("turns_file-h200x1-20261122", "point tok/s switch of a turn flags", "grpo 21,681 495.7 ms 26.2 % a b"),
+        ("turns_file-h200x1-20261122", "point tok/s per GPU switch of a turn flags", "grpo 21,681 495.7 ms 26.2 % a b"),
         (
             "fsdp_largest_by_allocator-h100x1-20261124",
             "point tok/s batch per GPU memory mJ/token flags",
