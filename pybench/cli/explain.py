@@ -22,7 +22,8 @@ _NODE = "A run of node_check here, or its results.json."
 def explain(run_folder: Path, node_path: Path) -> None:
     """Split each shortfall of RUN's speedups into its causes.
 
-    Speedups are shown beside those that the node's own figures predict.
+    Speedups are shown beside those that the node's own figures predict, each baseline, also of one GPU alone, beside
+    what its work needs at the node's own rates.
     """
     from shutil import get_terminal_size
 

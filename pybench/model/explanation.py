@@ -10,6 +10,27 @@ from pybench.model.workloads.turn import WORKING
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExplainedBaseline:
+    """The point of a group on the fewest GPUs, by itself: what speedups start from. Times are seconds of a step.
+
+    ``parts`` are what its work needs at the node's own rates: compute, memory, communication. Where no prediction can
+    be made they are ``None``, and ``reason`` is why. ``bound`` is a sentence where the CPU bounds it.
+    """
+
+    point_id: str
+    num_gpus: int
+    measured_s: float
+    parts: dict[str, float] | None = None
+    reason: str | None = None
+    bound: str | None = None
+
+    @property
+    def beyond_s(self) -> float | None:
+        """What it takes beyond its parts; negative where it is faster."""
+        return None if self.parts is None else self.measured_s - sum(self.parts.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExplainedPoint:
     """One point against the baseline of its group. Times are seconds of a step.
 
@@ -122,3 +143,4 @@ class Explanation:
     fits: tuple[CollectiveFit, ...]
     notes: tuple[str, ...]
     turns: tuple[ExplainedTurn, ...] = ()
+    baselines: tuple[ExplainedBaseline, ...] = ()

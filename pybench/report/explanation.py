@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 
-from pybench.model.explanation import ExplainedPhase, ExplainedPoint, ExplainedTurn, Explanation, Extrapolation
+from pybench.model.explanation import (
+    ExplainedBaseline,
+    ExplainedPhase,
+    ExplainedPoint,
+    ExplainedTurn,
+    Explanation,
+    Extrapolation,
+)
 from pybench.model.results import Estimate
 from pybench.report.numbers import percent, quantity
 from pybench.report.printable import printable
@@ -17,14 +25,26 @@ _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as th
 def render(explanation: Explanation, *, width: int = 80, color: bool = False) -> str:
     """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
     tables = [
-        *turn_tables(explanation),
+        *floor_tables(explanation),
         *(_speedups(explanation), _shortfalls(explanation), _power_limits(explanation)),
         *(_fits(explanation), _predictions(explanation)),
     ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
-    gaps = (f"{point.point_id}: not predicted: {point.reason}" for point in explanation.points if point.reason)
-    notes = "".join(f"note: {note}\n" for note in (*gaps, *explanation.notes))
-    return _lines(head + notes, width) + draw_tables([t for t in tables if t.rows], width=width, color=color)
+    noted = "".join(f"note: {note}\n" for note in notes(explanation))
+    return _lines(head + noted, width) + draw_tables([t for t in tables if t.rows], width=width, color=color)
+
+
+def notes(explanation: Explanation) -> Iterator[str]:
+    """Each reason for which points are not predicted, with the points; what bounds a baseline instead; cautions."""
+    found: dict[str, list[str]] = {}
+    points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
+    for point in points:
+        if point.reason is not None:
+            found.setdefault(point.reason, []).append(point.point_id)
+    for reason, names in found.items():
+        yield f"{', '.join(names)}: not predicted: {reason}"
+    yield from (f"{point.point_id}: {point.bound}" for point in explanation.baselines if point.bound)
+    yield from explanation.notes
 
 
 def _lines(text: str, width: int) -> str:
@@ -33,7 +53,12 @@ def _lines(text: str, width: int) -> str:
     return "".join(f"{wrapper.fill(printable(line))}\n" for line in text.splitlines())
 
 
-def turn_tables(explanation: Explanation) -> tuple[Table, Table]:
+def floor_tables(explanation: Explanation) -> tuple[Table, ...]:
+    """Turns and baselines beside what their work needs at the node's own rates, the tables that have rows."""
+    return tuple(table for table in (*_turns(explanation), _baselines(explanation)) if table.rows)
+
+
+def _turns(explanation: Explanation) -> tuple[Table, Table]:
     """What each turn takes beyond the work that it is for, and every phase of every turn."""
     turns = ("point", "turn", "alone", "taking turns adds", "switch", "floor of the switch")
     phases = ("point", "phase", "measured", "alone", "floor", "floor over measured")
@@ -66,6 +91,23 @@ def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:
         "-" if floor is None else _seconds(floor),
         percent(floor / phase.measured_s) if floor and phase.measured_s else "-",
     )
+
+
+def _baselines(explanation: Explanation) -> Table:
+    """What the work of each baseline needs at the node's own rates, what it takes beyond, and the share of the step."""
+    found = [(one, one.parts, one.beyond_s) for one in explanation.baselines if one.parts]
+    names = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
+    rows = tuple(
+        (
+            one.point_id,
+            _seconds(one.measured_s),
+            *(_seconds(parts[name]) for name in names),
+            "-" if beyond_s is None else _seconds(beyond_s),
+            percent(sum(parts.values()) / one.measured_s),
+        )
+        for one, parts, beyond_s in found
+    )
+    return Table("Baselines at the node's own rates", ("point", "step", *names, "beyond", "of the step"), rows)
 
 
 def _speedups(explanation: Explanation) -> Table:

@@ -11,7 +11,7 @@ import pytest
 
 from pybench.judge.regression.comparison import compare
 from pybench.judge.regression.series import series_of
-from pybench.model.explanation import ExplainedPhase, ExplainedTurn, Explanation
+from pybench.model.explanation import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
 from pybench.model.figures import PointFigures
 from pybench.model.gate import Accepted
 from pybench.model.results import Results
@@ -76,7 +76,22 @@ def test_an_explained_turn_is_a_row_and_its_phases(results: Results) -> None:
     assert "<td>engine_sleep</td><td>1.25 s</td><td>-</td><td>1 s</td><td>80.0 %</td>" in shown
     assert "<td>train</td><td>4 s</td><td>3.5 s</td><td>-</td><td>-</td>" in shown
     assert "t: train has no floor" in shown
-    assert 'id="turns"' not in render(explained_view(results))
+    assert "Phases of a turn" not in render(explained_view(results))
+
+
+def test_an_explained_baseline_is_a_row_of_its_parts(results: Results) -> None:
+    """What its work needs, what it takes beyond, the share of the step; one without a prediction is a note."""
+    parts = {"compute": 1.0, "memory": 0.5, "communication": 0.0}
+    baselines = (
+        ExplainedBaseline(point_id="b", num_gpus=1, measured_s=2.0, parts=parts, bound="decode is CPU bound"),
+        ExplainedBaseline(point_id="l", num_gpus=1, measured_s=3.0, reason="the model knows no LoRA"),
+    )
+    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    explanation = Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing)
+    shown = unescape(render(RunView(results=results, explanation=explanation)))
+    assert ">b</th><td>2 s</td><td>1 s</td><td>500 ms</td><td>500 ms</td><td>75.0 %</td>" in shown
+    assert "b: decode is CPU bound" in shown
+    assert "l: not predicted: the model knows no LoRA" in shown
 
 
 def test_a_history_has_a_trend_for_every_row() -> None:

@@ -9,7 +9,7 @@ from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import attribute
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
-from pybench.judge.explanation.launches import refuse_launch_bound
+from pybench.judge.explanation.launches import launch_bound, refuse_launch_bound
 from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
@@ -18,7 +18,14 @@ from pybench.judge.explanation.turn_phases import explained_turn
 from pybench.judge.measurements import Measurements
 from pybench.judge.provenance import worker_packages
 from pybench.model.errors import UsageError
-from pybench.model.explanation import CollectiveFit, ExplainedPoint, ExplainedTurn, Explanation, Extrapolation
+from pybench.model.explanation import (
+    CollectiveFit,
+    ExplainedBaseline,
+    ExplainedPoint,
+    ExplainedTurn,
+    Explanation,
+    Extrapolation,
+)
 from pybench.model.manifest import Manifest
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
@@ -27,31 +34,33 @@ _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it mea
 
 
 def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> Explanation:
-    """Every point of a model's workload above the baseline of its group, predictions for more GPUs, and every turn.
+    """The baseline of each group of points of a model, the points above it, predictions for more GPUs, every turn.
 
-    Raises ``UsageError`` when the run has no such point, or the node's run lacks what any prediction needs.
+    Raises ``UsageError`` when the run measured no model, or the node's run lacks what any prediction needs.
     """
     turns = measured_turns(measurements)
     # Where there are turns, a lone point of a model is there to be held against them.
     groups = [group for group in measured_groups(measurements) if len(group) > 1 or not turns]
-    if not turns and not any(len(group) > 1 for group in groups):
-        raise UsageError(
-            f"{manifest.run_id}: it measured no model on two numbers of GPUs and no turn; nothing to explain"
-        )
+    if not turns and not groups:
+        raise UsageError(f"{manifest.run_id}: it measured no model; nothing to explain")
     notes = [] if manifest.fingerprint == node.fingerprint else [_OTHER_MACHINE]
     if changes := _other_software(manifest, measurements, node):
         notes.append(f"workers of the two runs had other software ({'; '.join(changes)}): predictions may not hold")
     if not node.has_each_gpu:
         notes.append(_NO_SINGLE_GPUS)
+    baselines: list[ExplainedBaseline] = []
     points: list[ExplainedPoint] = []
     extrapolations: list[Extrapolation] = []
     fits: tuple[CollectiveFit, ...] = ()
     for group in groups:
         figures = node_figures(node, group[0].settings.dtype)
-        fits = tuple(_fits(figures))
         if node.has_each_gpu and not all(name in figures.gpus for step in group for name in step.gpus):
             notes.append(f"{group[0].label}: {_OTHER_GPUS}")
             figures = replace(figures, gpus={})
+        baselines.append(_baseline(figures, group[0]))
+        if len(group) == 1:
+            continue
+        fits = tuple(_fits(figures))
         explained = [_explained(figures, group[0], other) for other in group[1:]]
         further, gaps = extrapolate(figures, group, explained)
         points += explained
@@ -70,6 +79,7 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         fits=fits,
         notes=tuple(dict.fromkeys(notes)),
         turns=tuple(explained_turns),
+        baselines=tuple(baselines),
     )
 
 
@@ -94,6 +104,17 @@ def _other_software(manifest: Manifest, measurements: Measurements, node: Measur
     both = of_node.keys() & seen.keys()
     versions = differences(*({name: found[name] for name in sorted(both)} for found in (of_node, seen)))
     return [*versions, *differences(node.environment, manifest.environment)]
+
+
+def _baseline(figures: NodeFigures, base: MeasuredStep) -> ExplainedBaseline:
+    measured = ExplainedBaseline(point_id=base.point.id, num_gpus=base.point.num_gpus, measured_s=base.step_s)
+    try:
+        predicted = base.predicted(figures)
+        bound = launch_bound(base.figures(figures), base.point, base.samples)
+    except UnmeasuredError as error:
+        return replace(measured, reason=str(error))
+    parts = {name.removesuffix("_s"): value for name, value in asdict(predicted).items()}
+    return replace(measured, parts=parts, bound=bound)
 
 
 def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:

@@ -48,10 +48,8 @@ def extrapolate(
 
 
 def _refusal(group: Sequence[MeasuredStep]) -> str | None:
-    """Why no law can be fitted to the group."""
+    """Why no law can be fitted to the group of two points or more."""
     least = group[0].point.num_gpus
-    if len(group) == 1:
-        return f"measured on {least} GPUs only"
     if least != 1:
         return f"the laws start from one GPU, and the fewest here are {least}"
     (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)

@@ -13,21 +13,31 @@ from pybench.model.workloads.generate import Generate
 def refuse_launch_bound(figures: NodeFigures, point: Point, samples: float) -> None:
     """Raise ``UnmeasuredError`` where launching a split model's kernels takes longer than running them.
 
-    More GPUs do not shorten such a round, and what splitting adds on the CPU is measured by no microbenchmark. The
-    launches that are counted are a lower bound.
+    More GPUs do not shorten such a round, and what splitting adds on the CPU is measured by no microbenchmark.
+    """
+    settings = point.settings
+    if not isinstance(settings, Generate) or settings.tensor_parallel * settings.pipeline_parallel == 1:
+        return
+    if (bound := launch_bound(figures, point, samples)) is not None:
+        raise UnmeasuredError(bound)
+
+
+def launch_bound(figures: NodeFigures, point: Point, samples: float) -> str | None:
+    """A sentence where launching a round's kernels takes longer than running them, else ``None``.
+
+    The launches that are counted are a lower bound. Raises ``UnmeasuredError`` as a prediction of the round does.
     """
     settings, decoder = point.settings, point.shape
     per_layer = BACKENDS[settings.backend].launches_per_layer
     if per_layer is None or figures.launch_s is None or decoder is None or not isinstance(settings, Generate):
-        return
-    if settings.tensor_parallel * settings.pipeline_parallel == 1:
-        return
+        return None
     shape, _ = generation_shape(settings, samples, 1)
     round_s = decode_round(figures, decoder, shape).total_s
     num_launches = per_layer * decoder.layers
     launches_s = num_launches * figures.launch_s
-    if launches_s > round_s:
-        raise UnmeasuredError(
-            f"decode is CPU bound: its {num_launches} launches or more take {launches_s * 1e3:.3g} ms a token "
-            f"({figures.launch_s * 1e6:.3g} us each), the GPUs need {round_s * 1e3:.3g} ms"
-        )
+    if launches_s <= round_s:
+        return None
+    return (
+        f"decode is CPU bound: its {num_launches} launches or more take {launches_s * 1e3:.3g} ms a token "
+        f"({figures.launch_s * 1e6:.3g} us each), the GPUs need {round_s * 1e3:.3g} ms"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
-from pybench.report.explanation import turn_tables
+from pybench.report.explanation import floor_tables, notes
 from pybench.report.findings import findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
@@ -50,8 +50,8 @@ def _content(view: RunView) -> dict[str, Any]:
         "steps": step_chart(view),
         "phases": phase_chart(view, names),
         "explained": attribution_chart(view.explanation, names) if view.explanation else None,
-        "explained_notes": view.explanation.notes if view.explanation else (),
-        "turn_tables": turn_tables(view.explanation) if view.explanation and view.explanation.turns else (),
+        "explained_notes": tuple(notes(view.explanation)) if view.explanation else (),
+        "floor_tables": floor_tables(view.explanation) if view.explanation else (),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
         "cards": gpu_cards(results),

@@ -107,11 +107,44 @@ def _copies(build: Build, count: int, **settings: Any) -> Point:
     return dataclasses.replace(point, id=f"decode[data_parallel={count}]", axes={"data_parallel": count}, settings=own)
 
 
-def test_one_number_of_gpus_explains_nothing(runs: Any, build: Build) -> None:
-    """Nor does a run of no model."""
-    with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
-        runs.explain([(build.generate(2), 0.1)])
-    with pytest.raises(UsageError, match="no model on two numbers of GPUs"):
+def test_a_lone_point_is_held_against_the_nodes_own_rates(runs: Any, build: Build) -> None:
+    """On one GPU nothing falls short of linear; what its work needs at those rates is known all the same."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.train(1), 0.1)])
+    decode, fit = explanation.baselines
+    for found, measured_s in ((decode, 0.16), (fit, 0.1)):
+        assert (found.num_gpus, found.measured_s, found.reason, found.bound) == (1, measured_s, None, None)
+        assert found.parts is not None
+        assert set(found.parts) == {"compute", "memory", "communication"}
+        assert found.parts["communication"] == 0
+        assert found.beyond_s == pytest.approx(measured_s - sum(found.parts.values()))
+    assert (explanation.points, explanation.extrapolations, explanation.fits, explanation.notes) == ((), (), (), ())
+
+
+def test_the_baseline_of_a_group_is_what_its_points_are_predicted_from(runs: Any, build: Build) -> None:
+    """Its time beyond the model is what more GPUs have as well, or share."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (base,), (point,) = explanation.baselines, explanation.points
+    assert base.point_id == point.baseline_id
+    assert base.beyond_s is not None
+    assert point.parts is not None
+    assert point.parts["software"] == pytest.approx(base.beyond_s / 2)
+
+
+def test_a_baseline_of_unknown_work_has_its_reason(runs: Any, build: Build) -> None:
+    """Once for all points that have it."""
+    alike = [(with_settings(build.generate(count), concurrency=4), 0.1) for count in (1, 2)]
+    explanation = runs.explain(alike)
+    (base,) = explanation.baselines
+    assert (base.parts, base.beyond_s) == (None, None)
+    text = render(explanation, width=200)
+    assert text.count("not predicted") == 1
+    assert f"{base.point_id}, {explanation.points[0].point_id}: not predicted: " in text
+    assert "Baselines" not in text
+
+
+def test_a_run_of_no_model_explains_nothing(runs: Any) -> None:
+    """It has figures of a node alone."""
+    with pytest.raises(UsageError, match="it measured no model; nothing to explain"):
         explain(runs.node, runs.node_measurements, runs.measured_node)
 
 

@@ -62,7 +62,10 @@ def test_an_explanation_gives_the_reason_instead_of_a_prediction(runs: Runs, bui
     """Measured speedup beside it: 0.16 s and 0.2 s are 0.8."""
     runs.add(LaunchLatency(backend="torch", gpus=1), {"launch_s": 10e-6, "round_trip_s": 20e-6})
     one, two = (build.generate(degree, backend="transformers") for degree in (1, 2))
-    (point,) = runs.explain([(one, 0.16), (two, 0.2)]).points
+    explanation = runs.explain([(one, 0.16), (two, 0.2)])
+    (point,), (base,) = explanation.points, explanation.baselines
+    assert base.parts is not None
+    assert (base.bound or "").startswith("decode is CPU bound: its 1280 launches or more take 12.8 ms a token")
     assert point.predicted_speedup is None
     assert point.measured_speedup == pytest.approx(0.8)
     assert (point.reason or "").startswith("decode is CPU bound: its 1280 launches or more take 12.8 ms a token")

@@ -10,7 +10,6 @@ import pytest
 from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.predicted_step import predicted_step
 from pybench.model.effort import Effort
-from pybench.model.errors import UsageError
 from pybench.model.explanation import ExplainedPhase, ExplainedTurn, Explanation
 from pybench.model.record import Record
 from pybench.model.suite import Point
@@ -152,9 +151,3 @@ def test_the_report_begins_with_what_taking_turns_adds(runs: Any, build: Build) 
     assert row == "turns 10 s 5 s 5 s 4 s 6.104 s"
     assert "Phases of a turn" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_a_run_without_turns_or_two_numbers_of_gpus_has_nothing_to_explain(runs: Any, build: Build) -> None:
-    """Both are named."""
-    with pytest.raises(UsageError, match="no model on two numbers of GPUs and no turn; nothing to explain"):
-        runs.explain([(build.generate(1), 0.1)])
