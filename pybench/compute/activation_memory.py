@@ -17,6 +17,7 @@ norms keep their input alone, in n bytes, the MLP no activation.
 from __future__ import annotations
 
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.lora_targets import projections
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
 
@@ -26,7 +27,6 @@ _FLOAT32_NORMS = frozenset(("gemma", "gemma3_text"))
 _NORMS_OF_HEADS = frozenset(("qwen3", "gemma3_text"))
 _NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
-_ADAPTERS = {"query_value": 2, "attention": 4, "all_linear": 7}
 # Those that train transformers' layers as they are, and hold all of a pass.
 _STRATEGIES = frozenset(("ddp", "fsdp", "accelerate", "tensor_parallel"))
 # Of what is compiled and selectively recomputed, a kept run confirms these.
@@ -81,7 +81,7 @@ def _layer(settings: Train, shape: DecoderShape, number: int) -> float:
     if shape.num_experts == 1:
         products = (2 if settings.compile else 3) + (_trains_mlp(settings) and not settings.lora_dropout)
         inner += number * products * shape.intermediate
-        outer += number * _ADAPTERS[settings.lora_targets or "query_value"] * (settings.lora_rank or 0)
+        outer += number * len(projections(settings.lora_targets)) * (settings.lora_rank or 0)
     return _norms(settings, shape, number) + outer + inner / settings.tensor_parallel
 
 
@@ -137,7 +137,7 @@ def _products(settings: Train, shape: DecoderShape, number: int) -> float:
     numbers = float(results["all_linear"] + queries)
     if settings.lora_rank:
         targets = settings.lora_targets or "query_value"
-        numbers += results[targets] + _ADAPTERS[targets] * settings.lora_rank
+        numbers += results[targets] + len(projections(targets)) * settings.lora_rank
     within = number * numbers + _FLOAT32 * shape.heads
     return number * hidden / _along(settings) + within / settings.tensor_parallel
 

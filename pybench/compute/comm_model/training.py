@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
-from pybench.compute.flops import forward_flops_per_token, num_parameters
+from pybench.compute.flops import attention_flops_per_token, forward_flops_per_token, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train_strategies import Sharing
 
@@ -34,6 +34,7 @@ class TrainingShape:
     """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
 
     The samples go through in ``passes``; gradients are shared in the last one. A bucket of DDP holds ``bucket_bytes``.
+    ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are.
     """
 
     samples: float
@@ -47,6 +48,7 @@ class TrainingShape:
     passes: int = 1
     bucket_bytes: int = BUCKET_BYTES
     recompute: bool = False
+    adapters: int | None = None
 
 
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
@@ -55,20 +57,31 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     # The attention of a causal sequence sees half of it on average.
     per_token = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
     forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
-    passes = 1 + _BACKWARD_OVER_FORWARD + shape.recompute
-    parameters = num_parameters(decoder) / (shape.tensor_parallel * shape.pipeline_parallel)
-    gradient_bytes = parameters * shape.element_bytes
-    backward_s = forward_s * (passes - 1)
+    backward_s = forward_s * (_backward_fraction(decoder, shape) + shape.recompute)
+    whole = num_parameters(decoder)
+    trained = (whole if shape.adapters is None else shape.adapters) / (shape.tensor_parallel * shape.pipeline_parallel)
+    gradient_bytes = trained * shape.element_bytes
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
-    held = parameters / (shape.data_parallel if shape.sharing == "fsdp" else 1)
+    held = trained / (shape.data_parallel if shape.sharing == "fsdp" else 1)
     updated_bytes = _OPTIMIZER_PASSES * held * shape.element_bytes
     loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
     return StepTime(
-        compute_s=passes * forward_s,
+        compute_s=forward_s + backward_s,
         memory_s=(updated_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape),
     )
+
+
+def _backward_fraction(decoder: DecoderShape, shape: TrainingShape) -> float:
+    """Backward over forward. Frozen weights get no gradient of their own: theirs is once forward, attention's twice.
+
+    The adapters' own products, about 1 % of the weights', are left out.
+    """
+    if shape.adapters is None:
+        return _BACKWARD_OVER_FORWARD
+    forward = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
+    return 1 + attention_flops_per_token(decoder, 0, shape.sequence_tokens) / forward
 
 
 def pipeline_fraction(shape: TrainingShape) -> float:
@@ -101,7 +114,8 @@ def _fsdp_s(
 ) -> float:
     """Layer by layer: what the neighbour's computation does not hide, the first gather and the last scatter."""
     layers, degree = decoder.layers, shape.data_parallel
-    gather_s = figures.collective_s("all_gather", gradient_bytes / layers, degree)
+    weight_bytes = num_parameters(decoder) * shape.element_bytes / (shape.tensor_parallel * shape.pipeline_parallel)
+    gather_s = figures.collective_s("all_gather", weight_bytes / layers, degree)
     scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
     forward_waits_s = max(0.0, gather_s - forward_s / layers)
     backward_waits_s = max(0.0, gather_s + scatter_s - backward_s / layers)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_step
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
 from pybench.judge.explanation.unknown_work import refuse_unknown
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, ModelSettings
@@ -29,7 +31,7 @@ def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown:
         shape, waves = generation_shape(settings, samples, grown)
         return generation_step(figures, decoder, shape).times(waves)
     assert isinstance(settings, Train), "other work was refused"
-    return training_step(figures, decoder, _training(settings, samples, grown))
+    return training_step(figures, decoder, _training(settings, decoder, samples, grown))
 
 
 def raised_degree(settings: ModelSettings) -> str:
@@ -59,7 +61,7 @@ def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[Ge
     return shape, share / at_once
 
 
-def _training(settings: Train, samples: float, grown: int) -> TrainingShape:
+def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int) -> TrainingShape:
     sharing = STRATEGIES[settings.strategy].sharing
     assert sharing is not None, "other strategies were refused"
     degrees = _degrees(settings, grown)
@@ -77,6 +79,7 @@ def _training(settings: Train, samples: float, grown: int) -> TrainingShape:
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         recompute=settings.activation_checkpointing == "full",
+        adapters=adapter_parameters(decoder, settings),
     )
 
 

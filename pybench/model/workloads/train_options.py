@@ -194,7 +194,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="mixed_precision",
         is_unpredicted=is_given,
     ),
-    "lora_rank": OptionTraits(work="LoRA adapters (lora_rank)", is_unpredicted=is_given),
     "lora_alpha": OptionTraits(at_least_given="lora_rank"),
     "lora_targets": OptionTraits(at_least_given="lora_rank"),
     "weights": OptionTraits(at_least_given="lora_rank", work="weights = 'nf4'", is_unpredicted=_equals("nf4")),

@@ -96,6 +96,7 @@ def test_speedups_are_predicted_within_a_seventh(
 
 
 _DDP = TrainingShape(samples=2, sequence_tokens=2048, element_bytes=2, recompute=True)
+_ADAPTERS = TrainingShape(samples=4, sequence_tokens=1024, element_bytes=2, recompute=True, adapters=3_407_872)
 _SHARDED = TrainingShape(samples=2, sequence_tokens=4096, element_bytes=2, sharing="fsdp", recompute=True)
 _LAYERS = TrainingShape(samples=4, sequence_tokens=4096, element_bytes=2, recompute=True)
 _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, microbatches=16, recompute=True)
@@ -107,6 +108,7 @@ _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, micro
     ("suite", "shape", "weak"),
     [
         ("ddp_scaling", lambda count: replace(_DDP, data_parallel=count), True),
+        ("lora_scaling", lambda count: replace(_ADAPTERS, data_parallel=count), True),
         ("fsdp_scaling", lambda count: replace(_SHARDED, data_parallel=count), True),
         ("tensor_training_scaling", lambda count: replace(_LAYERS, tensor_parallel=count), False),
         ("pipeline_scaling", lambda count: replace(_STAGES, pipeline_parallel=count), False),

@@ -11,6 +11,7 @@ from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, Unmeasur
 from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
 from pybench.compute.comm_model.step_time import Baseline, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
+from pybench.model.workloads.train_strategies import Sharing
 from tests.builders import DECODER
 
 _LAYER = 192 + 384  # weights, as tests/compute/test_flops.py counts them
@@ -119,6 +120,26 @@ def test_recomputing_does_forward_twice() -> None:
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
     again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
     assert again.compute_s / training_step(_UNIT, DECODER, shape).compute_s == pytest.approx(4 / 3)
+
+
+def test_frozen_weights_get_no_gradient_of_their_own() -> None:
+    """Backward is once forward, attention's twice; adapters alone are updated. Recomputing does forward twice."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, adapters=10)
+    attention, weights = 4 * 4 * 2 * 8 * 2, 4 * (2 * 2 * _LAYER + 2 * _HEAD)
+    found = training_step(_UNIT, DECODER, shape)
+    assert found.compute_s == pytest.approx(2 * weights + 3 * attention)
+    assert found.memory_s == 7 * 10 + 36 * 4 * 32
+    again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
+    assert again.compute_s == pytest.approx(3 * weights + 4 * attention)
+
+
+@pytest.mark.parametrize(("sharing", "shared_s"), [("ddp", 10.0), ("fsdp", _LAYER + _HEAD + 5.0)])
+def test_adapters_alone_are_reduced_and_whole_layers_gathered(sharing: Sharing, shared_s: float) -> None:
+    """A byte takes a second. FSDP's first gather of two and last scatter stay; computing hides the others."""
+    curves = {(name, 2): AlphaBeta(0.0, 1.0) for name in ("all_reduce", "all_gather", "reduce_scatter")}
+    shape = TrainingShape(samples=64, sequence_tokens=4, element_bytes=1, data_parallel=2, sharing=sharing, adapters=10)
+    node = dataclasses.replace(_UNIT, collectives=curves)
+    assert training_step(node, DECODER, shape).communication_s == shared_s
 
 
 def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:

@@ -36,7 +36,7 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
     ("settings", "named"),
     [
         ({"strategy": "deepspeed", "zero_stage": 2}, "strategy deepspeed"),
-        ({"lora_rank": 8}, "LoRA"),
+        ({"lora_rank": 8, "weights": "nf4"}, "nf4"),
         ({"activation_checkpointing": "selective"}, "selective"),
         ({"strategy": "fsdp", "mixed_precision": "bfloat16"}, "mixed_precision"),
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload"),

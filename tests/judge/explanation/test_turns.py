@@ -126,11 +126,11 @@ def test_other_work_is_not_the_turns(runs: Any, build: Build) -> None:
 
 
 def test_a_phase_without_a_floor_names_why(runs: Any, build: Build) -> None:
-    """Adapters are outside of the model; their handover is measured all the same."""
-    explanation = explained(runs, build, turn_point(lora_rank=8))
+    """Four bits are outside of the model; the handover of what is trained is measured all the same."""
+    explanation = explained(runs, build, turn_point(lora_rank=8, weights="nf4"))
     assert phases_of(explanation.turns[0])["train"].floor_s is None
     [note] = [note for note in explanation.notes if "train has no floor" in note]
-    assert note == "turns: train has no floor: the model knows no LoRA adapters (lora_rank)"
+    assert note == "turns: train has no floor: the model knows no weights = 'nf4'"
 
 
 def test_a_node_without_copies_has_no_floor_of_them(runs: Any, build: Build) -> None:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.model.workloads.lora_targets import projections
 from pybench.model.workloads.train import Train
-
-_TARGETS: dict[str, tuple[str, ...]] = {
-    "query_value": ("q_proj", "v_proj"),
-    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
-    "all_linear": ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-}
 
 
 @dataclass(frozen=True)
@@ -26,4 +21,4 @@ def lora_shape(settings: Train) -> LoraShape:
     """The settings with their defaults; they have a rank."""
     rank = settings.lora_rank
     assert rank is not None
-    return LoraShape(rank, settings.lora_alpha or 2 * rank, _TARGETS[settings.lora_targets or "query_value"])
+    return LoraShape(rank, settings.lora_alpha or 2 * rank, projections(settings.lora_targets))

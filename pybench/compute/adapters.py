@@ -1,0 +1,28 @@
+"""What LoRA (arXiv:2106.09685) trains."""
+
+from __future__ import annotations
+
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.lora_targets import projections
+from pybench.model.workloads.train import Train
+
+
+def adapter_parameters(shape: DecoderShape, settings: Train) -> int | None:
+    """Weights of all adapters: rank times inputs and outputs of each target, in every layer; ``None`` without LoRA.
+
+    Each projection counts by itself, also where a model has several in one.
+    """
+    if settings.lora_rank is None:
+        return None
+    hidden, inner = shape.hidden, shape.intermediate
+    queries, keys = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
+    sides = {
+        "q_proj": hidden + queries,
+        "k_proj": hidden + keys,
+        "v_proj": hidden + keys,
+        "o_proj": queries + hidden,
+        "gate_proj": hidden + inner,
+        "up_proj": hidden + inner,
+        "down_proj": inner + hidden,
+    }
+    return shape.layers * settings.lora_rank * sum(sides[name] for name in projections(settings.lora_targets))
