@@ -13,13 +13,13 @@ from pybench.cli.path_types import FOLDER, PATH
 if TYPE_CHECKING:
     from pybench.model.explanation import Explanation
 
-_NODE = "A run of node_check here, or its results.json."
+_NODE = "A run of node_check here, or its results.json; default: the latest beside RUN."
 
 
 @click.command()
 @click.argument("run_folder", metavar="RUN", type=FOLDER)
-@click.option("--node", "node_path", metavar="RUN", type=PATH, required=True, help=_NODE)
-def explain(run_folder: Path, node_path: Path) -> None:
+@click.option("--node", "node_path", metavar="RUN", type=PATH, help=_NODE)
+def explain(run_folder: Path, node_path: Path | None) -> None:
     """Split each shortfall of RUN's speedups into its causes.
 
     Speedups are shown beside those that the node's own figures predict, each baseline, also of one GPU alone, beside
@@ -28,19 +28,23 @@ def explain(run_folder: Path, node_path: Path) -> None:
     from shutil import get_terminal_size
 
     from pybench.report.explanation import render
+    from pybench.report.labels import short_labels
+    from pybench.store.journal import RunFolder
 
     found = explanation_of(run_folder, node_path)
+    names = short_labels(RunFolder.open(run_folder).read_manifest().plan.points, with_benchmark=True)
     width = get_terminal_size().columns
-    click.echo(render(found, width=width, color=sys.stdout.isatty()), nl=False)
+    click.echo(render(found, names, width=width, color=sys.stdout.isatty()), nl=False)
 
 
-def explanation_of(run_folder: Path, node_path: Path) -> Explanation:
-    """A run's folder beside the predictions from a node's run, its folder or its results."""
+def explanation_of(run_folder: Path, node_path: Path | None) -> Explanation:
+    """A run's folder beside the predictions from a node's run, its folder or its results; else from the latest here."""
     from pybench.judge.explanation.explanation import explain as explain_run
     from pybench.judge.measurements import Measurements
     from pybench.store.journal import RunFolder
-    from pybench.store.node_run import measured_node
+    from pybench.store.node_run import latest_node_run, measured_node
 
     run = RunFolder.open(run_folder)
     manifest = run.read_manifest()
-    return explain_run(manifest, Measurements.of(manifest.plan, run.records()), measured_node(node_path))
+    node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
+    return explain_run(manifest, Measurements.of(manifest.plan, run.records()), node)

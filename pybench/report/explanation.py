@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from pybench.model.explanation import (
     ExplainedBaseline,
@@ -19,14 +20,21 @@ from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables
 
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+"""Points have their ids in full."""
 _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as these"
 
 
-def render(explanation: Explanation, *, width: int = 80, color: bool = False) -> str:
-    """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs."""
+def render(
+    explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
+) -> str:
+    """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs.
+
+    ``names`` are labels of points by id, for the tables.
+    """
     tables = [
-        *floor_tables(explanation),
-        *(_speedups(explanation), _shortfalls(explanation), _power_limits(explanation)),
+        *floor_tables(explanation, names),
+        *(_speedups(explanation, names), _shortfalls(explanation, names), _clocks(explanation, names)),
         *(_fits(explanation), _predictions(explanation)),
     ]
     head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
@@ -53,26 +61,31 @@ def _lines(text: str, width: int) -> str:
     return "".join(f"{wrapper.fill(printable(line))}\n" for line in text.splitlines())
 
 
-def floor_tables(explanation: Explanation) -> tuple[Table, ...]:
+def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) -> tuple[Table, ...]:
     """Turns and baselines beside what their work needs at the node's own rates, the tables that have rows."""
-    return tuple(table for table in (*_turns(explanation), _baselines(explanation)) if table.rows)
+    return tuple(table for table in (*_turns(explanation, names), _baselines(explanation, names)) if table.rows)
 
 
-def _turns(explanation: Explanation) -> tuple[Table, Table]:
+def _turns(explanation: Explanation, names: Mapping[str, str]) -> tuple[Table, Table]:
     """What each turn takes beyond the work that it is for, and every phase of every turn."""
     turns = ("point", "turn", "alone", "taking turns adds", "switch", "floor of the switch")
     phases = ("point", "phase", "measured", "alone", "floor", "floor over measured")
-    rows = tuple(_phase(turn, phase) for turn in explanation.turns for phase in turn.phases)
+    rows = tuple(_phase(_name(names, turn), phase) for turn in explanation.turns for phase in turn.phases)
+    of_turns = tuple(_turn(_name(names, turn), turn) for turn in explanation.turns)
     return (
-        Table("Turns beside generating and training alone", turns, tuple(map(_turn, explanation.turns))),
+        Table("Turns beside generating and training alone", turns, of_turns),
         Table("Phases of a turn, the same work alone, and at least", phases, rows),
     )
 
 
-def _turn(turn: ExplainedTurn) -> tuple[str, ...]:
+def _name(names: Mapping[str, str], point: ExplainedBaseline | ExplainedPoint | ExplainedTurn) -> str:
+    return names.get(point.point_id, point.point_id)
+
+
+def _turn(name: str, turn: ExplainedTurn) -> tuple[str, ...]:
     alone, floor = turn.alone_s, turn.switch_floor_s
     return (
-        turn.point_id,
+        name,
         _seconds(turn.turn_s),
         "-" if alone is None else _seconds(alone),
         "-" if alone is None else _seconds(turn.turn_s - alone),
@@ -81,10 +94,10 @@ def _turn(turn: ExplainedTurn) -> tuple[str, ...]:
     )
 
 
-def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:
+def _phase(name: str, phase: ExplainedPhase) -> tuple[str, ...]:
     floor = phase.floor_s
     return (
-        turn.point_id,
+        name,
         phase.name,
         _seconds(phase.measured_s),
         "-" if phase.alone_s is None else _seconds(phase.alone_s),
@@ -93,32 +106,33 @@ def _phase(turn: ExplainedTurn, phase: ExplainedPhase) -> tuple[str, ...]:
     )
 
 
-def _baselines(explanation: Explanation) -> Table:
+def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """What the work of each baseline needs at the node's own rates, what it takes beyond, and the share of the step."""
     found = [(one, one.parts, one.beyond_s) for one in explanation.baselines if one.parts]
-    names = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
+    shown = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
     rows = tuple(
         (
-            one.point_id,
+            _name(names, one),
             _seconds(one.measured_s),
-            *(_seconds(parts[name]) for name in names),
+            *(_seconds(parts[name]) for name in shown),
             "-" if beyond_s is None else _seconds(beyond_s),
             percent(sum(parts.values()) / one.measured_s),
         )
         for one, parts, beyond_s in found
     )
-    return Table("Baselines at the node's own rates", ("point", "step", *names, "beyond", "of the step"), rows)
+    return Table("Baselines at the node's own rates", ("point", "step", *shown, "beyond", "of the step"), rows)
 
 
-def _speedups(explanation: Explanation) -> Table:
+def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
     heads = ("point", "step", "predicted", "speedup", "predicted", "off by")
-    return Table("Measured and predicted", heads, tuple(_speedup(point) for point in explanation.points))
+    rows = tuple(_speedup(_name(names, point), point) for point in explanation.points)
+    return Table("Measured and predicted", heads, rows)
 
 
-def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
+def _speedup(name: str, point: ExplainedPoint) -> tuple[str, ...]:
     predicted = point.predicted_speedup
     return (
-        point.point_id,
+        name,
         _seconds(point.measured_s),
         "-" if point.predicted_s is None else _seconds(point.predicted_s),
         f"{point.measured_speedup:.3f}x",
@@ -127,32 +141,32 @@ def _speedup(point: ExplainedPoint) -> tuple[str, ...]:
     )
 
 
-def _shortfalls(explanation: Explanation) -> Table:
+def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """Without the parts that no point has."""
     found = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
-    names = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
+    shown = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
     rows = tuple(
         (
-            point.point_id,
+            _name(names, point),
             "-" if shortfall_s is None else _seconds(shortfall_s),
-            *(_seconds(parts[name]) for name in names),
+            *(_seconds(parts[name]) for name in shown),
         )
         for point, parts, shortfall_s in found
     )
-    return Table("Longer than the GPUs' share, and why", ("point", "in all", *names), rows)
+    return Table("Longer than the GPUs' share, and why", ("point", "in all", *shown), rows)
 
 
-def _power_limits(explanation: Explanation) -> Table:
-    """Of points without a prediction as well."""
+def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
+    """Of points without a prediction as well, where anything is known of them."""
     rows = tuple(
         (
-            point.point_id,
+            _name(names, point),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
             "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
         )
         for point in explanation.points
-        if point.parts or point.power_limited is not None
+        if point.power_limited is not None or point.clock_fraction is not None
     )
     heads = ("point", "at power limit", "baseline at power limit", "clock")
     return Table("Clocks beside the baseline's", heads, rows)

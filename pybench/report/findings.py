@@ -24,7 +24,7 @@ _OF_CAUSE = {
 }
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _OF_VERDICT = {
-    "fail": "compare with what the node's own figures predict: pybench explain RUN --node NODE_CHECK_RUN",
+    "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
     "inconclusive": "raise max_attempts of the benchmark: more attempts narrow the interval",
 }

@@ -14,6 +14,7 @@ from pybench.judge.measurements import Measurements
 from pybench.model.errors import RunFolderError
 from pybench.model.limits import LARGEST
 from pybench.model.results import PointResult, Results
+from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
@@ -21,6 +22,8 @@ from pybench.store.journal import RunFolder
 from pybench.store.results_file import read_results
 from pybench.store.suite.schema import fields_of
 
+_MOST_RUNS = 200
+"""Folders beside a run that are looked at, the newest first."""
 _DAMAGED = "the file was edited or damaged"
 
 
@@ -32,6 +35,25 @@ def measured_node(path: Path) -> MeasuredNode:
     folder = RunFolder.open(path)
     manifest = folder.read_manifest()
     return MeasuredNode.of_run(manifest, Measurements.of(manifest.plan, folder.records()))
+
+
+def latest_node_run(run: Path, fingerprint: str) -> Path:
+    """The newest run beside ``run`` that measured products on a machine of the same fingerprint.
+
+    Raises ``RunFolderError`` where there is none among the latest.
+    """
+    others = sorted((path for path in run.resolve().parent.iterdir() if path.is_dir()), reverse=True)
+    for path in [path for path in others if path != run.resolve()][:_MOST_RUNS]:
+        try:
+            manifest = RunFolder.open(path).read_manifest()
+        except RunFolderError:
+            continue
+        if manifest.fingerprint == fingerprint and any(isinstance(p.settings, Matmul) for p in manifest.plan.points):
+            return path
+    raise RunFolderError(
+        f"{run.resolve().parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        "node_check, or name one with --node"
+    )
 
 
 def _settings(path: Path, results: Results) -> dict[str, NodeSettings]:

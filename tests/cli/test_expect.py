@@ -57,3 +57,11 @@ def test_explaining_needs_a_nodes_run(folder: Path) -> None:
         done = CliRunner().invoke(main, ["explain", str(folder), "--node", str(node)])
         assert done.exit_code == 2
         assert "it measured no matmul in float32; give a run of node_check on this machine" in done.stderr
+
+
+def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path) -> None:
+    """There is none: the command that makes it is named, in one line."""
+    done = CliRunner().invoke(main, ["explain", str(folder)])
+    assert done.exit_code == 2
+    assert "make one with: pybench run node_check, or name one with --node" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -51,7 +51,7 @@ def _content(view: RunView) -> dict[str, Any]:
         "phases": phase_chart(view, names),
         "explained": attribution_chart(view.explanation, names) if view.explanation else None,
         "explained_notes": tuple(notes(view.explanation)) if view.explanation else (),
-        "floor_tables": floor_tables(view.explanation) if view.explanation else (),
+        "floor_tables": floor_tables(view.explanation, names) if view.explanation else (),
         "attempt_energy": _attempt_energy(view, names),
         "power_reason": view.manifest.power_reason if view.manifest else None,
         "cards": gpu_cards(results),

@@ -31,11 +31,11 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
 
 
 def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Build) -> None:
-    """Not none."""
+    """Not none; where nothing is known of any point, no table has it."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(2), 0.11)])
     (point,) = explanation.points
     assert (point.power_limited, point.baseline_power_limited, point.clock_fraction) == (None, None, None)
-    assert "unknown" in render(explanation, width=240)
+    assert "at power limit" not in render(explanation, width=240)
 
 
 def _with_gpus(record: Record, reasons: tuple[int, ...]) -> Record:

@@ -31,3 +31,11 @@ def test_the_report_without_predictions(runs: Any, build: Build) -> None:
     assert "Measured and predicted" in text
     assert "Prediction, not measured" not in text
     assert "and why" not in text
+
+
+def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build) -> None:
+    """A point without one keeps its id, as all do in notes."""
+    one, two = build.generate(1), build.generate(2)
+    text = render(runs.explain([(one, 0.16), (two, 0.1)]), {one.id: "TP 1", two.id: "TP 2"})
+    rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith(("TP ", "decode["))]
+    assert rows == ["TP 1", "TP 2", "TP 2"]
