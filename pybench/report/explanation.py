@@ -43,15 +43,14 @@ def render(
 
 
 def notes(explanation: Explanation) -> Iterator[str]:
-    """Each reason for which points are not predicted, with the points; what bounds a baseline instead; cautions."""
-    found: dict[str, list[str]] = {}
+    """Why points are not predicted and what bounds baselines, each once with the points it holds for; then cautions."""
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
-    for point in points:
-        if point.reason is not None:
-            found.setdefault(point.reason, []).append(point.point_id)
-    for reason, names in found.items():
-        yield f"{', '.join(names)}: not predicted: {reason}"
-    yield from (f"{point.point_id}: {point.bound}" for point in explanation.baselines if point.bound)
+    noted = [(f"not predicted: {point.reason}", point.point_id) for point in points if point.reason is not None]
+    noted += [(point.bound, point.point_id) for point in explanation.baselines if point.bound is not None]
+    found: dict[str, list[str]] = {}
+    for sentence, name in noted:
+        found.setdefault(sentence, []).append(name)
+    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in found.items())
     yield from explanation.notes
 
 
