@@ -12,6 +12,8 @@ from pybench.cli.path_types import FOLDER, PATH
 
 if TYPE_CHECKING:
     from pybench.model.explanation import Explanation
+    from pybench.model.manifest import Manifest
+    from pybench.store.journal import RunFolder
 
 _NODE = "A run of node_check here, or its results.json; default: the latest beside RUN."
 
@@ -31,20 +33,19 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     from pybench.report.labels import short_labels
     from pybench.store.journal import RunFolder
 
-    found = explanation_of(run_folder, node_path)
-    names = short_labels(RunFolder.open(run_folder).read_manifest().plan.points, with_benchmark=True)
+    run = RunFolder.open(run_folder)
+    manifest = run.read_manifest()
+    found = explanation_of(run, manifest, node_path)
+    names = short_labels(manifest.plan.points, with_benchmark=True)
     width = get_terminal_size().columns
     click.echo(render(found, names, width=width, color=sys.stdout.isatty()), nl=False)
 
 
-def explanation_of(run_folder: Path, node_path: Path | None) -> Explanation:
-    """A run's folder beside the predictions from a node's run, its folder or its results; else from the latest here."""
+def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -> Explanation:
+    """A run beside the predictions from a node's run, its folder or its results; else from the latest here."""
     from pybench.judge.explanation.explanation import explain as explain_run
     from pybench.judge.measurements import Measurements
-    from pybench.store.journal import RunFolder
     from pybench.store.node_run import latest_node_run, measured_node
 
-    run = RunFolder.open(run_folder)
-    manifest = run.read_manifest()
     node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
     return explain_run(manifest, Measurements.of(manifest.plan, run.records()), node)

@@ -119,8 +119,9 @@ def _view(path: Path, node_path: Path | None = None) -> RunView:
     if node_path is not None:
         from pybench.cli.explain import explanation_of
 
-        explanation = explanation_of(path, node_path)
-        return replace(RunView.of_folder(RunFolder.open(path)), explanation=explanation)
+        run = RunFolder.open(path)
+        explanation = explanation_of(run, run.read_manifest(), node_path)
+        return replace(RunView.of_folder(run), explanation=explanation)
 
     if path.suffix == ".json" and not path.is_dir():
         return RunView.of_file(path)

@@ -44,6 +44,16 @@ def attention_flops_per_token(shape: DecoderShape, first: float, last: float | N
     return 4 * shape.heads * shape.head_width * shape.attended_tokens(first, last)
 
 
+def backward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None, *, adapters: bool) -> float:
+    """Of one token's backward pass: twice forward. Contexts as in :func:`forward_flops_per_token`.
+
+    Under ``adapters`` (LoRA) the frozen weights get no gradient of their own: theirs is once forward, attention's
+    twice. The adapters' own products, about 1 % of the weights', are left out.
+    """
+    forward = forward_flops_per_token(shape, first, last)
+    return forward + (attention_flops_per_token(shape, first, last) if adapters else forward)
+
+
 def head_flops_per_token(shape: DecoderShape) -> float:
     """Of one token's forward pass: the projection to the vocabulary."""
     return 2.0 * shape.embedding_weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.compute.flops import attention_flops_per_token, forward_flops_per_token, head_flops_per_token
+from pybench.compute.flops import backward_flops_per_token, forward_flops_per_token, head_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 
@@ -10,14 +10,11 @@ from pybench.model.workloads.train import Train
 def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
     """Operations of one token that the model needs, by PaLM (arXiv:2204.02311, appendix B): 6 N + 12 L H Q T.
 
-    Backward is twice forward. Under LoRA the frozen weights get no gradient of their own, so that their backward is
-    once forward; the adapters, well under 1 %, are left out.
+    Of LoRA less, as :func:`~pybench.compute.flops.backward_flops_per_token` has it.
     """
-    forward = forward_flops_per_token(shape, settings.sequence_tokens)
-    if settings.lora_rank is None:
-        return 3 * forward
-    attention = attention_flops_per_token(shape, settings.sequence_tokens)
-    return 2 * (forward - attention) + 3 * attention
+    tokens = settings.sequence_tokens
+    backward = backward_flops_per_token(shape, tokens, adapters=settings.lora_rank is not None)
+    return forward_flops_per_token(shape, tokens) + backward
 
 
 def hardware_flops_per_token(shape: DecoderShape, settings: Train) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pybench.model.explanation import (
@@ -108,7 +108,7 @@ def _phase(name: str, phase: ExplainedPhase) -> tuple[str, ...]:
 def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """What the work of each baseline needs at the node's own rates, what it takes beyond, and the share of the step."""
     found = [(one, one.parts, one.beyond_s) for one in explanation.baselines if one.parts]
-    shown = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
+    shown = _part_names(parts for _, parts, _ in found)
     rows = tuple(
         (
             _name(names, one),
@@ -143,7 +143,7 @@ def _speedup(name: str, point: ExplainedPoint) -> tuple[str, ...]:
 def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
     """Without the parts that no point has."""
     found = [(point, point.parts, point.shortfall_s) for point in explanation.points if point.parts]
-    shown = dict.fromkeys(name for _, parts, _ in found for name, part_s in parts.items() if part_s)
+    shown = _part_names(parts for _, parts, _ in found)
     rows = tuple(
         (
             _name(names, point),
@@ -153,6 +153,11 @@ def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
         for point, parts, shortfall_s in found
     )
     return Table("Longer than the GPUs' share, and why", ("point", "in all", *shown), rows)
+
+
+def _part_names(found: Iterable[dict[str, float]]) -> tuple[str, ...]:
+    """Of the parts that any point has."""
+    return tuple(dict.fromkeys(name for parts in found for name, part_s in parts.items() if part_s))
 
 
 def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:

@@ -15,6 +15,7 @@ from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import Record
+from pybench.store.earlier_runs import earlier_runs
 from pybench.store.journal import RunFolder
 
 _MOST_NAMED = 8
@@ -103,11 +104,8 @@ def attempts_s(records: Sequence[Record]) -> dict[str, float]:
 
 def _earlier(root: Path, suite: str, fingerprint: str, own: Path | None) -> Iterator[tuple[Record, ...]]:
     """Records of the latest runs of the same suite on the same machine, the newest first."""
-    others = sorted(root.glob(f"*-{suite}*"), reverse=True)
-    for path in [path for path in others if path != own][:_MOST_RUNS]:
+    for run, _ in earlier_runs(root, fingerprint, most=_MOST_RUNS, suite=suite, own=own):
         try:
-            run = RunFolder.open(path)
-            if run.read_manifest().fingerprint == fingerprint:
-                yield run.records()
+            yield run.records()
         except (RunFolderError, OSError):
             continue

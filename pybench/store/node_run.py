@@ -18,6 +18,7 @@ from pybench.model.workloads.matmul import Matmul
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS_OF, NODE_WORKLOADS, SETTINGS_OF, setting_names
 from pybench.model.workloads.settings import WorkloadName
+from pybench.store.earlier_runs import earlier_runs
 from pybench.store.journal import RunFolder
 from pybench.store.results_file import read_results
 from pybench.store.suite.schema import fields_of
@@ -42,16 +43,12 @@ def latest_node_run(run: Path, fingerprint: str) -> Path:
 
     Raises ``RunFolderError`` where there is none among the latest.
     """
-    others = sorted((path for path in run.resolve().parent.iterdir() if path.is_dir()), reverse=True)
-    for path in [path for path in others if path != run.resolve()][:_MOST_RUNS]:
-        try:
-            manifest = RunFolder.open(path).read_manifest()
-        except RunFolderError:
-            continue
-        if manifest.fingerprint == fingerprint and any(isinstance(p.settings, Matmul) for p in manifest.plan.points):
-            return path
+    own = run.resolve()
+    for other, manifest in earlier_runs(own.parent, fingerprint, most=_MOST_RUNS, own=own):
+        if any(isinstance(point.settings, Matmul) for point in manifest.plan.points):
+            return other.path
     raise RunFolderError(
-        f"{run.resolve().parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
+        f"{own.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
         "node_check, or name one with --node"
     )
 

@@ -12,6 +12,7 @@ import pytest
 from pybench.model.record import Record
 from pybench.runner import time_budget
 from pybench.runner.attempt import attempt_figure
+from pybench.store import earlier_runs
 from tests.judge.conftest import Build
 
 build = Build()
@@ -53,7 +54,7 @@ def now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     }
     for name in Folder.kept:
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(time_budget, "RunFolder", Folder)
+    monkeypatch.setattr(earlier_runs, "RunFolder", Folder)
     return Folder(tmp_path / "20260104T000000Z-main")
 
 

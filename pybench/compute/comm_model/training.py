@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
-from pybench.compute.flops import attention_flops_per_token, forward_flops_per_token, num_parameters
+from pybench.compute.flops import backward_flops_per_token, forward_flops_per_token, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train_strategies import Sharing
 
-_BACKWARD_OVER_FORWARD = 2
 # In a layer's forward, and as many in its backward.
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
@@ -57,7 +56,8 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     # The attention of a causal sequence sees half of it on average.
     per_token = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
     forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
-    backward_s = forward_s * (_backward_fraction(decoder, shape) + shape.recompute)
+    backward = backward_flops_per_token(decoder, 0, shape.sequence_tokens, adapters=shape.adapters is not None)
+    backward_s = forward_s * (backward / per_token + shape.recompute)
     whole = num_parameters(decoder)
     trained = (whole if shape.adapters is None else shape.adapters) / (shape.tensor_parallel * shape.pipeline_parallel)
     gradient_bytes = trained * shape.element_bytes
@@ -71,17 +71,6 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape),
     )
-
-
-def _backward_fraction(decoder: DecoderShape, shape: TrainingShape) -> float:
-    """Backward over forward. Frozen weights get no gradient of their own: theirs is once forward, attention's twice.
-
-    The adapters' own products, about 1 % of the weights', are left out.
-    """
-    if shape.adapters is None:
-        return _BACKWARD_OVER_FORWARD
-    forward = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
-    return 1 + attention_flops_per_token(decoder, 0, shape.sequence_tokens) / forward
 
 
 def pipeline_fraction(shape: TrainingShape) -> float:

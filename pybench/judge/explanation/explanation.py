@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
-from pybench.compute.comm_model.step_time import attribute
+from pybench.compute.comm_model.step_time import Shortfall, StepTime, attribute
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.launches import launch_bound, refuse_launch_bound
@@ -113,8 +113,7 @@ def _baseline(figures: NodeFigures, base: MeasuredStep) -> ExplainedBaseline:
         bound = launch_bound(base.figures(figures), base.point, base.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
-    parts = {name.removesuffix("_s"): value for name, value in asdict(predicted).items()}
-    return replace(measured, parts=parts, bound=bound)
+    return replace(measured, parts=_by_name(predicted), bound=bound)
 
 
 def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:
@@ -144,8 +143,12 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
         predicted_s=predicted_s,
         predicted_speedup=other.samples / predicted_s / base.rate,
         shortfall_s=other.step_s - share * base.step_s,
-        parts={name.removesuffix("_s"): value for name, value in asdict(parts).items()},
+        parts=_by_name(parts),
     )
+
+
+def _by_name(parts: StepTime | Shortfall) -> dict[str, float]:
+    return {name.removesuffix("_s"): value for name, value in asdict(parts).items()}
 
 
 def _fits(figures: NodeFigures) -> Iterator[CollectiveFit]:
