@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pybench.model.wire import Failure, Header, Metric, Result
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.placement import placed
 from pybench.model.workloads.settings import BackendName
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import FAMILIES as TORCH_FAMILIES
@@ -194,7 +197,8 @@ def test_layers_stay_within_the_memory(device_map: Any, limits: tuple[float, flo
     max_memory = {str(gpu): int(limit * layer_bytes) for gpu, limit in enumerate(limits)}
     spread = settings(pipeline_parallel=2, device_map=device_map, max_memory=max_memory)
     (found,) = _placement(spread, CPU, LlamaForCausalLM, CONFIG).values()
-    assert list(layers_by_gpu(SimpleNamespace(hf_device_map=found, config=CONFIG), 2).values()) == layers
+    places = placed(found, CONFIG.num_hidden_layers)
+    assert [sum(places[f"model.layers.{layer}"] == gpu for layer in range(4)) for gpu in range(2)] == layers
 
 
 def test_memory_that_no_layer_fits_is_refused() -> None:
@@ -205,19 +209,25 @@ def test_memory_that_no_layer_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "layers"),
+    ("devices", "layers"),
     [
-        ({"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 0, "model.layers.2": 2, "lm_head": 3}, 201),
-        ({"model": 0, "lm_head": 1}, 400),
-        ({"": 1}, 40),
+        (("cuda:0", "cuda:0", "cuda:2", "meta"), {0: 2, 1: 0, 2: 1}),
+        (("cuda:1",) * 4, {0: 0, 1: 4, 2: 0}),
+        (("cpu",) * 4, {0: 0, 1: 0, 2: 0}),
     ],
-    ids=["one in host memory", "a part on one GPU", "all on one GPU"],
+    ids=["one in host memory", "all on one GPU", "none on a GPU"],
 )
-def test_layers_are_counted_by_gpu(places: dict[str, Any], layers: int) -> None:
-    """Of the library's map, which names what lies together by its whole; digits are GPUs 0 to 2."""
-    away = {"model.layers.3": "cpu"} if len(places) > 2 else {}
-    found = layers_by_gpu(SimpleNamespace(hf_device_map={**places, **away}, config=CONFIG), 3)
-    assert found == {0: layers // 100, 1: layers // 10 % 10, 2: layers % 10}
+def test_layers_are_counted_by_gpu(devices: tuple[str, ...], layers: dict[int, int]) -> None:
+    """By where their weights are: of a model on one GPU, as ``sequential`` leaves a small one, the library has no map."""
+    with torch.device("meta"):
+        model = LlamaForCausalLM(CONFIG)
+
+    def named_parameters() -> Iterator[tuple[str, SimpleNamespace]]:
+        for name, _ in model.named_parameters():
+            layer = re.search(r"layers\.(\d+)", name)
+            yield name, SimpleNamespace(device=torch.device(devices[int(layer[1])] if layer else "cuda:0"))
+
+    assert layers_by_gpu(SimpleNamespace(named_parameters=named_parameters), 3) == layers
 
 
 def test_files_for_an_engine_that_packs_what_it_reads(architecture: dict[str, Any], tmp_path: Path) -> None:

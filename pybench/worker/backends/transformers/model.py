@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.transformers.weights import state_dict
 
 FAMILIES = BACKENDS["transformers"].model_types
+_LAYER = re.compile(r".*\blayers\.\d+\.")
 
 
 def build_model(architecture: dict[str, Any], settings: Generate, device: torch.device) -> Any:
@@ -43,12 +45,15 @@ def build_model(architecture: dict[str, Any], settings: Generate, device: torch.
 def layers_by_gpu(model: Any, num_gpus: int) -> dict[int, int]:
     """How many layers lie on each of the GPUs that the model may use, by the GPU's number in this process.
 
-    The library names a whole part of the model where all of it is on one GPU. A layer that it left in host memory is on
-    none.
+    Read from the weights: the library keeps its map only of a model that it spread over several devices. A layer that
+    it left in host memory is on none.
     """
-    where = placed(model.hf_device_map, model.config.num_hidden_layers)
-    layers = [place for name, place in where.items() if name.startswith("model.layers.")]
-    return {gpu: layers.count(gpu) for gpu in range(num_gpus)}
+    places: dict[str, torch.device] = {}
+    for name, weight in model.named_parameters():
+        if layer := _LAYER.match(name):
+            places.setdefault(layer[0], weight.device)
+    on_gpus = [place.index for place in places.values() if place.type == "cuda"]
+    return {gpu: on_gpus.count(gpu) for gpu in range(num_gpus)}
 
 
 def _quantization(settings: Generate, dtype: torch.dtype) -> dict[str, Any]:
