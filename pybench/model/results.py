@@ -157,6 +157,13 @@ class NodeCheck:
     decision: Decision | None = None
 
     @property
+    def is_near_others(self) -> bool:
+        """Whether a GPU or link lies within what it may be apart from the others, sure or not."""
+        if self.value is None or self.limit is None or self.unit != "fraction":
+            return False
+        return self.value >= self.limit if self.limit < 0 else self.value <= self.limit
+
+    @property
     def point_ids(self) -> tuple[str, ...]:
         """The point that the check is made from; none of one that concerns the whole run."""
         return () if self.point_id is None else (self.point_id,)

@@ -41,6 +41,11 @@ class Decision:
     attempts_to_decide: int | None = None
     is_final: bool = False
 
+    @property
+    def is_of_one_attempt(self) -> bool:
+        """Whether no spread between attempts is known, neither the row's own nor other points'."""
+        return self.num_attempts == 1 and self.num_points == 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.record import Record
 from pybench.model.results import PointResult, Results
@@ -140,7 +141,10 @@ def _of_node(results: Results) -> Iterable[Finding]:
     for check in results.node:
         if check.verdict in BY_IMPORTANCE:
             step = _step(check.verdict, check.decision) if check.verdict == "inconclusive" else None
-            yield Finding(check.verdict, check.reason, (f"{check.subject} {check.name}",), step)
+            # Of one attempt at a GPU like the others nothing is worth a line of its own.
+            lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
+            reason = ONE_ATTEMPT if lacks_attempts else check.reason
+            yield Finding(check.verdict, reason, (f"{check.subject} {check.name}",), step)
 
 
 def _step(verdict: str, decision: Decision | None) -> str | None:
@@ -149,8 +153,8 @@ def _step(verdict: str, decision: Decision | None) -> str | None:
         return _OF_VERDICT.get(verdict)
     if decision.is_final:
         return "more attempts do not decide it: compare ratios on the same boards, or move the limit"
-    if decision.num_attempts == 1 and decision.num_points == 0:
-        return "set attempts of the benchmark to 2 or more"
+    if decision.is_of_one_attempt:
+        return "measure two attempts or more: --attempts 2, or attempts of the benchmark"
     if decision.attempts_to_decide is None:
         return "the figure lies too near its limit: find what holds it back, or move the limit"
     return f"set max_attempts of the benchmark to {decision.attempts_to_decide}"

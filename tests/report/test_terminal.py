@@ -17,6 +17,7 @@ from pybench.report.provenance import sentence
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
 from pybench.store.shipped import shipped_suites
+from tests.builders import NODE_CHECK
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -54,6 +55,39 @@ def test_a_healthy_node_is_one_screen() -> None:
     text = render(RunView.of_file(path), width=80)
     assert len(text.splitlines()) < 60
     assert "alias_risk" not in text
+
+
+def test_a_node_measured_once_says_so_once() -> None:
+    """What two GPUs and their links lack is what the points lack: attempts. 31 rows and checks, one reason and step."""
+    path = shipped_suites() / "measured" / "node_check-h200x2-20261124.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert len(lines) < 60
+    start, end = lines.index("What did not pass"), lines.index("Not judged")
+    assert [line.strip() for line in lines[start + 1 : end]] == [
+        "inconclusive matmul matmul_flops_per_s, matmul_narrow matmul_flops_per_s,",
+        "memory copy memory_bytes_per_s, memory triad memory_bytes_per_s and 13 more:",
+        "one attempt shows no spread between runs; two are needed",
+        "next: measure two attempts or more: --attempts 2, or attempts of the",
+        "benchmark",
+        "",
+    ]
+
+
+def test_a_gpu_that_seems_slow_in_one_attempt_has_a_line_of_its_own(results: Results) -> None:
+    """A reader wants to know how slow; one that is like the others has none, on either side of a limit."""
+    decision = Decision(num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=0.01, fail_level=0.01)
+    check = dataclasses.replace(NODE_CHECK, verdict="inconclusive", unit="fraction", decision=decision)
+    found = [
+        dataclasses.replace(check, subject="GPU 0", value=-0.3, limit=-0.1, reason="a third slower"),
+        dataclasses.replace(check, subject="GPU 1", value=-0.01, limit=-0.1, reason="as fast"),
+        dataclasses.replace(check, subject="GPU 2", value=0.01, limit=0.15, reason="as many joules"),
+    ]
+    text = _words(_render(dataclasses.replace(results, scaling=(), checks=(), comparisons=(), node=tuple(found))))
+    assert "inconclusive GPU 0 " in text
+    assert "a third slower" in text
+    assert "as fast" not in text
+    assert "as many joules" not in text
+    assert "one attempt shows no spread between runs; two are needed" in text
 
 
 def test_waits_stand_beside_the_throughput_where_requests_differ() -> None:
@@ -241,7 +275,7 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
         "set max_attempts of the benchmark to 9",
         "the figure lies too near its limit: find what holds it back, or move the limit",
         "more attempts do not decide it: compare ratios on the same boards, or move the limit",
-        "set attempts of the benchmark to 2 or more",
+        "measure two attempts or more: --attempts 2, or attempts of the benchmark",
     ]
 
 

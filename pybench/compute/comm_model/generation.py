@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime, roofline
-from pybench.compute.flops import cached_numbers, forward_flops_per_token, head_flops_per_token, read_weights
+from pybench.compute.flops import (
+    attention_flops_per_token,
+    cached_numbers,
+    forward_flops_per_token,
+    head_flops_per_token,
+    read_weights,
+)
 from pybench.model.decoder_shape import DecoderShape
 
 _REDUCTIONS_PER_LAYER = 2
@@ -28,10 +34,10 @@ class GenerationShape:
     pipeline_parallel: int = 1
 
 
-def generation_step(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
-    """Prefill, then a round for each further output token at the mean context. Raises ``UnmeasuredError``."""
+def generation_phases(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> tuple[StepTime, StepTime]:
+    """Prefill, and a round for each further output token at the mean context. Raises ``UnmeasuredError``."""
     rounds = decode_round(figures, decoder, shape).times(shape.output_tokens - 1)
-    return prefill_step(figures, decoder, shape) + rounds
+    return prefill(figures, decoder, shape), rounds
 
 
 def decode_round(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
@@ -40,7 +46,7 @@ def decode_round(figures: NodeFigures, decoder: DecoderShape, shape: GenerationS
     return _pass(figures, decoder, shape, tokens=1, contexts=contexts)
 
 
-def prefill_step(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
+def prefill(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
     """The prompts' pass alone."""
     return _pass(figures, decoder, shape, tokens=shape.prompt_tokens, contexts=(0, shape.prompt_tokens))
 
@@ -48,16 +54,34 @@ def prefill_step(figures: NodeFigures, decoder: DecoderShape, shape: GenerationS
 def _pass(
     figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape, *, tokens: int, contexts: tuple[float, float]
 ) -> StepTime:
-    """One forward pass of ``tokens`` new tokens a sequence; only the last one's logits are computed."""
+    """One forward pass of ``tokens`` new tokens a sequence; only the last one's logits are computed.
+
+    Products read weights, attention reads what is cached. Their kernels follow one another, so each has a roofline of
+    its own: a round of many sequences computes in the former and waits for memory in the latter.
+    """
+    new = shape.samples * tokens
+    attention_flops = new * attention_flops_per_token(decoder, *contexts)
     head_flops = head_flops_per_token(decoder)
-    layer_flops = tokens * (forward_flops_per_token(decoder, *contexts) - head_flops)
-    flops = shape.samples * (layer_flops + head_flops)
-    read = (read_weights(decoder) + shape.samples * cached_numbers(decoder, *contexts)) * shape.element_bytes
+    layer_flops = new * (forward_flops_per_token(decoder, *contexts) - head_flops) - attention_flops
+    products = roofline(
+        figures,
+        (layer_flops + shape.samples * head_flops) / shape.tensor_parallel,
+        read_weights(decoder) * shape.element_bytes / shape.tensor_parallel,
+    )
+    attention = roofline(
+        figures,
+        attention_flops / shape.tensor_parallel,
+        shape.samples * cached_numbers(decoder, *contexts) * shape.element_bytes / shape.tensor_parallel,
+    )
+    return products + attention + StepTime(communication_s=_communication_s(figures, decoder, shape, tokens))
+
+
+def _communication_s(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape, tokens: int) -> float:
     degree = shape.tensor_parallel
     activations = shape.samples * tokens * decoder.hidden * shape.element_bytes
-    communication_s = (
+    logits = shape.samples * decoder.vocabulary * shape.element_bytes
+    return (
         _REDUCTIONS_PER_LAYER * decoder.layers * figures.collective_s("all_reduce", activations, degree)
-        + figures.collective_s("all_gather", shape.samples * decoder.vocabulary * shape.element_bytes, degree)
+        + figures.collective_s("all_gather", logits, degree)
         + (figures.send_s(activations) * (shape.pipeline_parallel - 1) if shape.pipeline_parallel > 1 else 0.0)
     )
-    return roofline(figures, flops / degree, read / degree) + StepTime(communication_s=communication_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
@@ -36,6 +37,11 @@ class StepTime:
         )
 
 
+def whole(phases: Sequence[StepTime]) -> StepTime:
+    """A step of these phases."""
+    return sum(phases, StepTime())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shortfall:
     """Why a step takes longer than the baseline's over the GPU ratio; the parts add up to that difference.
@@ -54,11 +60,11 @@ class Shortfall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """A step as predicted and as measured: the calibration of every other step.
+class BaselinePhase:
+    """A phase as predicted and as measured: the calibration of the same phase on other GPUs.
 
     Launches stay as they are on more GPUs, so what it takes beyond the model is added once; kernels beside the products
-    share the work as these do (``beyond_shrinks``), and it grows and shrinks with them. A baseline that is faster than
+    share the work as these do (``beyond_shrinks``), and it grows and shrinks with them. A phase that is faster than
     predicted shrinks every prediction by the same factor.
     """
 
@@ -69,16 +75,28 @@ class Baseline:
     @property
     def pace(self) -> float:
         """Measured over predicted where it is faster than the model, else 1."""
-        return min(1.0, self.measured_s / self.predicted.total_s)
+        return min(1.0, self.measured_s / self.predicted.total_s) if self.predicted.total_s else 1.0
 
-    def beyond_s(self, step: StepTime) -> float:
-        """What ``step`` takes beyond the model."""
+    def beyond_s(self, phase: StepTime) -> float:
+        """What ``phase`` takes beyond the model."""
         own_s = max(0.0, self.measured_s - self.predicted.total_s)
-        return own_s * _work_s(step) / _work_s(self.predicted) if self.beyond_shrinks else own_s
+        return own_s * _work_s(phase) / _work_s(self.predicted) if self.beyond_shrinks else own_s
 
-    def calibrated_s(self, step: StepTime) -> float:
-        """Predicted seconds of ``step``, after what the baseline showed."""
-        return self.pace * step.total_s + self.beyond_s(step)
+
+@dataclass(frozen=True)
+class Baseline:
+    """A step as predicted and as measured, phase by phase. With one phase alone the step is calibrated as a whole."""
+
+    phases: tuple[BaselinePhase, ...]
+
+    def calibrated_s(self, step: Sequence[StepTime]) -> float:
+        """Seconds of a step of these predicted phases, after what the baseline showed."""
+        return sum(own.pace * phase.total_s + own.beyond_s(phase) for own, phase in self.paired(step))
+
+    def paired(self, step: Sequence[StepTime]) -> list[tuple[BaselinePhase, StepTime]]:
+        """Each of the baseline's phases with that of ``step``."""
+        phases = [whole(step)] if len(self.phases) == 1 else step
+        return list(zip(self.phases, phases, strict=True))
 
 
 def roofline(figures: NodeFigures, flops: float, num_bytes: float) -> StepTime:
@@ -87,21 +105,29 @@ def roofline(figures: NodeFigures, flops: float, num_bytes: float) -> StepTime:
     return StepTime(compute_s=compute_s) if compute_s >= memory_s else StepTime(memory_s=memory_s)
 
 
-def attribute(measured_s: float, baseline: Baseline, *, predicted: StepTime, even: StepTime, share: float) -> Shortfall:
+def attribute(
+    measured_s: float, baseline: Baseline, *, predicted: Sequence[StepTime], even: Sequence[StepTime], share: float
+) -> Shortfall:
     """Parts of ``measured_s`` less ``share`` (the GPUs' ideal: 1/N of the same work) of the baseline's time.
 
-    ``even`` is the step as ``predicted`` for GPUs that are all like the baseline's.
+    ``even`` are the phases as ``predicted`` for GPUs that are all like the baseline's.
     """
     predicted_s = baseline.calibrated_s(predicted)
-    ideal = baseline.predicted.times(share)
+    parts = [_lost(own, phase, share) for own, phase in baseline.paired(even)]
     return Shortfall(
-        compute_s=baseline.pace * (even.compute_s - ideal.compute_s),
-        memory_s=baseline.pace * (even.memory_s - ideal.memory_s),
-        communication_s=baseline.pace * (even.communication_s - ideal.communication_s),
+        compute_s=sum(part.compute_s for part, _ in parts),
+        memory_s=sum(part.memory_s for part, _ in parts),
+        communication_s=sum(part.communication_s for part, _ in parts),
         imbalance_s=predicted_s - baseline.calibrated_s(even),
-        software_s=baseline.beyond_s(even) - share * baseline.beyond_s(baseline.predicted),
+        software_s=sum(software_s for _, software_s in parts),
         unexplained_s=measured_s - predicted_s,
     )
+
+
+def _lost(own: BaselinePhase, phase: StepTime, share: float) -> tuple[StepTime, float]:
+    """Parts of a phase that are beyond ``share`` of the baseline's, and what lies beyond the model of it."""
+    beyond_s = own.beyond_s(phase) - share * own.beyond_s(own.predicted)
+    return (phase + own.predicted.times(-share)).times(own.pace), beyond_s
 
 
 def _work_s(step: StepTime) -> float:

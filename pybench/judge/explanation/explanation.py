@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
-from pybench.compute.comm_model.step_time import Shortfall, StepTime, attribute
+from pybench.compute.comm_model.step_time import Shortfall, StepTime, attribute, whole
 from pybench.compute.fingerprint import differences
 from pybench.judge.explanation.extrapolation import extrapolate
 from pybench.judge.explanation.launches import launch_bound, refuse_launch_bound
 from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
-from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.explanation.turn_phases import explained_turn
 from pybench.judge.measurements import Measurements
 from pybench.judge.provenance import worker_packages
@@ -113,7 +113,7 @@ def _baseline(figures: NodeFigures, base: MeasuredStep) -> ExplainedBaseline:
         bound = launch_bound(base.figures(figures), base.point, base.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
-    return replace(measured, parts=_by_name(predicted), bound=bound)
+    return replace(measured, parts=_by_name(whole(predicted)), bound=bound)
 
 
 def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) -> ExplainedPoint:
@@ -129,10 +129,10 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
     )
     try:
         joined = figures.over(other.settings.num_nodes)
-        refuse_launch_bound(other.figures(joined), other.point, other.samples)
+        refuse_launch_bound(other.figures(joined), other.point, other.samples, base.samples_each)
         baseline = base.as_baseline(base.predicted(figures))
         predicted = other.predicted(figures)
-        even = predicted_step(base.figures(joined), other.point, other.samples)
+        even = predicted_phases(base.figures(joined), other.point, other.samples)
     except UnmeasuredError as error:
         return replace(measured, reason=str(error))
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
 from pybench.judge.explanation.measured_step import MeasuredStep
-from pybench.judge.explanation.predicted_step import predicted_step, raised_degree
+from pybench.judge.explanation.predicted_phases import predicted_phases, raised_degree
 from pybench.model.explanation import ExplainedPoint, Extrapolation
 
 COUNTS = (16, 64, 256, 1024)
@@ -64,7 +64,7 @@ def _law(figures: NodeFigures, base: MeasuredStep, last: MeasuredStep, *, tree: 
         grown = count // last.point.num_gpus
         samples = last.samples * grown if weak else last.samples
         wider = _wider(last.figures(joined), last, grown, tree=tree)
-        predicted = predicted_step(wider, last.point, samples, grown=grown)
+        predicted = predicted_phases(wider, last.point, samples, grown=grown)
         return samples / baseline.calibrated_s(predicted) / base.rate
 
     return law

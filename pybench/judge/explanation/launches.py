@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.generation import decode_round
-from pybench.judge.explanation.predicted_step import generation_shape
+from pybench.judge.explanation.predicted_phases import generation_shape
 from pybench.model.backend import BACKENDS
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 
 
-def refuse_launch_bound(figures: NodeFigures, point: Point, samples: float) -> None:
-    """Raise ``UnmeasuredError`` where launching a split model's kernels takes longer than running them.
+def refuse_launch_bound(figures: NodeFigures, point: Point, samples: float, baseline_each: float) -> None:
+    """Raise ``UnmeasuredError`` where launching a round's kernels takes longer than running them.
 
-    More GPUs do not shorten such a round, and what splitting adds on the CPU is measured by no microbenchmark.
+    More GPUs do not shorten such a round: neither a split model's, and what splitting adds on the CPU is measured by no
+    microbenchmark, nor that of a replica which has fewer of the samples than ``baseline_each`` of the baseline's.
     """
     settings = point.settings
-    if not isinstance(settings, Generate) or settings.tensor_parallel * settings.pipeline_parallel == 1:
+    if not isinstance(settings, Generate):
+        return
+    is_split = settings.tensor_parallel * settings.pipeline_parallel > 1
+    if not is_split and samples / settings.data_parallel >= baseline_each:
         return
     if (bound := launch_bound(figures, point, samples)) is not None:
         raise UnmeasuredError(bound)

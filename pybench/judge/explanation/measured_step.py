@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from pybench.compute.clock_events import POWER_LIMIT
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.step_time import Baseline, StepTime
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
+from pybench.compute.phases import phase_cuts_ns
 from pybench.compute.plan import point_id
 from pybench.compute.stats import location
 from pybench.judge.explanation.node_figures import gpu_names
-from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.explanation.unknown_work import runs_in_waves
-from pybench.judge.formulas.joint_step import joint_steps
+from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
 from pybench.model.gpu_state import GpuState
@@ -27,10 +28,15 @@ _SPREAD = (*PARALLEL_AXES, NODES)
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """A point with its median step, the samples in it, the names of its GPUs and how they stood."""
+    """A point with its median step, the samples in it, the names of its GPUs and how they stood.
+
+    ``prefill_s`` is the median time until every sequence of a generation has its first token, ``None`` where none was
+    reported.
+    """
 
     point: Point
     step_s: float
+    prefill_s: float | None
     samples: float
     gpus: tuple[str, ...]
     gpu_states: tuple[GpuState, ...] = ()
@@ -47,6 +53,11 @@ class MeasuredStep:
         return self.samples / self.step_s
 
     @property
+    def samples_each(self) -> float:
+        """Samples of one replica."""
+        return self.samples / self.settings.data_parallel
+
+    @property
     def group(self) -> dict[str, AxisValue]:
         """What it has in common with the points that it is compared with."""
         return {name: value for name, value in self.point.axes.items() if name not in _SPREAD}
@@ -60,14 +71,27 @@ class MeasuredStep:
         """Of its own GPUs, where the node's run has figures of each."""
         return node.on(self.gpus) if node.gpus else node
 
-    def predicted(self, node: NodeFigures) -> StepTime:
-        """As the model has it, with what joins the point's own nodes. Raises ``UnmeasuredError``."""
-        return predicted_step(self.figures(node.over(self.settings.num_nodes)), self.point, self.samples)
+    def predicted(self, node: NodeFigures) -> tuple[StepTime, ...]:
+        """Phases as the model has them, with what joins the point's own nodes. Raises ``UnmeasuredError``."""
+        return predicted_phases(self.figures(node.over(self.settings.num_nodes)), self.point, self.samples)
 
-    def as_baseline(self, predicted: StepTime) -> Baseline:
-        """Beyond the model: kernels in training and whole waves of an engine, which more GPUs share; else launches."""
+    def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:
+        """Beyond the model lie kernels, which more GPUs share, but in decode rounds launches and the host's own work.
+
+        Those of an engine that runs in waves are all of its sequences', and the next wave's prefill is among them: with
+        more replicas there are fewer waves, and the whole is shared.
+        """
         shrinks = isinstance(self.settings, Train) or runs_in_waves(self.settings)
-        return Baseline(predicted=predicted, measured_s=self.step_s, beyond_shrinks=shrinks)
+        if shrinks or self.prefill_s is None:
+            step = BaselinePhase(predicted=whole(predicted), measured_s=self.step_s, beyond_shrinks=shrinks)
+            return Baseline((step,))
+        prefill, rounds = predicted
+        return Baseline(
+            (
+                BaselinePhase(predicted=prefill, measured_s=self.prefill_s, beyond_shrinks=True),
+                BaselinePhase(predicted=rounds, measured_s=self.step_s - self.prefill_s),
+            )
+        )
 
     @property
     def power_limited(self) -> tuple[str, ...] | None:
@@ -108,10 +132,17 @@ def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
         return None
     good = measurements.good(point.id)
     gpus = gpu_names(good)
+    joint = [joint_steps(record) for record in good]
     return MeasuredStep(
         point=point,
         step_s=location(samples),
-        samples=float(joint_steps(good[0])[0].work.samples),
+        prefill_s=location([[_prefill_s(step) for step in steps] for steps in joint]) or None,
+        samples=float(joint[0][0].work.samples),
         gpus=gpus,
         gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
     )
+
+
+def _prefill_s(step: JointStep) -> float:
+    start_ns, cut_ns, _ = phase_cuts_ns(step.ranks)
+    return (cut_ns - start_ns) / 1e9

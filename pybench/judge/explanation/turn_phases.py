@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
+from pybench.compute.comm_model.step_time import whole
 from pybench.compute.flops import num_parameters
 from pybench.compute.stats import location
 from pybench.judge.explanation.measured_step import MeasuredStep
-from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.measurements import Measurements
 from pybench.model.explanation import ExplainedPhase, ExplainedTurn
 from pybench.model.suite import Point
@@ -101,7 +102,7 @@ class _Parts:
     def _predicted_s(self, settings: Generate | Train) -> float:
         point = replace(self.measured.point, settings=settings)
         samples = 1 if isinstance(settings, Generate) and settings.batch_size == 1 else self.settings.batch_size
-        return predicted_step(self.figures, point, samples).total_s
+        return whole(predicted_phases(self.figures, point, samples)).total_s
 
     def _handover_s(self) -> float:
         """As the worker computed it from the rates of the turn's own GPUs."""

@@ -13,8 +13,8 @@ import pytest
 
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
-from pybench.compute.comm_model.step_time import Baseline, attribute
+from pybench.compute.comm_model.generation import GenerationShape, generation_phases
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import FigureRow
@@ -76,23 +76,43 @@ def _measured(suite: str) -> dict[int, dict[str, float]]:
     }
 
 
+def _generation(predicted: tuple[StepTime, StepTime], measured: dict[str, float], first_token: str) -> Baseline:
+    """The baseline of a batch of which every sequence has its first token after the metric ``first_token``."""
+    prefill, rounds = predicted
+    prefill_s = measured[first_token]
+    return Baseline(
+        (
+            BaselinePhase(predicted=prefill, measured_s=prefill_s, beyond_shrinks=True),
+            BaselinePhase(predicted=rounds, measured_s=measured["step_s"] - prefill_s),
+        )
+    )
+
+
 @_SOURCES
+@pytest.mark.parametrize(
+    ("suite", "samples", "first_token", "off"),
+    [
+        ("tp_scaling", 64, "ttft_s", {2: (-0.02, 0.03), 4: (-0.02, 0.04)}),
+        # Of NCCL's figures, while vLLM has kernels of its own for small messages: it gains more than predicted.
+        ("tp_scaling_vllm", 256, "ttft_p99_s", {2: (-0.05, 0.0), 4: (-0.10, -0.02)}),
+    ],
+)
 @pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize(("metric", "step"), [("step_s", generation_step), ("ttft_s", prefill_step)])
-def test_speedups_are_predicted_within_a_seventh(
-    count: int, metric: str, step: object, source: Callable[[], NodeFigures]
+def test_how_near_predictions_of_generation_come(
+    suite: str,
+    samples: int,
+    first_token: str,
+    off: dict[int, tuple[float, float]],
+    count: int,
+    source: Callable[[], NodeFigures],
 ) -> None:
-    """Of the whole step, and of the prefill alone."""
-    assert callable(step)
-    measured, figures = _measured("tp_scaling"), source()
-    shapes = {
-        n: GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2, tensor_parallel=n)
-        for n in (1, count)
-    }
-    base, shared = (step(figures, _LLAMA, shapes[n]) for n in (1, count))
-    predicted = measured[1][metric] / Baseline(predicted=base, measured_s=measured[1][metric]).calibrated_s(shared)
-    found = measured[1][metric] / measured[count][metric]
-    assert predicted == pytest.approx(found, rel=0.15)
+    """Predicted over measured speedup, less 1."""
+    measured, figures = _measured(suite), source()
+    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
+    predicted_s = baseline.calibrated_s(generation_phases(figures, _LLAMA, replace(one, tensor_parallel=count)))
+    low, high = off[count]
+    assert low < measured[count]["step_s"] / predicted_s - 1 < high
 
 
 _DDP = TrainingShape(samples=2, sequence_tokens=2048, element_bytes=2, recompute=True)
@@ -121,21 +141,9 @@ def test_training_speedups_are_predicted_within_a_seventh(
     measured, figures = _measured(suite), source()
     base, shared = (training_step(figures, _LLAMA, shape(n)) for n in (1, count))
     base_s = measured[1]["step_s"]
-    baseline = Baseline(predicted=base, measured_s=base_s, beyond_shrinks=True)
-    predicted = (count if weak else 1) * base_s / baseline.calibrated_s(shared)
+    baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
+    predicted = (count if weak else 1) * base_s / baseline.calibrated_s([shared])
     assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.15)
-
-
-def test_an_engine_with_collectives_of_its_own_gains_more_than_predicted() -> None:
-    """One-shot kernels for small messages, which the node's figures of NCCL do not tell: vLLM has such."""
-    measured, figures = _measured("tp_scaling_vllm"), _figures()
-    shape = GenerationShape(samples=256, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    base = Baseline(predicted=generation_step(figures, _LLAMA, shape), measured_s=measured[1]["step_s"])
-    for count, within in ((2, 0.15), (4, 0.25)):
-        shared = generation_step(figures, _LLAMA, replace(shape, tensor_parallel=count))
-        predicted = measured[1]["step_s"] / base.calibrated_s(shared)
-        found = measured[1]["step_s"] / measured[count]["step_s"]
-        assert (1 - within) * found < predicted < found
 
 
 @pytest.mark.parametrize("slow", ["matmul_flops_per_s", "memory_bytes_per_s"])
@@ -145,8 +153,8 @@ def test_one_slow_gpu_of_four_costs_speedup(slow: str) -> None:
     lame = replace(figures, **{slow: 0.7 * getattr(figures, slow)})
     one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
     four = replace(one, tensor_parallel=4)
-    base = Baseline(predicted=generation_step(figures, _LLAMA, one), measured_s=measured[1]["step_s"])
-    even, slowed = (generation_step(node, _LLAMA, four) for node in (figures, lame))
+    base = _generation(generation_phases(figures, _LLAMA, one), measured[1], "ttft_s")
+    even, slowed = (generation_phases(node, _LLAMA, four) for node in (figures, lame))
     assert base.calibrated_s(slowed) > 1.02 * base.calibrated_s(even)
     parts = attribute(base.calibrated_s(slowed), base, predicted=slowed, even=even, share=0.25)
     assert parts.imbalance_s == pytest.approx(base.calibrated_s(slowed) - base.calibrated_s(even))

@@ -8,8 +8,8 @@ import pytest
 
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, UnmeasuredError
-from pybench.compute.comm_model.generation import GenerationShape, generation_step, prefill_step
-from pybench.compute.comm_model.step_time import Baseline, StepTime, attribute, roofline
+from pybench.compute.comm_model.generation import GenerationShape, decode_round, generation_phases, prefill
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
 from pybench.model.workloads.train_strategies import Sharing
 from tests.builders import DECODER
@@ -35,22 +35,31 @@ def test_a_prefill_by_hand() -> None:
     """3 sequences of 4 tokens: 2 FLOPs a weight, scores and values over a mean context of 2, logits of one token."""
     shape = GenerationShape(samples=3, prompt_tokens=4, output_tokens=2, element_bytes=1)
     attention = 4 * 2 * 8 * 2
-    assert prefill_step(_UNIT, DECODER, shape) == StepTime(compute_s=3 * (4 * (2 * 2 * _LAYER + attention) + 2 * _HEAD))
+    assert prefill(_UNIT, DECODER, shape) == StepTime(compute_s=3 * (4 * (2 * 2 * _LAYER + attention) + 2 * _HEAD))
 
 
 def test_a_decode_round_reads_weights_and_cache() -> None:
     """One sequence: bytes outweigh FLOPs once memory is slow. Cache: 2 * 2 layers * 2 heads * 2 wide a token."""
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
     shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=3, element_bytes=2)
-    decode = generation_step(slow, DECODER, shape).memory_s - prefill_step(slow, DECODER, shape).memory_s
-    assert decode == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16))
+    _, rounds = generation_phases(slow, DECODER, shape)
+    assert rounds.memory_s == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16))
+
+
+def test_products_compute_while_attention_waits_for_memory() -> None:
+    """8 sequences, 1.5 bytes a second: 16 FLOPs a weight outlast its 8 bytes, and 4 a cached number do not."""
+    node = dataclasses.replace(_UNIT, memory_bytes_per_s=1.5)
+    shape = GenerationShape(samples=8, prompt_tokens=4, output_tokens=3, element_bytes=8)
+    found = decode_round(node, DECODER, shape)
+    assert found.compute_s == 8 * 2 * (2 * _LAYER + _HEAD)
+    assert found.memory_s == pytest.approx(8 * 5.5 * 16 * 8 / 1.5)
 
 
 def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
     """Two in each of two layers, and one gather."""
     one = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1)
     two = dataclasses.replace(one, tensor_parallel=2)
-    alone, shared = prefill_step(_UNIT, DECODER, one), prefill_step(_UNIT, DECODER, two)
+    alone, shared = prefill(_UNIT, DECODER, one), prefill(_UNIT, DECODER, two)
     assert shared.compute_s == alone.compute_s / 2
     assert (alone.communication_s, shared.communication_s) == (0.0, 4 * 100.0 + 10.0)
 
@@ -58,7 +67,7 @@ def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
 def test_a_pipeline_of_one_batch_gains_nothing() -> None:
     """It hands activations on: 1 sequence of 4 tokens, 8 wide."""
     shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=2, element_bytes=1, pipeline_parallel=3)
-    assert prefill_step(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
+    assert prefill(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
 
 
 def test_tied_embeddings_are_read_as_the_head() -> None:
@@ -66,7 +75,7 @@ def test_tied_embeddings_are_read_as_the_head() -> None:
     shape = GenerationShape(samples=1, prompt_tokens=1, output_tokens=2, element_bytes=1)
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
     tied = dataclasses.replace(DECODER, tied_embeddings=True)
-    assert prefill_step(slow, tied, shape) == prefill_step(slow, DECODER, shape)
+    assert prefill(slow, tied, shape) == prefill(slow, DECODER, shape)
 
 
 def test_what_was_not_measured_is_told() -> None:
@@ -177,30 +186,52 @@ def test_larger_buckets_are_fewer() -> None:
     assert training_step(_UNIT, large, shape).communication_s == 100.0
 
 
+def _baseline(predicted: StepTime, measured_s: float, *, shrinks: bool = False) -> Baseline:
+    return Baseline((BaselinePhase(predicted=predicted, measured_s=measured_s, beyond_shrinks=shrinks),))
+
+
 def test_calibration_adds_what_one_gpu_takes_beyond_the_model() -> None:
     """Once; a baseline faster than the model shrinks all."""
     base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
-    assert Baseline(predicted=base, measured_s=10.0).calibrated_s(two) == 7.0
-    assert Baseline(predicted=base, measured_s=4.0).calibrated_s(two) == 2.5
+    assert _baseline(base, 10.0).calibrated_s([two]) == 7.0
+    assert _baseline(base, 4.0).calibrated_s([two]) == 2.5
 
 
 def test_kernels_beside_the_products_share_the_work() -> None:
     """2 s beyond the model's 8 are 1 s beyond its 4, and no shortfall."""
     base, two = StepTime(compute_s=8.0), StepTime(compute_s=4.0, communication_s=1.0)
-    shared = Baseline(predicted=base, measured_s=10.0, beyond_shrinks=True)
-    assert shared.calibrated_s(two) == 6.0
-    assert Baseline(predicted=base, measured_s=4.0, beyond_shrinks=True).calibrated_s(two) == 2.5
-    parts = attribute(6.0, shared, predicted=two, even=two, share=0.5)
+    shared = _baseline(base, 10.0, shrinks=True)
+    assert shared.calibrated_s([two]) == 6.0
+    assert _baseline(base, 4.0, shrinks=True).calibrated_s([two]) == 2.5
+    parts = attribute(6.0, shared, predicted=[two], even=[two], share=0.5)
     assert (parts.software_s, parts.communication_s, parts.unexplained_s) == (0.0, 1.0, 0.0)
+
+
+def test_each_phase_has_a_calibration_of_its_own() -> None:
+    """1 s beyond the prefill's 4 is shared, 1 s beyond the rounds' 2 is not; as one phase, 2 s beyond 6 are added."""
+    prefill_, rounds = StepTime(compute_s=4.0), StepTime(memory_s=2.0)
+    shared = BaselinePhase(predicted=prefill_, measured_s=5.0, beyond_shrinks=True)
+    both = Baseline((shared, BaselinePhase(predicted=rounds, measured_s=3.0)))
+    halves = [prefill_.times(0.5), rounds.times(0.5)]
+    assert both.calibrated_s(halves) == 2.5 + 2.0
+    parts = attribute(5.0, both, predicted=halves, even=halves, share=0.5)
+    assert (parts.compute_s, parts.memory_s, parts.software_s, parts.unexplained_s) == (0.0, 0.0, 0.5, 0.5)
+    assert _baseline(StepTime(compute_s=4.0, memory_s=2.0), 8.0).calibrated_s(halves) == 3.0 + 2.0
+
+
+def test_one_output_token_leaves_no_rounds_to_calibrate() -> None:
+    """Nothing predicted is no pace."""
+    nothing = BaselinePhase(predicted=StepTime(), measured_s=0.01)
+    assert (nothing.pace, nothing.beyond_s(StepTime())) == (1.0, 0.01)
 
 
 def test_a_shortfall_adds_up() -> None:
     """Half of 10 is 5, measured 8: 3 too long, of which 1 is communication, 1 software, 0.4 a slow GPU."""
     parts = attribute(
         8.0,
-        Baseline(predicted=StepTime(compute_s=8.0), measured_s=10.0),
-        predicted=StepTime(compute_s=4.4, communication_s=1.0),
-        even=StepTime(compute_s=4.0, communication_s=1.0),
+        _baseline(StepTime(compute_s=8.0), 10.0),
+        predicted=[StepTime(compute_s=4.4, communication_s=1.0)],
+        even=[StepTime(compute_s=4.0, communication_s=1.0)],
         share=0.5,
     )
     assert dataclasses.astuple(parts) == pytest.approx((0.0, 0.0, 1.0, 0.4, 1.0, 0.6))
@@ -213,9 +244,9 @@ def test_a_shortfall_adds_up() -> None:
 def test_what_is_measured_as_predicted_leaves_nothing_unexplained(baseline_s: float, shrinks: bool) -> None:
     """Whether the baseline is faster or slower than the model; its own communication is its own share's."""
     base = StepTime(compute_s=7.0, memory_s=1.5, communication_s=1.0)
-    baseline = Baseline(predicted=base, measured_s=baseline_s, beyond_shrinks=shrinks)
-    even = StepTime(compute_s=4.0, memory_s=1.0, communication_s=2.0)
-    slowed = StepTime(compute_s=5.0, memory_s=1.5, communication_s=2.0)
+    baseline = _baseline(base, baseline_s, shrinks=shrinks)
+    even = [StepTime(compute_s=4.0, memory_s=1.0, communication_s=2.0)]
+    slowed = [StepTime(compute_s=5.0, memory_s=1.5, communication_s=2.0)]
     predicted_s = baseline.calibrated_s(slowed)
     parts = attribute(predicted_s, baseline, predicted=slowed, even=even, share=0.5)
     assert parts.unexplained_s == 0.0

@@ -9,6 +9,7 @@ from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.judge.explanation.launches import refuse_launch_bound
 from pybench.model.suite import Point
 from pybench.model.workloads.launch_latency import LaunchLatency
+from tests.builders import with_settings
 from tests.judge.conftest import Build
 from tests.judge.explanation.conftest import Runs
 
@@ -36,7 +37,7 @@ def split(build: Build, backend: str = "transformers") -> Point:
 def test_launches_that_take_longer_than_the_gpus(build: Build) -> None:
     """40 launches a layer, 1280 of 60 us: 76.8 ms for 65 ms of the GPUs'."""
     with pytest.raises(UnmeasuredError) as caught:
-        refuse_launch_bound(figures(60e-6), split(build), 4)
+        refuse_launch_bound(figures(60e-6), split(build), 4, 4)
     assert str(caught.value) == (
         "decode is CPU bound: its 1280 launches or more take 76.8 ms a token (60 us each), the GPUs need 65 ms"
     )
@@ -45,17 +46,22 @@ def test_launches_that_take_longer_than_the_gpus(build: Build) -> None:
 @pytest.mark.parametrize("launch_s", [50e-6, None])
 def test_launches_that_the_gpus_hide(build: Build, launch_s: float | None) -> None:
     """64 ms of 65 ms; and a node's run without launches, or of CPUs, refuses nothing."""
-    refuse_launch_bound(figures(launch_s), split(build), 4)
+    refuse_launch_bound(figures(launch_s), split(build), 4, 4)
 
 
 def test_backends_that_replay_graphs_launch_once(build: Build) -> None:
     """However slow a launch."""
-    refuse_launch_bound(figures(1.0), split(build, "torch"), 4)
+    refuse_launch_bound(figures(1.0), split(build, "torch"), 4, 4)
 
 
-def test_one_gpu_is_no_matter_of_scaling(build: Build) -> None:
-    """Its round is the baseline, whatever bounds it."""
-    refuse_launch_bound(figures(1.0), build.generate(1, backend="transformers"), 4)
+def test_replicas_with_as_many_samples_are_no_matter_of_launches(build: Build) -> None:
+    """Their rounds take as long as the baseline's, whatever bounds it; with half of the samples each, no less."""
+    alone = build.generate(1, backend="transformers")
+    refuse_launch_bound(figures(1.0), alone, 4, 4)
+    two = with_settings(alone, data_parallel=2)
+    refuse_launch_bound(figures(1.0), two, 8, 4)
+    with pytest.raises(UnmeasuredError, match="decode is CPU bound"):
+        refuse_launch_bound(figures(1.0), two, 4, 4)
 
 
 def test_an_explanation_gives_the_reason_instead_of_a_prediction(runs: Runs, build: Build) -> None:

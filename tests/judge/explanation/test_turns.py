@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pybench.compute.comm_model.step_time import whole
 from pybench.judge.explanation.node_figures import node_figures
-from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.model.effort import Effort
 from pybench.model.explanation import ExplainedPhase, ExplainedTurn, Explanation
 from pybench.model.record import Record
@@ -104,8 +105,8 @@ def test_a_turn_is_held_against_its_own_work_and_the_nodes_rates(runs: Any, buil
     copies = {"engine_sleep": 1.0, "trainer_onload": 1.5, "trainer_offload": 3.0, "handover": 0.1, "wake": 0.5}
     assert {name: floors[name] for name in copies} == pytest.approx(copies)
     figures = node_figures(runs.measured_node, "bfloat16").on(["rank 0"])
-    assert floors["generate"] == predicted_step(figures, build.generate(1), 4).total_s
-    assert floors["train"] == predicted_step(figures, training_point(), 4).total_s
+    assert floors["generate"] == whole(predicted_phases(figures, build.generate(1), 4)).total_s
+    assert floors["train"] == whole(predicted_phases(figures, training_point(), 4)).total_s
     assert turn.switch_floor_s == pytest.approx(6.1 + (floors["first_token"] or 0))
 
 

@@ -218,7 +218,7 @@ def test_memory_that_no_layer_fits_is_refused() -> None:
     ids=["one in host memory", "all on one GPU", "none on a GPU"],
 )
 def test_layers_are_counted_by_gpu(devices: tuple[str, ...], layers: dict[int, int]) -> None:
-    """By where their weights are: of a model on one GPU, as ``sequential`` leaves a small one, the library has no map."""
+    """By where their weights are: of a model on one GPU, as ``sequential`` leaves a small one, there is no map."""
     with torch.device("meta"):
         model = LlamaForCausalLM(CONFIG)
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pybench.compute.comm_model.figures import UnmeasuredError
+from pybench.compute.comm_model.step_time import whole
 from pybench.compute.plan import point_id
 from pybench.judge.explanation.node_figures import node_figures
-from pybench.judge.explanation.predicted_step import predicted_step
+from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
@@ -24,12 +25,12 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
     fit = build.train(2)
     other = with_settings(fit, strategy="deepspeed")
     with pytest.raises(UnmeasuredError, match="knows no strategy deepspeed"):
-        predicted_step(figures, other, 4)
+        predicted_phases(figures, other, 4)
     ring = with_settings(fit, context_parallel=2)
     with pytest.raises(UnmeasuredError, match="knows no context_parallel"):
-        predicted_step(figures, ring, 4)
+        predicted_phases(figures, ring, 4)
     with pytest.raises(UnmeasuredError, match="knows no matmul"):
-        predicted_step(figures, runs.node_points[0], 1)
+        predicted_phases(figures, runs.node_points[0], 1)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings
     fit = build.train(2)
     asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
     with pytest.raises(UnmeasuredError, match=named):
-        predicted_step(figures, asked, 4)
+        predicted_phases(figures, asked, 4)
 
 
 def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Build) -> None:
@@ -65,9 +66,10 @@ def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build:
         with_settings(point, strategy="pipeline_parallel", pipeline_parallel=2, microbatches=parts)
         for parts in (None, 2)
     )
-    assert predicted_step(figures, unset, 4) == predicted_step(figures, two, 4)
-    whole_s = predicted_step(figures, point, 4).compute_s
-    assert predicted_step(figures, unset, 4).compute_s == pytest.approx(0.75 * whole_s)
+    [staged] = predicted_phases(figures, unset, 4)
+    assert (staged,) == predicted_phases(figures, two, 4)
+    [all_of_it] = predicted_phases(figures, point, 4)
+    assert staged.compute_s == pytest.approx(0.75 * all_of_it.compute_s)
 
 
 def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None:
@@ -77,7 +79,7 @@ def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None
     auto = with_settings(point, global_batch_size=64, grad_accum="auto")
     set_ = with_settings(point, grad_accum=16)
     one = with_settings(point, batch_size_per_gpu=32)
-    many, same, single = (predicted_step(figures, each, 64) for each in (auto, set_, one))
+    many, same, single = (whole(predicted_phases(figures, each, 64)) for each in (auto, set_, one))
     assert many == same
     assert many.communication_s > single.communication_s
 
@@ -95,6 +97,5 @@ def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Build
     figures = node_figures(runs.measured_node, "bfloat16")
     curve = figures.collectives["all_reduce", 2]
     wider = dataclasses.replace(figures, collectives={("all_reduce", 2): curve, ("all_reduce", 16): curve})
-    assert predicted_step(wider, point, 128, grown=8).compute_s == pytest.approx(
-        predicted_step(wider, point, 16).compute_s
-    )
+    [grown], [wide] = predicted_phases(wider, point, 128, grown=8), predicted_phases(wider, point, 16)
+    assert grown.compute_s == pytest.approx(wide.compute_s)

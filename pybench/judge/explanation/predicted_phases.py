@@ -1,10 +1,10 @@
-"""A point's predicted step, from its settings and a node's figures."""
+"""The predicted phases of a point's step, from its settings and a node's figures."""
 
 from __future__ import annotations
 
 from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.generation import GenerationShape, generation_step
+from pybench.compute.comm_model.generation import GenerationShape, generation_phases
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
 from pybench.judge.explanation.unknown_work import refuse_unknown
@@ -19,19 +19,20 @@ from pybench.model.workloads.train_strategies import STRATEGIES
 _DEGREES = ("data_parallel", "pipeline_parallel", "tensor_parallel")
 
 
-def predicted_step(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> StepTime:
-    """The step of ``point`` with ``samples`` in it, its parallel degree multiplied by ``grown``.
+def predicted_phases(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> tuple[StepTime, ...]:
+    """The phases of ``point``'s step with ``samples`` in it, its parallel degree multiplied by ``grown``.
 
-    Raises ``UnmeasuredError`` when the node's run lacks a figure, or the model does not know the point's kind of work.
+    Generation has two, prefill and all decode rounds; training has one. Raises ``UnmeasuredError`` when the node's run
+    lacks a figure, or the model does not know the point's kind of work.
     """
     refuse_unknown(point)
     settings, decoder = point.settings, point.shape
     assert decoder is not None, "a model without a shape was refused"
     if isinstance(settings, Generate):
         shape, waves = generation_shape(settings, samples, grown)
-        return generation_step(figures, decoder, shape).times(waves)
+        return tuple(phase.times(waves) for phase in generation_phases(figures, decoder, shape))
     assert isinstance(settings, Train), "other work was refused"
-    return training_step(figures, decoder, _training(settings, decoder, samples, grown))
+    return (training_step(figures, decoder, _training(settings, decoder, samples, grown)),)
 
 
 def raised_degree(settings: ModelSettings) -> str:
