@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import statistics
 import time
@@ -11,15 +10,17 @@ from typing import TYPE_CHECKING, TextIO
 from pybench.cli.output import encodable
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
-from pybench.report.labels import axis_text
+from pybench.report.labels import short_labels
 from pybench.report.numbers import plain, quantity
 from pybench.report.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.status import Status
     from rich.text import Text
 
-    from pybench.model.suite import AxisValue
+    from pybench.model.suite import Point
 
 _PHASES = {
     "starting": "starting the worker",
@@ -40,13 +41,17 @@ class PlainProgress:
         self._stream = stream
         self._started_s = self._run_started_s = 0.0
         self._point_id = self._place = self._attempt = ""
+        self._labels: dict[str, str] = {}
         self._earlier = EarlierAttempts()
         self._left = 0
         self._expected_s: float | None = None
         self._is_timed = self._is_first_round = False
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
         """Show where the run is kept, and how long it takes; without an earlier run the first round shows that."""
+        self._labels = short_labels(points, with_benchmark=True)
         self._is_timed, self._expected_s, self._run_started_s = expected_s is not None, expected_s, time.monotonic()
         takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
         self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
@@ -82,7 +87,7 @@ class PlainProgress:
         found = f", {quantity(figure)}" if ok and figure is not None else ""
         result = f"{self._attempt}: {outcome}{found} ({took_s:.1f} s)"
         room = _WIDTH - len(f"{self._place}  {result}")
-        self._say(f"{self._place} {in_words(point_id, room) if ok else point_id} {result}")
+        self._say(f"{self._place} {cut(self._label(point_id), room) if ok else point_id} {result}")
 
     def note(self, text: str) -> None:
         """Show it on a line of its own."""
@@ -90,6 +95,10 @@ class PlainProgress:
 
     def finished(self) -> None:
         """Nothing is left open."""
+
+    def _label(self, point_id: str) -> str:
+        """The words of the final table, ``decode torch, TP 2``."""
+        return self._labels.get(point_id, point_id)
 
     def _say_left(self, left_s: float, num_left: int) -> None:
         others = "attempt" if num_left == 1 else f"{num_left} attempts"
@@ -114,9 +123,11 @@ class LiveProgress(PlainProgress):
         self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
         """Open the live line."""
-        super().run_started(run_id, folder, num_attempts, expected_s)
+        super().run_started(run_id, folder, points, num_attempts, expected_s)
         self._status.start()
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
@@ -156,7 +167,7 @@ class LiveProgress(PlainProgress):
         left_s = self._left_s(elapsed_s)
         left = "" if left_s is None else f", about {duration(left_s)} left"
         doing = f"{_PHASES.get(self._phase, self._phase)}{self._start_up(elapsed_s)}{self._steps}"
-        text = f"{self._place} {doing}{self._watts}{left}: {self._point_id} {self._attempt}"
+        text = f"{self._place} {doing}{self._watts}{left}: {self._label(self._point_id)} {self._attempt}"
         text = encodable(printable(text), self._stream.encoding)
         return self._text(text, no_wrap=True, overflow="ellipsis")
 
@@ -228,20 +239,9 @@ class EarlierAttempts:
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
 
 
-def in_words(point_id: str, room: int) -> str:
-    """The words of the final table, ``decode torch, TP 2``, cut at their end where there is no room for them."""
-    benchmark, _, axes = point_id.removesuffix("]").partition("[")
-    words = (axis_text(name, _value(text)) for name, _, text in (axis.partition("=") for axis in axes.split(",")))
-    shown = f"{benchmark} {', '.join(words)}" if axes else benchmark
-    return shown if len(shown) <= room else f"{shown[: max(room - 3, 0)]}..."
-
-
-def _value(text: str) -> AxisValue:
-    try:
-        value: AxisValue = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-    return value
+def cut(text: str, room: int) -> str:
+    """``text``, or as much of it as there is room for."""
+    return text if len(text) <= room else f"{text[: max(room - 3, 0)]}..."
 
 
 def duration(seconds: float) -> str:

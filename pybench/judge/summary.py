@@ -114,6 +114,8 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
         flags.append("not_alone")
     if "input_wait_fraction" in samples and location(samples["input_wait_fraction"]) > _INPUT_BOUND:
         flags.append("input_bound")
+    if any(gpu.num_layers == 0 for gpu in gpu_use(good)):
+        flags.append("gpu_without_layers")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pybench.model.results import Estimate
+from pybench.model.suite import Point
 
 
 class Progress(Protocol):
     """Listener to one run."""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
-        """Begin a run with ``num_attempts`` attempts owed, which take about ``expected_s`` where that is known."""
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
+        """Begin a run of ``points`` with ``num_attempts`` attempts owed.
+
+        They take about ``expected_s`` where that is known.
+        """
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Start attempt ``position`` of ``total``."""
@@ -38,7 +45,9 @@ class Progress(Protocol):
 class NoProgress:
     """A ``Progress`` that shows nothing."""
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
         """Show nothing."""
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:

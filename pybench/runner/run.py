@@ -57,7 +57,8 @@ class Run:
             try:
                 owed = pending(self.manifest.plan.points, records)
                 takes_s = expected_s(self.folder, self.manifest, owed, records)
-                progress.run_started(self.folder.run_id, str(self.folder.path), len(owed), takes_s)
+                points = self.manifest.plan.points
+                progress.run_started(self.folder.run_id, str(self.folder.path), points, len(owed), takes_s)
                 opened.measure_owed()
                 opened.decide()
             finally:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.compute.interleave import next_side
 from pybench.machine.signals import signals_interrupt
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate, Results
+from pybench.model.suite import Point
 from pybench.runner.open_run import OpenRun
 from pybench.runner.run import Run
 from pybench.runner.time_budget import TimeBudget
@@ -61,7 +63,12 @@ class SideBySide:
 def _begin(opened: list[OpenRun], progress: Progress) -> None:
     attempts = sum(len(one.pending()) for one in opened)
     folders = " and ".join(str(one.folder.path) for one in opened)
-    progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, attempts)
+    points = [
+        replace(point, id=f"{name} {point.id}", benchmark=f"{name} {point.benchmark}")
+        for name, one in zip(_NAMES, opened, strict=True)
+        for point in one.manifest.plan.points
+    ]
+    progress.run_started(" and ".join(one.folder.run_id for one in opened), folders, points, attempts)
 
 
 @dataclass
@@ -80,8 +87,10 @@ class _Named:
     name: str
     count: _Count
 
-    def run_started(self, run_id: str, folder: str, num_attempts: int, expected_s: float | None = None) -> None:
-        self.progress.run_started(run_id, folder, num_attempts, expected_s)
+    def run_started(
+        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
+    ) -> None:
+        self.progress.run_started(run_id, folder, points, num_attempts, expected_s)
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         del position, total  # those of one run alone

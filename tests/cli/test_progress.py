@@ -11,10 +11,31 @@ from types import SimpleNamespace
 import pytest
 
 from pybench.cli import progress
+from pybench.compute.plan import point_id
+from pybench.model.effort import Effort
 from pybench.model.progress import Progress
+from pybench.model.suite import AxisValue, Point
+from pybench.model.workloads.matmul import Matmul
 from tests.builders import estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"
+
+
+def _point(benchmark: str, **axes: AxisValue) -> Point:
+    return Point(
+        id=point_id(benchmark, axes),
+        benchmark=benchmark,
+        axes=axes,
+        settings=Matmul(backend="torch"),
+        effort=Effort(),
+        architecture=None,
+    )
+
+
+_POINTS = (
+    _point("decode", backend="torch", tensor_parallel=2),
+    _point("decode", backend="transformers", tensor_parallel=4),
+)
 
 
 class _Terminal(io.StringIO):
@@ -49,7 +70,7 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
     """One for the run, one for each attempt with the figure of the final table, one for each note."""
     stream = io.StringIO()
     shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", 4, 420.0)
+    shown.run_started("run", "runs/run", _POINTS, 4, 420.0)
     _attempt(shown, clock)
     _attempt(shown, clock, "out_of_memory: tried 2 GiB")
     shown.note("inconclusive: 2 more attempts")
@@ -64,38 +85,43 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
 
 def test_a_finished_attempt_fits_80_columns(clock: SimpleNamespace) -> None:
     """By the words of the final table; a failure keeps the whole id, since its message needs lines of its own."""
-    point = "decode[backend=transformers,tensor_parallel=2,batch_size=64]"
+    sizes = [_point("decode", backend="transformers", tensor_parallel=n, batch_size=32 * n) for n in (1, 2)]
     stream = io.StringIO()
     shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", (*_POINTS, *sizes), 24)
+    point = sizes[-1].id
     for ok in (True, False):
         shown.attempt_started(point, 3, 12, 24)
         clock.now_s += 90.0
         shown.attempt_finished(point, "ok" if ok else "signal", ok, estimate(11234.5, "tokens/s"))
-    done, _, failed = stream.getvalue().splitlines()
+    _, done, _, failed = stream.getvalue().splitlines()
     assert done == "[12/24] decode transformers, TP 2, batch 64 attempt 3: ok, 11,234 tok/s (90.0 s)"
     assert len(done) <= 80
     assert failed == f"[12/24] {point} attempt 3: signal (90.0 s)"
 
 
-@pytest.mark.parametrize(
-    ("room", "text"),
-    [
-        (len(_POINT), "decode torch, TP 2"),
-        (18, "decode torch, TP 2"),
-        (17, "decode torch, ..."),
-        (1, "..."),
-    ],
-)
-def test_a_points_words_are_cut_to_their_room(room: int, text: str) -> None:
-    """Every value stays as long as there is room for the words."""
-    assert progress.in_words(_POINT, room) == text
+def test_words_are_cut_to_their_room() -> None:
+    """Three dots stand for the rest."""
+    assert [progress.cut("decode torch", room) for room in (12, 11, 1)] == ["decode torch", "decode t...", "..."]
 
 
-def test_every_kind_of_value_has_its_words() -> None:
-    """Names, sizes, switches, fractions; a benchmark without axes is cut."""
-    point = "b[model=llama-3.1-8b,message_bytes=16777216,sequence_parallel=False,load=0.5]"
-    assert progress.in_words(point, 60) == "b llama-3.1-8b, 16 MiB, no sequence_parallel, load 0.5"
-    assert progress.in_words("benchmark", 8) == "bench..."
+def test_what_all_points_share_is_not_repeated(clock: SimpleNamespace) -> None:
+    """As in the final table: only what tells a benchmark's points apart needs room."""
+    points = tuple(
+        _point("gather_scatter", backend="torch", gpus=2, operation=operation, message_bytes=536870912)
+        for operation in ("all_gather", "reduce_scatter")
+    )
+    stream = io.StringIO()
+    shown = progress.make_progress(stream)
+    shown.run_started("run", "runs/run", points, 2)
+    for position, point in enumerate(points, 1):
+        shown.attempt_started(point.id, 1, position, 2)
+        clock.now_s += 0.5
+        shown.attempt_finished(point.id, "ok", ok=True)
+    assert stream.getvalue().splitlines()[1:] == [
+        "[1/2] gather_scatter all_gather attempt 1: ok (0.5 s)",
+        "[2/2] gather_scatter reduce_scatter attempt 1: ok (0.5 s)",
+    ]
 
 
 def _rounds(shown: Progress, clock: SimpleNamespace, *attempts: tuple[str, int, bool]) -> None:
@@ -131,7 +157,7 @@ def test_the_first_round_shows_how_long_a_run_takes_that_was_never_made(
     """Once, and not before each point was tried."""
     stream = io.StringIO()
     shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", len(attempts))
+    shown.run_started("run", "runs/run", (), len(attempts))
     _rounds(shown, clock, *attempts)
     lines = stream.getvalue().splitlines()
     assert lines[0] == f"run run: {len(attempts)} attempts, kept in runs/run"
@@ -146,7 +172,7 @@ def test_the_live_line_of_the_first_round_counts_down_what_earlier_runs_took(clo
         (80.0, "0 s: b"),
     ):
         shown = progress.LiveProgress(_Terminal())
-        shown.run_started("run", "runs/run", 2, expected_s)
+        shown.run_started("run", "runs/run", (), 2, expected_s)
         _rounds(shown, clock, ("a", 1, True))
         shown.attempt_started("b", 1, 2, 2)
         assert left in str(shown.line())
@@ -175,7 +201,7 @@ def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: Simple
     """Time left, from the second round on: the median attempt so far, times the attempts left: (3 + 1) times 90 s."""
     stream = _Terminal()
     shown = progress.make_progress(stream)
-    shown.run_started("run", "runs/run", 4)
+    shown.run_started("run", "runs/run", _POINTS, 4)
     _attempt(shown, clock)
     shown.attempt_started(_POINT, 2, 1, 4)
     shown.phase("measure")
@@ -186,7 +212,7 @@ def test_live_line_shows_point_phase_step_rate_watts_and_time_left(clock: Simple
     shown.finished()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     assert "[1/4] decode torch, TP 2 attempt 1: ok, 1,234 tok/s (90.0 s)" in text
-    assert f"[1/4] measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left: {_POINT} attempt 2" in text
+    assert "[1/4] measuring 3/5, median 1,200 tok/s, 1,234 W, about 6.0 min left: decode torch, TP 2 attempt 2" in text
 
 
 def test_live_line_of_a_long_start(clock: SimpleNamespace) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+
 from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
 from pybench.model.gpu_state import GpuUse
@@ -51,3 +53,14 @@ def test_layers_on_each_gpu_of_a_rank(build: Build) -> None:
     rank = dataclasses.replace(record.ranks[0], metrics=metrics)
     found = gpus_of(build, dataclasses.replace(record, ranks=(rank,)))
     assert found == (GpuUse(uuid="GPU-0", num_layers=20), GpuUse(uuid="GPU-1", num_layers=12))
+
+
+@pytest.mark.parametrize(("layers", "flagged"), [((32, 0), True), ((20, 12), False), ((), False)])
+def test_a_gpu_without_layers_is_flagged(build: Build, layers: tuple[int, ...], flagged: bool) -> None:
+    """As ``device_map = "sequential"`` leaves it where the model fits the first one."""
+    record = used(build, 5.0, None, ("GPU-0", "GPU-1"))
+    metrics = tuple(Metric(name=f"gpu_{gpu}_layers", value=float(count), unit="") for gpu, count in enumerate(layers))
+    rank = dataclasses.replace(record.ranks[0], metrics=metrics)
+    placed = dataclasses.replace(record, ranks=(rank,))
+    (result,) = summarize(Measurements.of(Plan(points=(build.train(1),), skips=()), [placed]))
+    assert ("gpu_without_layers" in result.flags) is flagged
