@@ -90,7 +90,7 @@ def _workload_reasons(settings: Settings) -> Iterator[str]:
 
 def _model_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
     yield from _backend_reasons(settings, shape)
-    yield from _shape_reasons(settings, shape)
+    yield from shape_reasons(settings, shape)
     batch = settings.shared_samples
     if batch is not None and batch % settings.data_parallel:
         yield f"{batch} samples in a step can't be split over data_parallel {settings.data_parallel}"
@@ -124,7 +124,8 @@ _SPLIT_BY_TENSOR_PARALLEL = {
 }
 
 
-def _shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+def shape_reasons(settings: ModelSettings, shape: DecoderShape) -> Iterator[str]:
+    """Why a model of this shape can't be split as the settings have it, or hold their sequences."""
     degree = settings.tensor_parallel
     padded = {"vocabulary"} if BACKENDS[settings.backend].pads_vocabulary else set()
     sizes = {noun: getattr(shape, name) for name, noun in _SPLIT_BY_TENSOR_PARALLEL.items() if name not in padded}

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
+from pybench.compute.feasibility import shape_reasons
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases, raised_degree
 from pybench.model.explanation import ExplainedPoint, Extrapolation
 
-COUNTS = (16, 64, 256, 1024)
+COUNTS = (4, 8, 16, 64, 256, 1024)
 
 
 def extrapolate(
@@ -26,9 +28,13 @@ def extrapolate(
         return [], [f"not extrapolated: {refusal}"]
     base, last = group[0], group[-1]
     own, reason = last.point.num_gpus, explained[-1].reason
-    counts = [count for count in COUNTS if count > own and count % own == 0]
-    odd = ", ".join(str(count) for count in COUNTS if count > own and count % own)
-    notes = [f"not extrapolated to {odd} GPUs: no multiples of {own}"] if odd else []
+    larger = [count for count in COUNTS if count > own]
+    odd = [count for count in larger if count % own]
+    splits = {count: _unsplit(last, count // own) for count in larger if count not in odd}
+    counts = [count for count, unsplit in splits.items() if unsplit is None]
+    notes = [f"not extrapolated to {_listed(odd)} GPUs: no multiples of {own}"] if odd else []
+    if too_many := [count for count in splits if count not in counts]:
+        notes.append(f"not extrapolated to {_listed(too_many)} GPUs: {splits[too_many[0]]}")
     if reason is not None and counts:
         notes.append(f"extrapolated from measured speedups alone: {reason}")
     laws = [] if reason else [_law(figures, base, last, tree=tree) for tree in (False, True)]
@@ -54,6 +60,17 @@ def _refusal(group: Sequence[MeasuredStep]) -> str | None:
         return f"the laws start from one GPU, and the fewest here are {least}"
     (count, times), *_ = Counter(step.point.num_gpus for step in group).most_common(1)
     return f"{times} points have {count} GPUs, and a law has one speedup for each number" if times > 1 else None
+
+
+def _unsplit(last: MeasuredStep, grown: int) -> str | None:
+    """Why the model can't be split over so many times the GPUs of the largest point."""
+    settings, shape, degree = last.settings, last.point.shape, raised_degree(last.settings)
+    degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
+    return next(shape_reasons(replace(settings, **degrees), shape), None) if shape is not None else None
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(str(count) for count in counts)
 
 
 def _law(figures: NodeFigures, base: MeasuredStep, last: MeasuredStep, *, tree: bool) -> Law:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_phases
+from pybench.compute.comm_model.scale_out import predict
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
 from pybench.model.decoder_shape import DecoderShape
@@ -144,6 +146,68 @@ def test_training_speedups_are_predicted_within_a_seventh(
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
     predicted = (count if weak else 1) * base_s / baseline.calibrated_s([shared])
     assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.15)
+
+
+def _wider(figures: NodeFigures, *, tree: bool) -> NodeFigures:
+    """With the collectives of two GPUs as they would be for four."""
+    two = {operation: curve for (operation, count), curve in figures.collectives.items() if count == 2}
+    four = {(operation, 4): curve.at(operation, 2, 4, tree=tree) for operation, curve in two.items()}
+    return replace(figures, collectives={**figures.collectives, **four})
+
+
+@_SOURCES
+@pytest.mark.parametrize(
+    ("suite", "samples", "first_token", "off"),
+    [("tp_scaling", 64, "ttft_s", (-0.08, -0.06)), ("tp_scaling_vllm", 256, "ttft_p99_s", (-0.11, -0.08))],
+)
+def test_generation_on_four_gpus_from_one_and_two(
+    suite: str, samples: int, first_token: str, off: tuple[float, float], source: Callable[[], NodeFigures]
+) -> None:
+    """Extrapolated over measured speedup, less 1: the whole interval lies below what was measured."""
+    measured, figures = _measured(suite), source()
+    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
+
+    def law(count: int, *, tree: bool) -> float:
+        split = replace(one, tensor_parallel=count)
+        phases = generation_phases(_wider(figures, tree=tree), _LLAMA, split)
+        return measured[1]["step_s"] / baseline.calibrated_s(phases)
+
+    laws = [partial(law, tree=tree) for tree in (False, True)]
+    (found,) = predict({2: measured[1]["step_s"] / measured[2]["step_s"]}, [4], laws)
+    speedup = measured[1]["step_s"] / measured[4]["step_s"]
+    assert off[0] < found.speedup / speedup - 1 < off[1]
+    assert found.high < speedup
+
+
+@_SOURCES
+@pytest.mark.parametrize(
+    ("suite", "shape", "weak", "covered"),
+    [
+        ("ddp_scaling", lambda count: replace(_DDP, data_parallel=count), True, True),
+        ("lora_scaling", lambda count: replace(_ADAPTERS, data_parallel=count), True, True),
+        ("fsdp_scaling", lambda count: replace(_SHARDED, data_parallel=count), True, True),
+        ("tensor_training_scaling", lambda count: replace(_LAYERS, tensor_parallel=count), False, True),
+        ("pipeline_scaling", lambda count: replace(_STAGES, pipeline_parallel=count), False, False),
+    ],
+)
+def test_training_on_four_gpus_from_one_and_two(
+    suite: str, shape: Callable[[int], TrainingShape], weak: bool, covered: bool, source: Callable[[], NodeFigures]
+) -> None:
+    """The extrapolation is within 6 % of what was measured, which lies in its interval but for pipelines."""
+    measured, figures = _measured(suite), source()
+    base_s = measured[1]["step_s"]
+    base = training_step(figures, _LLAMA, shape(1))
+    baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
+
+    def law(count: int, *, tree: bool) -> float:
+        step = training_step(_wider(figures, tree=tree), _LLAMA, shape(count))
+        return (count if weak else 1) * base_s / baseline.calibrated_s([step])
+
+    speedups = {count: measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"] for count in (2, 4)}
+    (found,) = predict({2: speedups[2]}, [4], [partial(law, tree=tree) for tree in (False, True)])
+    assert found.speedup == pytest.approx(speedups[4], rel=0.06)
+    assert (found.low <= speedups[4] <= found.high) is covered
 
 
 @pytest.mark.parametrize("slow", ["matmul_flops_per_s", "memory_bytes_per_s"])

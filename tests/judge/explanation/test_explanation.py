@@ -30,9 +30,10 @@ def test_generation_is_explained(runs: Any, build: Build) -> None:
     assert sum(point.parts.values()) == pytest.approx(point.shortfall_s)
     assert point.parts["communication"] > 0
     assert point.parts["software"] > 0
-    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8]
     assert all(found.low <= found.speedup <= found.high for found in explanation.extrapolations)
-    assert explanation.notes == ()
+    (note,) = explanation.notes
+    assert note.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
 
 
 def test_training_is_explained(runs: Any, build: Build) -> None:
@@ -50,8 +51,9 @@ def test_what_was_not_measured_is_told(runs: Any, build: Build) -> None:
     _, four = explanation.points
     assert four.reason == "the node's run has no size curve of all_reduce on 4 GPUs"
     assert (four.predicted_s, four.predicted_speedup, four.parts) == (None, None, None)
-    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
-    others, alone = explanation.notes
+    assert [found.num_gpus for found in explanation.extrapolations] == [8]
+    others, split, alone = explanation.notes
+    assert split.startswith("decode: not extrapolated to 16, 64, 256, 1024 GPUs: 8 key-value heads of m can't be split")
     assert others == "decode: the node's run did not measure every GPU; the slowest that it measured stands for each"
     assert alone == f"decode: extrapolated from measured speedups alone: {four.reason}"
 
@@ -200,7 +202,7 @@ def test_a_run_over_nodes_is_explained_by_what_joins_them(runs: Any, build: Buil
         (2, 2, pytest.approx(30e9)),
     ]
     assert "2 over 2 nodes" in render(explanation)
-    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
 
 
 @pytest.mark.parametrize(

@@ -29,17 +29,17 @@ def test_mixed_degrees_are_extrapolated(runs: Any, build: Build) -> None:
     """Two copies of two parts of every layer, from one GPU: more GPUs are more copies."""
     mixed = _split(build, tensor_parallel=2, data_parallel=2)
     explanation = runs.explain([(_split(build), 0.1), (mixed, 0.11)])
-    assert [found.num_gpus for found in explanation.extrapolations] == [16, 64, 256, 1024]
+    assert [found.num_gpus for found in explanation.extrapolations] == [8, 16, 64, 256, 1024]
     (point,) = explanation.points
     assert point.reason is None
     assert not any("extrapolated" in note for note in explanation.notes)
 
 
 def test_counts_that_do_not_divide_are_named(runs: Any, build: Build) -> None:
-    """Three GPUs make neither 16 nor 64."""
+    """Three GPUs make none of them."""
     explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
     assert explanation.extrapolations == ()
-    assert "fit: not extrapolated to 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
+    assert "fit: not extrapolated to 4, 8, 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
 
 
 def _split(build: Build, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:
