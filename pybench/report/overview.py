@@ -18,6 +18,9 @@ from pybench.report.numbers import Scale, gate, interval, limits, quantity, shar
 from pybench.report.rows import Table
 from pybench.report.secondary import secondaries
 
+EVERY_POINT = "all"
+"""In the place of a flag's letter: rows do not repeat what is so of all of them."""
+
 
 class Density(IntEnum):
     """How much a row shows where the terminal is narrow."""
@@ -30,7 +33,7 @@ class Density(IntEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """Benchmarks that one table shows: axes with one value in words as ``shared``, ``letters`` for flags."""
+    """Benchmarks that one table shows: axes with one value in words as ``shared``, ``letters`` of flags."""
 
     benchmarks: tuple[str, ...]
     points: tuple[PointResult, ...]
@@ -121,7 +124,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
             *(one.cell(point) or NONE for one in beside),
             _energy(wanted, point, energy_scale, density),
             wanted.verdict(point),
-            " ".join(group.letters[flag] for flag in relevant(point)),
+            " ".join(group.letters[flag] for flag in relevant(point) if group.letters[flag] != EVERY_POINT),
         )
         for point in group.points
     ]
@@ -130,9 +133,13 @@ def overview(results: Results, group: Group, density: Density) -> Table:
 
 
 def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
-    """A letter for each flag that matters, in the order of first use."""
+    """A letter for each flag that matters, in the order of first use; none for what every measured point has."""
+    measured = [relevant(point) for point in points if point.status == "ok"]
     flags = dict.fromkeys(flag for point in points for flag in relevant(point))
-    return {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(flags)}  # noqa: PLR2004
+    shared = {flag for flag in flags if len(measured) > 1 and all(flag in own for own in measured)}
+    rest = [flag for flag in flags if flag not in shared]
+    letters = {flag: chr(ord("a") + number) if number < 26 else flag for number, flag in enumerate(rest)}  # noqa: PLR2004
+    return {flag: letters.get(flag, EVERY_POINT) for flag in flags}
 
 
 def _title(group: Group) -> str:
