@@ -78,8 +78,8 @@ class MeasuredStep:
     def as_baseline(self, predicted: tuple[StepTime, ...]) -> Baseline:
         """Beyond the model lie kernels, which more GPUs share, but in decode rounds launches and the host's own work.
 
-        Those of an engine that runs in waves are all of its sequences', and the next wave's prefill is among them: with
-        more replicas there are fewer waves, and the whole is shared.
+        An engine that runs in waves prefills the next sequences while others decode, so its step has no phases. More
+        replicas have fewer waves each: all of it is shared.
         """
         shrinks = isinstance(self.settings, Train) or runs_in_waves(self.settings)
         if shrinks or self.prefill_s is None:
