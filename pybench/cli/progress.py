@@ -12,7 +12,7 @@ from pybench.model.progress import Progress
 from pybench.model.results import Estimate
 from pybench.report.labels import short_labels
 from pybench.report.numbers import plain, quantity
-from pybench.report.printable import printable
+from pybench.report.printable import cut, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,11 +237,6 @@ class EarlierAttempts:
         medians = {other: statistics.median(took) for other, took in self._took_s.items()}
         each_s = statistics.fmean(medians.values())
         return max(medians.get(point_id, each_s) - elapsed_s, 0.0) + num_left * each_s
-
-
-def cut(text: str, room: int) -> str:
-    """``text``, or as much of it as there is room for."""
-    return text if len(text) <= room else f"{text[: max(room - 3, 0)]}..."
 
 
 def duration(seconds: float) -> str:

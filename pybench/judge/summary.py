@@ -10,6 +10,7 @@ from pybench.judge.gpu_use import gpu_use
 from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
 from pybench.judge.validity import company, starvation
+from pybench.model.gpu_state import GpuUse
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import RankReport, Record
 from pybench.model.results import Estimate, PointResult
@@ -37,7 +38,7 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
     reason = None
     if not good:
         reason = f"{failures[0].cause}: {failures[0].message}" if failures else _unmeasured(time_limit_s)
-    samples = measurements.samples(point)
+    samples, gpus = measurements.samples(point), gpu_use(good)
     return PointResult(
         id=point.id,
         benchmark=point.benchmark,
@@ -50,10 +51,10 @@ def _point_result(point: Point, measurements: Measurements, time_limit_s: float 
         metrics=_estimates(samples),
         energy_by_gpu_j=_energy_by_gpu(good),
         energy_phases=phase_results(good),
-        flags=(*_flags(point, good, samples), *_cut_short(point, records, time_limit_s)),
+        flags=(*_flags(point, good, samples, gpus), *_cut_short(point, records, time_limit_s)),
         shared_with=_shared_with(good, measurements),
         gpu_states=gpu_states(good),
-        gpus=gpu_use(good),
+        gpus=gpus,
         digest=point.digest,
         settings=point.settings.to_json(),
     )
@@ -100,7 +101,9 @@ def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
     return {uuid: sum(values) / len(values) for uuid, values in found.items()}
 
 
-def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples]) -> tuple[str, ...]:
+def _flags(
+    point: Point, good: Sequence[Record], samples: Mapping[str, Samples], gpus: Sequence[GpuUse]
+) -> tuple[str, ...]:
     flags: list[str] = []
     if len(good) == 1:
         flags.append("single_attempt")
@@ -114,7 +117,7 @@ def _flags(point: Point, good: Sequence[Record], samples: Mapping[str, Samples])
         flags.append("not_alone")
     if "input_wait_fraction" in samples and location(samples["input_wait_fraction"]) > _INPUT_BOUND:
         flags.append("input_bound")
-    if any(gpu.num_layers == 0 for gpu in gpu_use(good)):
+    if any(gpu.num_layers == 0 for gpu in gpus):
         flags.append("gpu_without_layers")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))

@@ -18,7 +18,7 @@ from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, Gro
 from pybench.report.change_words import value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain, short_percent
-from pybench.report.printable import printable
+from pybench.report.printable import cut, printable
 from pybench.report.text_table import COLOURS, console, hanging, without_trailing_spaces
 
 _MOST_NOTES = 8
@@ -61,8 +61,8 @@ def drain_list(result: FleetResult) -> Iterator[str]:
     for node in result.nodes:
         if node.state == "bad":
             reason = printable(f"pybench: {'; '.join(_short(one) for one in node.evidence)}")
-            shown = reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 3]}..."
-            yield f"scontrol update NodeName={shlex.quote(node.name)} State=DRAIN Reason={shlex.quote(shown)}"
+            shown = shlex.quote(cut(reason, _MAX_REASON))
+            yield f"scontrol update NodeName={shlex.quote(node.name)} State=DRAIN Reason={shown}"
 
 
 def _head(out: Console, result: FleetResult) -> None:

@@ -8,3 +8,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def cut(text: str, room: int) -> str:
+    """``text``, or as much of it as there is room for."""
+    return text if len(text) <= room else f"{text[: max(room - 3, 0)]}..."

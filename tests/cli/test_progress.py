@@ -16,6 +16,7 @@ from pybench.model.effort import Effort
 from pybench.model.progress import Progress
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.matmul import Matmul
+from pybench.report.printable import cut
 from tests.builders import estimate
 
 _POINT = "decode[backend=torch,tensor_parallel=2]"
@@ -102,7 +103,7 @@ def test_a_finished_attempt_fits_80_columns(clock: SimpleNamespace) -> None:
 
 def test_words_are_cut_to_their_room() -> None:
     """Three dots stand for the rest."""
-    assert [progress.cut("decode torch", room) for room in (12, 11, 1)] == ["decode torch", "decode t...", "..."]
+    assert [cut("decode torch", room) for room in (12, 11, 1)] == ["decode torch", "decode t...", "..."]
 
 
 def test_what_all_points_share_is_not_repeated(clock: SimpleNamespace) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.generation import GenerationShape, generation_phases
+from pybench.compute.comm_model.generation import GenerationShape, generation_phases, prefill
 from pybench.compute.comm_model.scale_out import predict
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
@@ -80,11 +80,11 @@ def _measured(suite: str) -> dict[int, dict[str, float]]:
 
 def _generation(predicted: tuple[StepTime, StepTime], measured: dict[str, float], first_token: str) -> Baseline:
     """The baseline of a batch of which every sequence has its first token after the metric ``first_token``."""
-    prefill, rounds = predicted
+    first, rounds = predicted
     prefill_s = measured[first_token]
     return Baseline(
         (
-            BaselinePhase(predicted=prefill, measured_s=prefill_s, beyond_shrinks=True),
+            BaselinePhase(predicted=first, measured_s=prefill_s, beyond_shrinks=True),
             BaselinePhase(predicted=rounds, measured_s=measured["step_s"] - prefill_s),
         )
     )
@@ -115,6 +115,53 @@ def test_how_near_predictions_of_generation_come(
     predicted_s = baseline.calibrated_s(generation_phases(figures, _LLAMA, replace(one, tensor_parallel=count)))
     low, high = off[count]
     assert low < measured[count]["step_s"] / predicted_s - 1 < high
+
+
+@_SOURCES
+@pytest.mark.parametrize(
+    ("suite", "samples", "first_token", "prefill_off", "rounds_off"),
+    [
+        ("tp_scaling", 64, "ttft_s", {2: (0.12, 0.14), 4: (0.30, 0.33)}, {2: (-0.04, -0.02), 4: (-0.07, -0.05)}),
+        (
+            "tp_scaling_vllm",
+            256,
+            "ttft_p99_s",
+            {2: (0.03, 0.05), 4: (0.04, 0.06)},
+            {2: (-0.14, -0.11), 4: (-0.19, -0.16)},
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_errors_of_the_two_phases_offset_each_other(
+    suite: str,
+    samples: int,
+    first_token: str,
+    prefill_off: dict[int, tuple[float, float]],
+    rounds_off: dict[int, tuple[float, float]],
+    count: int,
+    source: Callable[[], NodeFigures],
+) -> None:
+    """Predicted over measured speedup, less 1: prefill gains less than predicted, decode rounds gain more."""
+    measured, figures = _measured(suite), source()
+    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
+    predicted = generation_phases(figures, _LLAMA, replace(one, tensor_parallel=count))
+    first_s, rounds_s = (Baseline((own,)).calibrated_s([phase]) for own, phase in baseline.paired(predicted))
+    found_s = measured[count][first_token]
+    assert prefill_off[count][0] < found_s / first_s - 1 < prefill_off[count][1]
+    assert rounds_off[count][0] < (measured[count]["step_s"] - found_s) / rounds_s - 1 < rounds_off[count][1]
+
+
+@_SOURCES
+@pytest.mark.parametrize("count", [2, 4])
+def test_prefill_of_plain_pytorch_alone_within_a_seventh(count: int, source: Callable[[], NodeFigures]) -> None:
+    """With what lies beyond the model added once: its norms and residuals are not divided by the ranks."""
+    measured, figures = _measured("tp_scaling"), source()
+    one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    alone_s = measured[1]["ttft_s"]
+    baseline = Baseline((BaselinePhase(predicted=prefill(figures, _LLAMA, one), measured_s=alone_s),))
+    predicted_s = baseline.calibrated_s([prefill(figures, _LLAMA, replace(one, tensor_parallel=count))])
+    assert alone_s / predicted_s == pytest.approx(alone_s / measured[count]["ttft_s"], rel=0.15)
 
 
 _DDP = TrainingShape(samples=2, sequence_tokens=2048, element_bytes=2, recompute=True)
