@@ -20,6 +20,7 @@ pytest.importorskip("accelerate")
 pytest.importorskip("bitsandbytes")
 import torch
 from bitsandbytes.nn.modules import Params4bit
+from torch.nn import functional
 
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
@@ -173,6 +174,20 @@ def shape(spec: Spec) -> Spec:
 def test_a_lone_rank_learns_the_same_by_every_strategy(alone: Any, name: str) -> None:
     """The baseline of each strategy's scaling is the same training."""
     assert alone(ALONE[name]) == pytest.approx(alone({}), rel=1e-4)
+
+
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in BROUGHT])
+def test_a_lone_rank_attends_without_a_mask(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    """Causal attention computes half of what masked attention does: a slow baseline makes every speedup look good."""
+    masks, attention = [], functional.scaled_dot_product_attention
+
+    def spy(*given: Any, **options: Any) -> torch.Tensor:
+        masks.append((options["attn_mask"], options["is_causal"]))
+        return attention(*given, **options)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
+    trained({"strategy": strategy}, TorchRanks(0, 1, CPU))
+    assert set(masks) == {(None, True)}
 
 
 @pytest.mark.parametrize("name", [name for name in TWO if not TWO[name].get("broken")])

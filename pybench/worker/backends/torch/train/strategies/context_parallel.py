@@ -19,6 +19,7 @@ from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
+from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences
 from pybench.worker.backends.torch.train.strategies.ddp import replicated
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
@@ -27,8 +28,13 @@ _SEQUENCE = 2  # of keys and values: batch, heads, sequence, width
 
 
 def learner(task: Task) -> Learner:
-    """Every rank the whole model and one chunk of each sequence; gradients are averaged as by DDP."""
+    """Every rank the whole model and one chunk of each sequence; gradients are averaged as by DDP.
+
+    A lone rank has whole sequences, which need no mask: under one the speedups' baseline was 8 % slower on an H100.
+    """
     settings = task.settings
+    if settings.context_parallel == 1:
+        return whole_sequences(task)
     mesh = device_mesh(task)["context_parallel"]
     model, weights = trainable_model(task)
     attend_over(mesh, model)
