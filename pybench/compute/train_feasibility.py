@@ -127,7 +127,6 @@ def _batch(settings: Train) -> Iterator[str]:
         if whole % at_once:
             yield f"{whole} samples in a step are no multiple of the {at_once} that all ranks take at once"
             return
-    each_stage = STRATEGIES[settings.strategy].microbatch_each_stage
-    parts = settings.microbatches or (settings.pipeline_parallel if each_stage else 1)
+    parts = STRATEGIES[settings.strategy].num_microbatches(settings.microbatches, settings.pipeline_parallel)
     if settings.micro_batch_size % parts:
         yield f"{settings.micro_batch_size} samples of a rank can't be split over {parts} microbatches"

@@ -11,6 +11,7 @@ from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import STRATEGIES
 
 ESTIMATE_ERROR = 0.1
 """Kept runs lie within so much of the estimate: what exceeds the memory by no more may fit."""
@@ -94,11 +95,12 @@ def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float
     Gradients come as what is kept goes, but in a step of several passes those of the first are there in the second.
     """
     output = DTYPE_BYTES[settings.dtype] * logits
-    if settings.strategy == "pipeline_parallel":
-        parts = settings.microbatches or settings.pipeline_parallel
-        # torch keeps the logits of every part, and joins them at the end.
-        return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
-    if settings.strategy == "layer_split":
+    strategy = STRATEGIES[settings.strategy]
+    if strategy.has_stages:
+        parts = strategy.num_microbatches(settings.microbatches, settings.pipeline_parallel)
+        if parts > 1:
+            # torch keeps the logits of every part, and joins them at the end.
+            return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
         if settings.accumulates:
             return gradients + kept + output + loss
         return kept + max(gradients + 2 * output, output + loss)

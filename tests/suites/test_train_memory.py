@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from pybench.model.effort import Effort
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.registry import SETTINGS_OF
+from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train import Train
 from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
@@ -112,6 +114,15 @@ def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
     assert {id_: needed for id_, needed in found.items() if needed * 1e9 > BY_MEMORY[profile]} == {}
 
 
+def _as_measured(given: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
+    """What of a training's settings differs in its measured steps: no control steps, and the batch that was found."""
+    if "strategy" not in given:
+        return {}
+    if given["batch_size_per_gpu"] != AUTO:
+        return {"control_steps": None}
+    return {"control_steps": None, "batch_size_per_gpu": int(metrics["batch_size_per_gpu"]["value"])}
+
+
 def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
     """Estimate and measured peak of every kept point of training or evaluation whose settings are in its file."""
     shapes, found = load_models(), {}
@@ -120,9 +131,7 @@ def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
             given, peak = kept.get("settings") or {}, kept["metrics"].get("peak_memory_bytes")
             if peak is None or given.get("workload") not in {"train", "evaluate"} or given["model"] not in shapes:
                 continue
-            settings = SETTINGS_OF[given["workload"]](
-                **{**given, "control_steps": None} if "strategy" in given else given
-            )
+            settings = SETTINGS_OF[given["workload"]](**{**given, **_as_measured(given, kept["metrics"])})
             shape = shapes[given["model"]]
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             need = memory_need(point)

@@ -63,20 +63,19 @@ def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[Ge
 
 
 def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int) -> TrainingShape:
-    sharing = STRATEGIES[settings.strategy].sharing
-    assert sharing is not None, "other strategies were refused"
+    strategy = STRATEGIES[settings.strategy]
+    assert strategy.sharing is not None, "other strategies were refused"
     degrees = _degrees(settings, grown)
     of_rank = samples / degrees["data_parallel"]
     return TrainingShape(
         samples=of_rank,
         sequence_tokens=settings.sequence_tokens,
         element_bytes=DTYPE_BYTES[settings.dtype],
-        sharing=sharing,
+        sharing=strategy.sharing,
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        # As the worker takes it: a microbatch for each stage.
-        microbatches=settings.microbatches or degrees["pipeline_parallel"],
+        microbatches=strategy.num_microbatches(settings.microbatches, degrees["pipeline_parallel"]),
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         recompute=settings.activation_checkpointing == "full",

@@ -78,6 +78,10 @@ class StrategyTraits:
         """Whether layers lie on several GPUs, which wait for each other."""
         return "pipeline_parallel" in self.parallel_axes
 
+    def num_microbatches(self, microbatches: int | None, num_stages: int) -> int:
+        """Parts that a rank's batch goes through the stages in, where the setting has ``microbatches``."""
+        return microbatches or (num_stages if self.microbatch_each_stage else 1)
+
 
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "ddp": StrategyTraits(
@@ -109,11 +113,15 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         microbatch_each_stage=True,
         sharing="ddp",
     ),
-    "context_parallel": StrategyTraits(parallel_axes=("context_parallel",), options=(*_UPDATE, *_MODEL)),
-    "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES),
+    "context_parallel": StrategyTraits(
+        parallel_axes=("context_parallel",), options=(*_UPDATE, *_MODEL), sharing="ddp", exchanges_once=True
+    ),
+    "layer_split": StrategyTraits(parallel_axes=("pipeline_parallel",), options=_STAGES, sharing="ddp"),
     "accelerate": StrategyTraits(
         parallel_axes=("data_parallel",),
         options=("mixed_precision", *_LORA, *_OWN_MODEL, *_UPDATE, *_MODEL, *_EVALUATION, "control_steps"),
+        sharing="ddp",
+        exchanges_once=True,
     ),
     "deepspeed": StrategyTraits(
         parallel_axes=("data_parallel",),

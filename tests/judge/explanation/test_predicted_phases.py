@@ -33,6 +33,21 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
         predicted_phases(figures, runs.node_points[0], 1)
 
 
+def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: Build) -> None:
+    """Accelerate shares as DDP does; split layers work in turn, by hand as long as on one GPU; a lone rank is a rank."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    alone, both = build.train(1), build.train(2)
+    assert predicted_phases(figures, with_settings(both, strategy="accelerate"), 4) == predicted_phases(
+        figures, both, 4
+    )
+    layers = with_settings(alone, strategy="layer_split", pipeline_parallel=2)
+    (step,), (split,) = predicted_phases(figures, alone, 4), predicted_phases(figures, layers, 4)
+    assert split.compute_s == pytest.approx(step.compute_s)
+    assert split.communication_s > 0
+    for strategy in ("context_parallel", "layer_split"):
+        assert predicted_phases(figures, with_settings(alone, strategy=strategy), 4) == (step,)
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
