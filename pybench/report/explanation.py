@@ -28,7 +28,7 @@ _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as th
 def render(
     explanation: Explanation, names: Mapping[str, str] = NO_NAMES, *, width: int = 80, color: bool = False
 ) -> str:
-    """Turns, speedups, what each shortfall is made of, the fits behind them, and predictions for more GPUs.
+    """Turns, speedups, what each shortfall is made of, the fits behind them, predictions for more GPUs, and notes.
 
     ``names`` are labels of points by id, for the tables.
     """
@@ -37,9 +37,10 @@ def render(
         *(_speedups(explanation, names), _shortfalls(explanation, names), _clocks(explanation, names)),
         *(_fits(explanation), _predictions(explanation)),
     ]
-    head = f"{explanation.run_id}, explained by {explanation.node_run_id}\n"
-    noted = "".join(f"note: {note}\n" for note in notes(explanation))
-    return _lines(head + noted, width) + draw_tables([t for t in tables if t.rows], width=width, color=color)
+    head = _wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width)
+    noted = "".join(_wrapped(note, width, indent="  ") for note in notes(explanation))
+    drawn = draw_tables([t for t in tables if t.rows], width=width, color=color)
+    return head + drawn + (f"\nNotes\n{noted}" if noted else "")
 
 
 def notes(explanation: Explanation) -> Iterator[str]:
@@ -54,10 +55,16 @@ def notes(explanation: Explanation) -> Iterator[str]:
     yield from explanation.notes
 
 
-def _lines(text: str, width: int) -> str:
-    """Each line within ``width``; a long name stays whole."""
-    wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return "".join(f"{wrapper.fill(printable(line))}\n" for line in text.splitlines())
+def _wrapped(text: str, width: int, indent: str = "") -> str:
+    """Lines within ``width``; a long name stays whole."""
+    wrapper = textwrap.TextWrapper(
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{wrapper.fill(printable(text))}\n"
 
 
 def floor_tables(explanation: Explanation, names: Mapping[str, str] = NO_NAMES) -> tuple[Table, ...]:

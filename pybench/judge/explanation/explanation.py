@@ -30,6 +30,7 @@ from pybench.model.manifest import Manifest
 
 _OTHER_MACHINE = "the two runs are from machines, drivers or kernels that differ: predictions may not hold"
 _NO_SINGLE_GPUS = "a results.json has the figures of the node's slowest GPU alone, which stands for each"
+_MOST_VARIABLES = 2
 _OTHER_GPUS = "the node's run did not measure every GPU; the slowest that it measured stands for each"
 
 
@@ -99,11 +100,17 @@ def _gaps(turn: ExplainedTurn) -> Iterator[str]:
 
 
 def _other_software(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> list[str]:
-    """Versions that differ of what both runs' workers had, and variables that differ, the node's first."""
+    """Versions that differ of what both runs' workers had, and variables that differ, the node's first.
+
+    Of several variables the first stands for all: whole environments differ.
+    """
     seen, of_node = worker_packages(measurements.records), node.packages
     both = of_node.keys() & seen.keys()
     versions = differences(*({name: found[name] for name in sorted(both)} for found in (of_node, seen)))
-    return [*versions, *differences(node.environment, manifest.environment)]
+    variables = differences(node.environment, manifest.environment)
+    if len(variables) > _MOST_VARIABLES:
+        variables = [f"{variables[0]} and {len(variables) - 1} more variables"]
+    return [*versions, *variables]
 
 
 def _baseline(figures: NodeFigures, base: MeasuredStep) -> ExplainedBaseline:

@@ -168,6 +168,7 @@ _DDP = TrainingShape(samples=2, sequence_tokens=2048, element_bytes=2, recompute
 _ADAPTERS = TrainingShape(samples=4, sequence_tokens=1024, element_bytes=2, recompute=True, adapters=3_407_872)
 _SHARDED = TrainingShape(samples=2, sequence_tokens=4096, element_bytes=2, sharing="fsdp", recompute=True)
 _LAYERS = TrainingShape(samples=4, sequence_tokens=4096, element_bytes=2, recompute=True)
+_BATCH = TrainingShape(samples=8, sequence_tokens=2048, element_bytes=2, recompute=True)
 _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, microbatches=16, recompute=True)
 
 
@@ -198,31 +199,31 @@ def test_training_speedups_are_predicted_within_a_seventh(
 def _strategies(host: str) -> dict[str, float]:
     """Seconds of a step by strategy, without LoRA, of a kept run of train_strategies."""
     kept = json.loads((shipped_suites() / f"measured/train_strategies-{host}.json").read_text())
-    points = [
-        point for point in kept["points"] if point["status"] == "ok" and point["benchmark"] in {"copies", "stages"}
-    ]
-    return {point["axes"]["strategy"]: point["metrics"]["step_s"]["value"] for point in points}
+    return {
+        point["axes"]["strategy"]: point["metrics"]["step_s"]["value"]
+        for point in kept["points"]
+        if point["status"] == "ok" and point["benchmark"] in {"copies", "stages"}
+    }
 
 
 @_SOURCES
 @pytest.mark.parametrize(
-    ("strategy", "shares"),
+    ("strategy", "split"),
     [
-        ("ddp", {"data_parallel": 2, "samples": 4}),
-        ("accelerate", {"data_parallel": 2, "samples": 4}),
-        ("layer_split", {"pipeline_parallel": 2}),
-        ("pipeline_parallel", {"pipeline_parallel": 2, "microbatches": 2}),
+        ("ddp", replace(_BATCH, data_parallel=2, samples=4)),
+        ("accelerate", replace(_BATCH, data_parallel=2, samples=4)),
+        ("layer_split", replace(_BATCH, pipeline_parallel=2)),
+        ("pipeline_parallel", replace(_BATCH, pipeline_parallel=2, microbatches=2)),
     ],
 )
 def test_strategies_of_one_batch_are_predicted_within_a_tenth(
-    strategy: str, shares: dict[str, int], source: Callable[[], NodeFigures]
+    strategy: str, split: TrainingShape, source: Callable[[], NodeFigures]
 ) -> None:
     """Of one and two H200s on different hosts: 8 samples of 2048 tokens by layers in turn, or by halves at a time."""
     measured, shared = _strategies("h200x1-20261125")[strategy], _strategies("h200x2-20261122")[strategy]
-    shape = TrainingShape(samples=8, sequence_tokens=2048, element_bytes=2, recompute=True)
-    base, split = (training_step(source(), _LLAMA, one) for one in (shape, replace(shape, **shares)))
+    base, step = (training_step(source(), _LLAMA, shape) for shape in (_BATCH, split))
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
-    assert baseline.calibrated_s([split]) == pytest.approx(shared, rel=0.1)
+    assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=0.1)
 
 
 def _wider(figures: NodeFigures, *, tree: bool) -> NodeFigures:

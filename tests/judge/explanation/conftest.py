@@ -59,11 +59,10 @@ class Runs:
     def measured_node(self) -> MeasuredNode:
         return MeasuredNode.of_run(self.node, self.node_measurements)
 
-    def manifest(self, points: tuple[Point, ...], run_id: str = "run", fingerprint: str = "f") -> Manifest:
+    def manifest(self, points: tuple[Point, ...], run_id: str = "run", **changes: Any) -> Manifest:
         plan = Plan(points=points, skips=())
-        return dataclasses.replace(
-            MANIFEST, run_id=run_id, plan=plan, machine=self.build.machine(), fingerprint=fingerprint
-        )
+        usual = {"run_id": run_id, "machine": self.build.machine(), "fingerprint": "f"}
+        return dataclasses.replace(MANIFEST, plan=plan, **{**usual, **changes})
 
     def explain(self, times: list[tuple[Point, float]], **manifest: Any) -> Explanation:
         records = [record for point, t in times for record in self.measured(point, t)]

@@ -224,3 +224,17 @@ def test_what_is_unknown_between_nodes(runs: Any, build: Build, settings: dict[s
     apart = dataclasses.replace(with_settings(build.train(2), nodes=2, **settings), axes={"nodes": 2})
     (point,) = runs.explain([(build.train(1), 0.1), (apart, 0.2)]).points
     assert (point.predicted_s, point.reason) == (None, reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("A", "(A: none -> 1)"),
+        ("AB", "(A: none -> 1; B: none -> 1)"),
+        ("ABC", "(A: none -> 1 and 2 more variables)"),
+    ],
+)
+def test_of_many_variables_that_differ_one_is_shown(runs: Any, build: Build, names: str, words: str) -> None:
+    """Whole environments differ between machines: twelve variables with their values were eight lines."""
+    found = runs.explain([(build.generate(1), 0.16)], environment=dict.fromkeys(names, "1"))
+    assert any(f"had other software {words}" in note for note in found.notes)

@@ -34,12 +34,11 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
 
 
 def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: Build) -> None:
-    """Accelerate shares as DDP does; split layers work in turn, by hand as long as on one GPU; a lone rank is a rank."""
+    """Accelerate shares as DDP does; split layers work in turn, as long as on one GPU; a lone rank has all."""
     figures = node_figures(runs.measured_node, "bfloat16")
     alone, both = build.train(1), build.train(2)
-    assert predicted_phases(figures, with_settings(both, strategy="accelerate"), 4) == predicted_phases(
-        figures, both, 4
-    )
+    accelerate = with_settings(both, strategy="accelerate")
+    assert predicted_phases(figures, accelerate, 4) == predicted_phases(figures, both, 4)
     layers = with_settings(alone, strategy="layer_split", pipeline_parallel=2)
     (step,), (split,) = predicted_phases(figures, alone, 4), predicted_phases(figures, layers, 4)
     assert split.compute_s == pytest.approx(step.compute_s)

@@ -15,10 +15,9 @@ def test_the_report_says_what_is_prediction(runs: Any, build: Build) -> None:
     )
     text = render(explanation)
     assert max(map(len, text.splitlines())) <= 80
-    assert text.startswith(
-        "run, explained by node\nnote: decode[tensor_parallel=4]: not predicted: the node's run has no"
-    )
-    assert "note: the two runs" in text
+    assert text.startswith("run, explained by node\n\nBaselines at the node's own rates\n")
+    assert "\nNotes\n  decode[tensor_parallel=4]: not predicted: the node's run has no" in text
+    assert "\n  the two runs are from" in text
     assert "Prediction, not measured" in text
     assert "1.600x" in text
     assert "worst size off by" in text
