@@ -13,8 +13,9 @@ from pybench.report.numbers import percent, plain, quantity
 
 @dataclass(frozen=True)
 class Secondary:
-    """A column's head, its metric, the points it is of, and how its figure is written.
+    """A column's head, its metric, the points it is there for, and how its figure is written.
 
+    Where one of a table's points has the column, the others show their figures beside it.
     ``gives_way`` where limits and spreads need its room: no suite of these points is made for it alone.
     """
 
@@ -25,9 +26,9 @@ class Secondary:
     gives_way: bool = False
 
     def cell(self, point: PointResult) -> str | None:
-        """The point's figure; ``None`` where it has none, or none that describes it."""
+        """The point's figure; ``None`` where it has none."""
         found = point.metrics.get(self.metric)
-        return self.text(found) if found is not None and self.describes(point) else None
+        return None if found is None else self.text(found)
 
 
 def _takes_turns(point: PointResult) -> bool:
@@ -40,6 +41,14 @@ def _evaluates(point: PointResult) -> bool:
 
 def _saves(point: PointResult) -> bool:
     return "save_bytes_per_s" in point.metrics
+
+
+def _has_phases(point: PointResult) -> bool:
+    return "decode_energy_j_per_output_token" in point.metrics
+
+
+def _millijoules(found: Estimate) -> str:
+    return plain(1000 * found.value)
 
 
 def _trains(point: PointResult) -> bool:
@@ -59,6 +68,8 @@ _ALL = (
     Secondary("load", "load_bytes_per_s", _saves),
     Secondary("size", "checkpoint_bytes", _saves),
     Secondary("batch per GPU", "batch_size_per_gpu", _finds_batch_size, lambda found: plain(found.value)),
+    Secondary("prefill mJ", "prefill_energy_j_per_prompt_token", _has_phases, _millijoules, gives_way=True),
+    Secondary("decode mJ", "decode_energy_j_per_output_token", _has_phases, _millijoules, gives_way=True),
     Secondary("memory", "peak_memory_bytes", _trains, gives_way=True),
 )
 
@@ -66,4 +77,4 @@ _ALL = (
 def secondaries(points: Sequence[PointResult], shown: Container[str], *, roomy: bool) -> tuple[Secondary, ...]:
     """Those that any of ``points`` has, without metrics that are ``shown`` already; where it is ``roomy``, all."""
     wanted = (one for one in _ALL if one.metric not in shown and (roomy or not one.gives_way))
-    return tuple(one for one in wanted if any(one.cell(point) for point in points))
+    return tuple(one for one in wanted if any(one.cell(point) and one.describes(point) for point in points))
