@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from pybench.cli.output import encodable
+from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
 from pybench.report.labels import short_labels
@@ -54,7 +55,7 @@ class PlainProgress:
         self._labels = short_labels(points, with_benchmark=True)
         self._is_timed, self._expected_s, self._run_started_s = expected_s is not None, expected_s, time.monotonic()
         takes = "" if expected_s is None else f", about {duration(expected_s)} by earlier attempts"
-        self._say(f"run {run_id}: {num_attempts} attempts{takes}, kept in {folder}")
+        self._say(f"run {run_id}: {plural(num_attempts, 'attempt')}{takes}, kept in {folder}")
 
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
         """Keep what is running for the attempt's line. Before the first round is over nothing shows how long one takes.

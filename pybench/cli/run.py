@@ -15,6 +15,7 @@ from pybench.cli.duration import Duration
 from pybench.cli.finish import finish, name_resuming
 from pybench.cli.path_types import FOLDER, PATH
 from pybench.engines.registry import ENGINES
+from pybench.model.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +197,7 @@ def _finished(job: Run, progress: Progress, gathering: Gathering | None, *, pyth
 def _assumed(machine: Machine, kind: str | None, num_hosts: int | None) -> str:
     """Such as ``2 nodes of 8 x h200``."""
     of_one = f"{machine.gpu_count} x {kind or machine.kind}" if machine.gpus else f"{machine.cpu_cores} CPU cores"
-    return of_one if num_hosts is None else f"{num_hosts} node{'' if num_hosts == 1 else 's'} of {of_one}"
+    return of_one if num_hosts is None else f"{plural(num_hosts, 'node')} of {of_one}"
 
 
 @click.command()

@@ -11,6 +11,7 @@ from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind, Devices
+from pybench.model.plural import plural
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.collective import Collective
@@ -58,7 +59,7 @@ def lacking(point: Point, there: Devices) -> str | None:
 
 
 def _count(number: int, device: DeviceKind) -> str:
-    return f"{number} {_DEVICE_NOUNS[device]}{'' if number == 1 else 's'}"
+    return plural(number, _DEVICE_NOUNS[device])
 
 
 def _device_reasons(point: Point, there: Devices) -> Iterator[str]:

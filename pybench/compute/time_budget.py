@@ -8,6 +8,7 @@ from itertools import groupby
 
 from pybench.compute.schedule import Attempt
 from pybench.model.plan_options import duration_text, time_limit_text
+from pybench.model.plural import plural
 from pybench.model.suite import Plan, Point, Skip
 
 
@@ -53,7 +54,7 @@ def unknown(plan: Plan, attempt_s: Mapping[str, float]) -> tuple[str, ...]:
 
 def _beyond(point: Point, takes_s: float, left_s: float, limit_s: float) -> Skip:
     limit = time_limit_text(limit_s)
-    attempts = f"{point.effort.attempts} attempt{'' if point.effort.attempts == 1 else 's'}"
+    attempts = plural(point.effort.attempts, "attempt")
     return Skip(
         id=point.id,
         benchmark=point.benchmark,

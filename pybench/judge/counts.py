@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
 from pybench.model.verdict import Counts
@@ -38,8 +39,7 @@ def counted(counts: Counts, machine: str) -> str:
     lacks = f"{'has' if counts.without_figure == 1 else 'have'} no row for {machine}"
     rest = ((counts.without_figure, lacks), (counts.left_out, "left out"), (counts.missing, "not measured"))
     parts = [f"{number} {words}" for number, words in rest if number]
-    noun = "expectation" if counts.expected == 1 else "expectations"
-    return "; ".join((f"{counts.judged} of {counts.expected} {noun} judged", *parts))
+    return "; ".join((f"{counts.judged} of {plural(counts.expected, 'expectation')} judged", *parts))
 
 
 def counted_with(counts: Counts, machine: str, left_out: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.looks import level_per_look
 from pybench.compute.stats import Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.judge.measurements import Measurements
+from pybench.model.plural import plural
 from pybench.model.suite import Point
 from pybench.model.verdict import Decision, Verdict
 from pybench.model.workloads.registry import METRICS
@@ -164,10 +165,9 @@ def look_text(evidence: Evidence, *limits: float | None) -> str:
 
 def more_attempts_text(decision: Decision) -> str:
     """How many attempts an inconclusive row stands on, and would need."""
+    attempts = plural(decision.num_attempts, "attempt")
     if decision.is_final:
-        return (
-            f"undecided after {decision.num_attempts} attempts, and more would not decide it (gains of power sensors)"
-        )
+        return f"undecided after {attempts}, and more would not decide it (gains of power sensors)"
     if decision.attempts_to_decide is None:
-        return f"undecided after {decision.num_attempts} attempts, too near the limit for any number to be named"
-    return f"undecided after {decision.num_attempts} attempts; about {decision.attempts_to_decide} would decide it"
+        return f"undecided after {attempts}, too near the limit for any number to be named"
+    return f"undecided after {attempts}; about {decision.attempts_to_decide} would decide it"

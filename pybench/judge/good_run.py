@@ -16,6 +16,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
+from pybench.model.plural import plural
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, Scaling, TableFigure
 from pybench.model.workloads.node import NodeSettings
@@ -153,5 +154,5 @@ def _source(manifest: Manifest, point: Point, samples: Samples) -> str:
     driver = f", driver {machine.driver}" if machine.driver else ""
     names = dict.fromkeys(("torch", *BACKENDS[point.settings.backend].distributions))
     packages = "".join(f", {name} {machine.packages[name]}" for name in names if name in machine.packages)
-    taken = f"{len(samples)} attempts of {point.effort.steps} steps"
+    taken = f"{plural(len(samples), 'attempt')} of {plural(point.effort.steps, 'step')}"
     return f"run {manifest.run_id}, {manifest.created_utc}: {what}{driver}{packages}, {taken}"

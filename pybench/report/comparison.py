@@ -11,6 +11,7 @@ from rich.text import Text
 from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
+from pybench.model.plural import plural
 from pybench.report.change_words import difference_text, metric_words, percent_text, value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain
@@ -157,4 +158,4 @@ def reason_text(comparison: RunComparison) -> str:
 
 
 def _count(rows: Sequence[Change]) -> str:
-    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
+    return plural(len(rows), "row")

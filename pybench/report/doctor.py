@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pybench.model.machine import Finding
+from pybench.model.plural import plural
 from pybench.report.printable import printable
 
 _LEAST_ROOM = 20
@@ -25,7 +26,7 @@ def render(findings: Sequence[Finding], *, width: int = 80) -> str:
 
 def _verdict(findings: Sequence[Finding]) -> str:
     warnings = sum(finding.state == "warning" for finding in findings)
-    counted = f"{warnings} warning{'' if warnings == 1 else 's'}" if warnings else "no warnings"
+    counted = plural(warnings, "warning") if warnings else "no warnings"
     missing = ", ".join(finding.name for finding in findings if finding.state == "missing")
     return f"not ready, missing: {missing}; {counted}" if missing else f"ready; {counted}"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.verdict import BY_IMPORTANCE
+from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
@@ -85,12 +86,11 @@ def _expected_words(results: Results) -> tuple[str, ...]:
     counts = results.counts
     if not counts.expected:
         return ("nothing is expected",)
-    noun = "expectation" if counts.expected == 1 else "expectations"
     judged = ((counts.passed, "pass"), (counts.failed, "fail"), (counts.inconclusive, "inconclusive"))
     words = ", ".join(f"{number} {word}" for number, word in judged if number)
     without = f"{'has' if counts.without_figure == 1 else 'have'} no row for {results.machine}"
     rest = ((counts.without_figure, without), (counts.missing, "not measured"), (counts.left_out, "left out"))
-    first = f"{counts.judged} of {counts.expected} {noun} judged{f': {words}' if words else ''}"
+    first = f"{counts.judged} of {plural(counts.expected, 'expectation')} judged{f': {words}' if words else ''}"
     return (first, *(f"{number} {word}" for number, word in rest if number))
 
 

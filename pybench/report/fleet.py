@@ -15,6 +15,7 @@ from pybench.compute.node_ranges import node_ranges
 from pybench.judge.fleet.decision import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
+from pybench.model.plural import plural
 from pybench.report.change_words import value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain, short_percent
@@ -66,7 +67,7 @@ def drain_list(result: FleetResult) -> Iterator[str]:
 
 
 def _head(out: Console, result: FleetResult) -> None:
-    subject = f"{result.suite or 'pairs'} on {len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
+    subject = f"{result.suite or 'pairs'} on {plural(len(result.nodes), 'node')}"
     out.print(Text.assemble((printable(f"{subject}: "), "bold"), _word(result.state)))
     if measured := "; ".join(_measured(result)):
         hanging(out, measured, style="dim")
@@ -78,7 +79,7 @@ def _head(out: Console, result: FleetResult) -> None:
 
 def _measured(result: FleetResult) -> Iterator[str]:
     if num := sum(node.num_runs for node in result.nodes):
-        yield f"{num} run{'' if num == 1 else 's'}{_kind(result.keys)}"
+        yield f"{plural(num, 'run')}{_kind(result.keys)}"
     if result.num_pairs:
         yield f"{result.num_pairs} measurements of pairs"
     if result.num_barriers:
@@ -147,7 +148,7 @@ def _short(one: Evidence) -> str:
 
 def _link(link: FleetLink) -> str:
     rail = "" if link.rail is None else f", rail {link.rail}"
-    times = f"{link.num_separate} measurement{'' if link.num_separate == 1 else 's'}"
+    times = plural(link.num_separate, "measurement")
     return f"{link.metric}{rail}: {-100 * link.fraction:.1f} % slower than other pairs, in {times}; both reach others"
 
 
@@ -165,7 +166,7 @@ def _counts(result: FleetResult) -> str:
     found = [(state, sum(node.state == state for node in result.nodes)) for state in BY_IMPORTANCE]
     text = ", ".join(f"{count} {state}" for state, count in found if count) or "no node"
     slow = len(result.links)
-    links = f", {slow} slow link{'' if slow == 1 else 's'}" if slow else ""
+    links = f", {plural(slow, 'slow link')}" if slow else ""
     return f"of {len(result.nodes)} nodes: {text}{links}"
 
 

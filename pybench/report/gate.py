@@ -13,6 +13,7 @@ from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
+from pybench.model.plural import plural
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.numbers import plain, short_percent
@@ -74,7 +75,7 @@ def _next(result: GateResult) -> str | None:
 
 def _head(out: Console, result: GateResult) -> None:
     out.print(Text.assemble((printable(f"{result.suite}: "), "bold"), _word(result.state)))
-    nights = f"{result.num_nights} night{'' if result.num_nights == 1 else 's'}"
+    nights = plural(result.num_nights, "night")
     hanging(out, f"run {result.run_id} against {nights} before it", style="dim")
     for shift in result.host:
         evidence = "; ".join(shift.evidence)
@@ -91,7 +92,7 @@ def _head(out: Console, result: GateResult) -> None:
 
 
 def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mapping[str, str], width: int) -> None:
-    title = f"{state}: {len(rows)} row{'' if len(rows) == 1 else 's'}"
+    title = f"{state}: {plural(len(rows), 'row')}"
     out.print()
     if any(row.before is not None for row in rows):
         heads = _HEADS if any(row.level_change for row in rows) else _HEADS[:-1]

@@ -15,6 +15,7 @@ from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
 from pybench.model.figures import RunFigures
+from pybench.model.plural import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
@@ -53,7 +54,7 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
     stream = io.StringIO()
     out = console(stream, width, color=color)
     first, last = series.runs[0], series.last
-    runs = f"{len(series.runs)} run{'' if len(series.runs) == 1 else 's'}"
+    runs = plural(len(series.runs), "run")
     days = " to ".join(dict.fromkeys((first.created_utc[:10], last.created_utc[:10])))
     out.print(Text(printable(f"{last.suite}: {runs}, {days}"), style="bold"))
     for line in left_out(history, series):

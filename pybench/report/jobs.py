@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pybench.model.plural import plural
 from pybench.model.results import Estimate, JobResult, Results
 from pybench.report.numbers import Scale, percent, plain, shared_scale, spread, with_spread
 
@@ -59,4 +60,4 @@ def _scales(jobs: Sequence[JobResult]) -> tuple[Scale, Scale | None]:
 
 
 def _size(samples: int, epochs: int) -> str:
-    return f"{samples:,} samples x {epochs} epoch{'' if epochs == 1 else 's'}"
+    return f"{samples:,} samples x {plural(epochs, 'epoch')}"

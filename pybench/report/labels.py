@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pybench.compute.plan import point_id
+from pybench.model.plural import plural
 from pybench.model.suite import AxisValue
 
 _WORDS = {
@@ -76,7 +77,7 @@ def axis_text(name: str, value: AxisValue) -> str:
     if isinstance(value, str):
         return value or f"no {name}"
     if name == "gpus":
-        return f"{value} GPU{'' if value == 1 else 's'}"
+        return plural(int(value), "GPU")
     if name.endswith("_bytes"):
         return _size(value)
     return _WORDS.get(name, f"{name} {{}}").format(value)

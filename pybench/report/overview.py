@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from pybench.judge.loss_curve import METRIC as LOSS_GUARD
+from pybench.model.plural import plural
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words
@@ -88,7 +89,7 @@ def _shared(benchmarks: Sequence[str], points: Sequence[PointResult]) -> tuple[s
     attempts = {point.attempts for point in points if point.attempts}
     if attempts:
         least, most = min(attempts), max(attempts)
-        many = f"{most} attempt{'' if most == 1 else 's'}"
+        many = plural(most, "attempt")
         parts.append(f"{many} each" if least == most else f"{least} to {many}")
     return tuple(part for part in parts if part)
 

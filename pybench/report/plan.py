@@ -10,6 +10,7 @@ from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.plan_options import duration_text
+from pybench.model.plural import plural
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
@@ -76,16 +77,12 @@ def _reasons(skips: Sequence[Skip], state: str) -> Iterator[str]:
 def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:
     attempts = sum(point.effort.attempts for point in plan.points)
     made = (
-        f"{_count(len(plan.points), 'point')}, {_count(attempts, 'attempt')} in "
-        f"{_count(len(tuple(sessions(plan.points))), 'process', 'es')}"
+        f"{plural(len(plan.points), 'point')}, {plural(attempts, 'attempt')} in "
+        f"{plural(len(tuple(sessions(plan.points))), 'process', 'es')}"
     )
     yield f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out"
     if attempt_s is not None:
         yield _takes(plan, attempt_s)
-
-
-def _count(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def _batches(suite: Suite) -> Iterator[str]:

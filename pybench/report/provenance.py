@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from pybench.model.plural import plural
 from pybench.model.provenance import Containment, Provenance
 
 
@@ -35,7 +36,7 @@ def changes(options: Sequence[str]) -> str:
 def _environment(variables: Mapping[str, str], where: str | None) -> list[str]:
     if where is None:
         return [f"{name}={value}" for name, value in variables.items()]
-    return [f"{len(variables)} tuning variable{'s' if len(variables) > 1 else ''} set ({where})"] if variables else []
+    return [f"{plural(len(variables), 'tuning variable')} set ({where})"] if variables else []
 
 
 def _hosts(provenance: Provenance) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from pybench.compute.energy.times import series_times_ns
 from pybench.judge.formulas.registry import step_values
 from pybench.model.errors import UsageError
+from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
@@ -36,7 +37,7 @@ def export(view: RunView, out: Path) -> str:
             _write(writer, folder, scalars(points[record.point_id], record, view.trace(record)))
         except OSError as error:
             raise UsageError(f"{folder}: cannot write event files: {error.strerror}") from error
-    return f"{len(view.good_records)} attempts written; look at them with: tensorboard --logdir {out}"
+    return f"{plural(len(view.good_records), 'attempt')} written; look at them with: tensorboard --logdir {out}"
 
 
 def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[Scalar]:

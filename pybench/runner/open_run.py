@@ -24,6 +24,7 @@ from pybench.model.backend import BACKENDS
 from pybench.model.errors import MachineError
 from pybench.model.host import Place
 from pybench.model.manifest import Manifest
+from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.suite import Point
@@ -142,7 +143,7 @@ class OpenRun:
     def _without(self, error: HostLostError, point: Point, number: int) -> MachineError:
         """What a host that is gone leaves: the attempt is not recorded."""
         return MachineError(
-            f"{error}; it was lost in {point.id} attempt {number}, and {len(self.records)} attempts are kept; "
+            f"{error}; it was lost in {point.id} attempt {number} ({plural(len(self.records), 'attempt')} kept); "
             f"once it is back, on every host: pybench run --resume {self.folder.path} --rendezvous HOST:PORT --nodes N"
         )
 

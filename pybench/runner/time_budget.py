@@ -14,6 +14,7 @@ from pybench.compute.schedule import Attempt
 from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import time_limit_text
+from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.store.earlier_runs import earlier_runs
 from pybench.store.journal import RunFolder
@@ -55,8 +56,8 @@ class TimeBudget:
         many = Counter(point.id for point, _ in attempts)
         named = [f"{count} of {name}" for name, count in many.items()][:_MOST_NAMED]
         more = f" and of {len(many) - _MOST_NAMED} more points" if len(many) > _MOST_NAMED else ""
-        plural = "attempt is" if len(attempts) == 1 else "attempts are"
-        return f"{self.limit}: {len(attempts)} {plural} not made: {', '.join(named)}{more}"
+        verb = "is" if len(attempts) == 1 else "are"
+        return f"{self.limit}: {plural(len(attempts), 'attempt')} {verb} not made: {', '.join(named)}{more}"
 
 
 _MOST_RUNS = 20

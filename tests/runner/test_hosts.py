@@ -77,7 +77,7 @@ def test_a_host_that_dies_is_named_and_the_run_goes_on_later(two: TwoHosts) -> N
         b.kill()
         code, out = ended(a)
     assert code == 3, out
-    assert "pybench: host b: the connection was closed; it was lost in train attempt 1, and 0 attempts are kept" in out
+    assert "pybench: host b: the connection was closed; it was lost in train attempt 1 (0 attempts kept)" in out
     assert f"pybench run --resume {two.run.path} --rendezvous" in out
     wait_for(lambda: two.left() == [])
     assert two.records() == ()

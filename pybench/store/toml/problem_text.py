@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from pybench.model.plural import plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 from pybench.store.toml.lines import KeyPath
 
@@ -25,7 +26,7 @@ def describe(value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return f"an array of {len(value)} value{'' if len(value) == 1 else 's'}"
+        return f"an array of {plural(len(value), 'value')}"
     if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004 - longer is no number anyone reads
         return "an enormous integer"
     if isinstance(value, str):

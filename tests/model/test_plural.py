@@ -1,0 +1,17 @@
+"""A number with its noun."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybench.model.plural import plural
+
+
+@pytest.mark.parametrize(
+    ("number", "runs", "processes"),
+    [(0, "0 runs", "0 processes"), (1, "1 run", "1 process"), (2, "2 runs", "2 processes")],
+)
+def test_one_alone_is_singular(number: int, runs: str, processes: str) -> None:
+    """With an s, or the noun's own ending."""
+    assert plural(number, "run") == runs
+    assert plural(number, "process", "es") == processes
