@@ -30,16 +30,17 @@ from pybench.report.run_view import RunView
 
 PLAN = Path(__file__).parent / "results" / "README.md"
 LOG, ENDED = "log.txt", "ended"
-_ROW = re.compile(r"^\| `pybench (run [^`]+)` \| (\d+) \| (\d+) \|", re.MULTILINE)
+_ROW = re.compile(r"^\| `pybench (run [^`]+)` \| (\d+)(?: (\S+))? \| (\d+) \|", re.MULTILINE)
 _NO_NAME = re.compile(r"[^\w=]+")
 _INTERRUPTED = {130, -signal.SIGINT, -signal.SIGTERM}
 
 
 class Planned(NamedTuple):
-    """A command, without the program, the GPUs it is for, and what it takes there."""
+    """A command, without the program, the GPUs it is for, ``None``: of any kind, and what it takes there."""
 
     words: tuple[str, ...]
     num_gpus: int
+    kind: str | None
     minutes: int
 
     @property
@@ -50,7 +51,12 @@ class Planned(NamedTuple):
 
 def planned(text: str) -> tuple[Planned, ...]:
     """The rows of a document's table."""
-    return tuple(Planned(tuple(shlex.split(row[1])), int(row[2]), int(row[3])) for row in _ROW.finditer(text))
+    return tuple(Planned(tuple(shlex.split(row[1])), int(row[2]), row[3], int(row[4])) for row in _ROW.finditer(text))
+
+
+def for_kind(rows: Sequence[Planned], kind: str | None) -> tuple[Planned, ...]:
+    """Those for GPUs of this kind; all where it is not known."""
+    return tuple(row for row in rows if kind is None or row.kind in {None, kind})
 
 
 def chosen(rows: Sequence[Planned], runs: Path, num_gpus: int, left_s: float) -> Planned | None:
@@ -95,12 +101,14 @@ def campaign(
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("runs", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--limit", "limit_s", type=Duration(), required=True, help="Time for all of it.")
+@click.option("--gpu", "kind", metavar="KIND", help="Their kind, such as h200; default: that of those here.")
 @click.option("--gpus", "num_gpus", type=click.IntRange(min=1), help="GPUs to use; default: those here.")
 @click.option("--dry-run", is_flag=True, help="Print the commands, and run none.")
-def main(runs: Path, limit_s: float, num_gpus: int | None, *, dry_run: bool) -> None:
+def main(runs: Path, limit_s: float, kind: str | None, num_gpus: int | None, *, dry_run: bool) -> None:
     """Run the plan of docs/results/README.md."""
-    rows = planned(PLAN.read_text(encoding="utf-8"))
-    here = len(snapshot().gpus) if num_gpus is None else num_gpus
+    machine = snapshot()
+    rows = for_kind(planned(PLAN.read_text(encoding="utf-8")), kind or (machine.kind if machine.gpus else None))
+    here = len(machine.gpus) if num_gpus is None else num_gpus
     if not here:
         raise click.UsageError("there is no GPU here; --gpus N --dry-run prints what N would run")
 

@@ -23,16 +23,16 @@ TABLE = """
 | `pybench run eight` | 8 | 1 | what |
 | `pybench run four -k "a or b" --attempts 1` | 4 | 6 | what |
 | `pybench run one` | 1 | 3 | what |
-| `pybench run again --aa 10` | 1 | 2 | what |
+| `pybench run again --aa 10` | 1 h100 | 2 | what |
 """
 
 
 def test_every_row_has_points_on_its_gpus() -> None:
-    """As ``pybench plan`` shows them on H200s; and a folder of its own."""
+    """As ``pybench plan`` shows them on that kind, else on H200s; and a folder of its own."""
     assert len({row.folder for row in ROWS}) == len(ROWS) > 20
     for row in ROWS:
         words = row.words[1:-2] if "--aa" in row.words else row.words[1:]
-        shown = CliRunner().invoke(main, ("plan", *words, "--gpu", "h200", "--gpus", str(row.num_gpus)))
+        shown = CliRunner().invoke(main, ("plan", *words, "--gpu", row.kind or "h200", "--gpus", str(row.num_gpus)))
         assert shown.exit_code == 0, shown.output
         assert not shown.output.rpartition("\n0 points")[1], shown.output
 
@@ -57,6 +57,13 @@ def test_what_fits_is_started_in_order(num_gpus: int, left_s: float, names: list
 
     campaign.campaign(campaign.planned(TABLE), tmp_path, num_gpus, left_s, start)
     assert started == names
+
+
+@pytest.mark.parametrize(("kind", "names"), [("h100", ["one", "again"]), ("h200", ["one"]), (None, ["one", "again"])])
+def test_a_row_for_one_kind_of_gpu_runs_there_alone(kind: str | None, names: list[str]) -> None:
+    """The other kind has its figure. Where no kind is known, all are shown."""
+    found = campaign.for_kind(campaign.planned(TABLE)[2:], kind)
+    assert [row.words[1] for row in found] == names
 
 
 def test_a_row_that_ended_is_not_run_again_and_one_that_began_is_finished(tmp_path: Path) -> None:
