@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from pybench.judge.explanation.notes import stated_once
 from pybench.model.explanation import (
     ExplainedBaseline,
     ExplainedPhase,
@@ -46,12 +47,9 @@ def render(
 def notes(explanation: Explanation) -> Iterator[str]:
     """Why points are not predicted and what bounds baselines, each once with the points it holds for; then cautions."""
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
-    noted = [(f"not predicted: {point.reason}", point.point_id) for point in points if point.reason is not None]
-    noted += [(point.bound, point.point_id) for point in explanation.baselines if point.bound is not None]
-    found: dict[str, list[str]] = {}
-    for sentence, name in noted:
-        found.setdefault(sentence, []).append(name)
-    yield from (f"{', '.join(names)}: {sentence}" for sentence, names in found.items())
+    noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
+    noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
+    yield from stated_once(noted)
     yield from explanation.notes
 
 

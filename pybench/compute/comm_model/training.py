@@ -20,6 +20,8 @@ from pybench.model.workloads.train_strategies import Sharing
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
+# clip_grad_norm_ reads the gradients for their norm, then scales them in place.
+_CLIP_PASSES = 3
 # Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
 # gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2). A rank that has logits
 # has them all.
@@ -33,7 +35,7 @@ class TrainingShape:
     """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
 
     The samples go through in ``passes``; gradients are shared in the last one. A bucket of DDP holds ``bucket_bytes``.
-    ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are.
+    ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a largest norm.
     """
 
     samples: float
@@ -48,6 +50,7 @@ class TrainingShape:
     bucket_bytes: int = BUCKET_BYTES
     recompute: bool = False
     adapters: int | None = None
+    clip: bool = False
 
 
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
@@ -63,7 +66,7 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     gradient_bytes = trained * shape.element_bytes
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
     held = trained / (shape.data_parallel if shape.sharing == "fsdp" else 1)
-    updated_bytes = _OPTIMIZER_PASSES * held * shape.element_bytes
+    updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
     loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
     return StepTime(
         compute_s=forward_s + backward_s,

@@ -13,6 +13,7 @@ from pybench.judge.explanation.launches import launch_bound, refuse_launch_bound
 from pybench.judge.explanation.measured_node import MeasuredNode
 from pybench.judge.explanation.measured_step import MeasuredStep, measured_groups, measured_turns
 from pybench.judge.explanation.node_figures import node_figures
+from pybench.judge.explanation.notes import stated_once
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.explanation.turn_phases import explained_turn
 from pybench.judge.measurements import Measurements
@@ -67,11 +68,10 @@ def explain(manifest: Manifest, measurements: Measurements, node: MeasuredNode) 
         points += explained
         extrapolations += further
         notes += [f"{group[0].label}: {gap}" for gap in gaps]
-    explained_turns = []
-    for turn in turns:
-        figures = node_figures(node, turn.settings.dtype)
-        explained_turns.append(explained_turn(_of_turn(figures, turn), turn, measurements))
-        notes += _gaps(explained_turns[-1])
+    explained_turns = [
+        explained_turn(_of_turn(node_figures(node, turn.settings.dtype), turn), turn, measurements) for turn in turns
+    ]
+    notes += stated_once(gap for turn in explained_turns for gap in _gaps(turn))
     return Explanation(
         run_id=manifest.run_id,
         node_run_id=node.run_id,
@@ -89,14 +89,14 @@ def _of_turn(figures: NodeFigures, turn: MeasuredStep) -> NodeFigures:
     return turn.figures(figures) if all(name in figures.gpus for name in turn.gpus) else figures
 
 
-def _gaps(turn: ExplainedTurn) -> Iterator[str]:
+def _gaps(turn: ExplainedTurn) -> Iterator[tuple[str, str]]:
     """Phases without a floor, and work that no point of the run does alone."""
     for phase in turn.phases:
         if phase.reason is not None:
-            yield f"{turn.point_id}: {phase.name} has no floor: {phase.reason}"
+            yield turn.point_id, f"{phase.name} has no floor: {phase.reason}"
     for phase in turn.working:
         if phase.alone_s is None:
-            yield f"{turn.point_id}: the run has no benchmark of workload {phase.name!r} with the turn's settings"
+            yield turn.point_id, f"the run has no benchmark of workload {phase.name!r} with the turn's settings"
 
 
 def _other_software(manifest: Manifest, measurements: Measurements, node: MeasuredNode) -> list[str]:

@@ -80,6 +80,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         recompute=settings.activation_checkpointing == "full",
         adapters=adapter_parameters(decoder, settings),
+        clip=settings.max_grad_norm is not None,
     )
 
 

@@ -127,8 +127,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
                 why="can't join the norms of gradients in host memory over the GPUs' process group: remove cpu_offload",
             ),
         ),
-        work="max_grad_norm",
-        is_unpredicted=is_given,
     ),
     "comm_hook": OptionTraits(
         needs=(

@@ -106,6 +106,8 @@ def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
     parameters, loss = 2 * _LAYER + 2 * _HEAD, 36 * 4 * 32
     assert training_step(_UNIT, DECODER, ddp).memory_s == 7 * parameters + loss
     assert training_step(_UNIT, DECODER, fsdp).memory_s == 7 * parameters / 2 + loss
+    # Clipping reads every gradient for the norm, reads it again and writes it.
+    assert training_step(_UNIT, DECODER, dataclasses.replace(fsdp, clip=True)).memory_s == 10 * parameters / 2 + loss
 
 
 def test_no_split_of_the_model_splits_the_loss() -> None:
