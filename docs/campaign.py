@@ -36,7 +36,7 @@ _INTERRUPTED = {130, -signal.SIGINT, -signal.SIGTERM}
 
 
 class Planned(NamedTuple):
-    """A command, without the program, the GPUs it is for, ``None``: of any kind, and what it takes there."""
+    """A command, without the program, the GPUs it is for, and what it takes there; without a ``kind``, any GPUs."""
 
     words: tuple[str, ...]
     num_gpus: int
