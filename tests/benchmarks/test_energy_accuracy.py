@@ -26,12 +26,15 @@ LOADS = (
     "square_50_50",
     "bursty",
     "generation",
+    "training",
     "pulses_of_10ms",
     "square_25hz",
     "square_49.8hz",
     "square_50hz",
     "square_100hz",
 )
+# Layers of 13, 20 and 27 ms keep step with the samples, which show little of that.
+TOLD_OF_TRAININGS_PERCENT = 97.0
 PART_TIME_LOADS = ("constant", "decode_30hz", "square_200_200", "square_at_101ms", "bursty")
 WINDOWS_S = (0.1, 0.2, 1.0, 5.0)
 CELLS = [
@@ -47,6 +50,7 @@ MARKED_CELLS = [
     for load in ("constant", "decode_30hz", "square_150_150", "square_200_200", "bursty", "generation")
     for window_s in (0.2, 1.0)
 ]
+PARTS_IN_STEP = [name for name in LOADS_BY_NAME if name.startswith(("training_", "generation_"))]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +69,8 @@ def test_energy_against_truth(
     """Where no flag warns, the truth lies inside the bound in 99 % of all windows, but for one by chance."""
     outcome: Outcome = benchmark.pedantic(measure, (load, window_s, NUM_WINDOWS, BOARDS[board]))
     table.append(row(board, load, window_s, outcome))
-    assert outcome.told_percent >= 99.0 - 100 / NUM_WINDOWS
+    least_percent = TOLD_OF_TRAININGS_PERCENT if load == "training" else 99.0 - 100 / NUM_WINDOWS
+    assert outcome.told_percent >= least_percent
 
 
 @pytest.mark.parametrize(("board", "load", "window_s"), MARKED_CELLS)
@@ -78,6 +83,16 @@ def test_energy_between_many_marks(
     outcome: Outcome = benchmark.pedantic(measure, arguments, {"marked": True})
     table.append(row(f"{board}, many marks", load, window_s, outcome))
     assert outcome.told_percent >= 99.0 - 100 / NUM_WINDOWS
+
+
+@pytest.mark.parametrize("load", PARTS_IN_STEP)
+@pytest.mark.parametrize("window_s", [0.2, 1.0, 6.0])
+@pytest.mark.timeout(600)
+def test_energy_of_parts_in_step(benchmark: BenchmarkFixture, table: list[str], load: str, window_s: float) -> None:
+    """What samples do not show of layers and rounds in step with them: joules are near, bounds may be too narrow."""
+    outcome: Outcome = benchmark.pedantic(measure, (load, window_s, NUM_WINDOWS, BOARDS["H200, copies"]))
+    table.append(row("H200, copies", load, window_s, outcome))
+    assert outcome.p95_percent <= (12.0 if window_s < 1 else 4.0)
 
 
 def row(board: str, load: str, window_s: float, outcome: Outcome) -> str:

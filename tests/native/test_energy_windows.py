@@ -7,6 +7,7 @@ from tests.compute.test_energy_physics import (
     test_errors_and_bounds,
     test_phases_of_steps_between_two_anchors,
 )
+from tests.compute.test_energy_repeats import test_bounds_of_trainings_are_narrow_and_hold
 from tests.compute.test_energy_ripple import (
     test_bounds_hold_where_the_period_does_not,
     test_bounds_hold_with_other_samples,
@@ -16,6 +17,7 @@ __all__ = [
     "test_bounds_hold_on_other_boards",
     "test_bounds_hold_where_the_period_does_not",
     "test_bounds_hold_with_other_samples",
+    "test_bounds_of_trainings_are_narrow_and_hold",
     "test_errors_and_bounds",
     "test_phases_of_steps_between_two_anchors",
 ]

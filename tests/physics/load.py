@@ -114,3 +114,25 @@ def bursty(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
             power_w.append(watts)
             now_s += length_s
     return Load(np.array(edge_s), np.array(power_w))
+
+
+def training(rng: np.random.Generator, layer_s: float, start_s: float, end_s: float) -> Load:
+    """Training steps, then an idle board: layers forward, the loss, layers backward, the optimizer, a pause.
+
+    A layer takes ``layer_s`` forward and, with its recomputation, three times as long backward. Its five kernels draw
+    what products, attention and element-wise kernels do. Each kernel's time is off by 0.3 % by itself.
+    """
+    share = np.array([0.18, 0.12, 0.05, 0.55, 0.10])
+    watts = rng.uniform([600, 430, 330, 620, 330], [700, 600, 450, 700, 480])
+    num_layers = int(rng.choice([8, 16, 32]))
+    loss_s, optimizer_s, pause_s = rng.uniform([0.03, 0.05, 0.001], [0.08, 0.15, 0.015])
+    forward_s, backward_s = share * layer_s, np.concatenate((share, 2 * share[::-1])) * layer_s
+    step_s = [*np.tile(forward_s, num_layers), 0.4 * loss_s, 0.6 * loss_s, *np.tile(backward_s, num_layers)]
+    step_w = [*np.tile(watts, num_layers), 660.0, 400.0, *np.tile([*watts, *(watts[::-1] + 20)], num_layers)]
+    num_steps = int(np.ceil((end_s - start_s) / (sum(step_s) + optimizer_s)))
+    lengths_s = np.tile([*step_s, optimizer_s, pause_s], num_steps)
+    lengths_s *= 1 + 0.003 * rng.standard_normal(len(lengths_s))
+    edge_s = start_s + np.concatenate(([0.0], np.cumsum(lengths_s)[:-1]))
+    works = edge_s < end_s
+    power_w = np.tile([*step_w, 380.0, 150.0], num_steps)
+    return Load(np.append(edge_s[works], end_s), np.append(power_w[works], 120.0))

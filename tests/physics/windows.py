@@ -12,7 +12,7 @@ from pybench.compute.energy import attempt_energy
 from pybench.compute.energy.attempt import gpu_energies
 from pybench.model.trace import PowerTrace
 from tests.physics.board import Board, ns, truth_j
-from tests.physics.load import Load, batches, bursty, constant, fluctuating, generation, square, unsteady
+from tests.physics.load import Load, batches, bursty, constant, fluctuating, generation, square, training, unsteady
 
 # The sampler had run this long when the window began, and went on this long after its end.
 LEAD_S = 1.0
@@ -23,6 +23,14 @@ MARKED_BEFORE_S, MARKED_AFTER_S = 0.9, 1.5
 # The load goes on for so long after a window, longer than any recording.
 LOAD_AFTER_S = 6.0
 LONGEST_LAG_S = 0.03
+# A window begins at a random time up to this.
+LATEST_START_S = 0.2
+
+
+def _training(rng: np.random.Generator, layer_s: float, start_s: float, end_s: float) -> Load:
+    """It ends soon after the window."""
+    return training(rng, layer_s, start_s - rng.random(), end_s - LOAD_AFTER_S + LATEST_START_S)
+
 
 LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "constant": lambda rng, start_s, _: constant(rng.uniform(100, 690), start_s),
@@ -47,7 +55,24 @@ LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),
     "square_at_101ms": lambda rng, start_s, end_s: square(120, 680, 0.0505, 0.0505, start_s - rng.random(), end_s),
     "pulses_of_10ms": lambda rng, start_s, end_s: square(100, 650, 0.190, 0.010, start_s - rng.random(), end_s),
+    "training": lambda rng, start_s, end_s: _training(rng, rng.uniform(4e-3, 45e-3), start_s, end_s),
     "bursty": lambda rng, start_s, end_s: bursty(rng, start_s - rng.random(), end_s),
+    # Parts of a step in step with the samples, or nearly, or far from it.
+    "training_10ms": lambda rng, start_s, end_s: _training(rng, 10e-3, start_s, end_s),
+    "training_13.3ms": lambda rng, start_s, end_s: _training(rng, 40e-3 / 3, start_s, end_s),
+    "training_17ms": lambda rng, start_s, end_s: _training(rng, 17e-3, start_s, end_s),
+    "training_20ms": lambda rng, start_s, end_s: _training(rng, 20e-3, start_s, end_s),
+    "training_20.4ms": lambda rng, start_s, end_s: _training(rng, 20.4e-3, start_s, end_s),
+    "training_23ms": lambda rng, start_s, end_s: _training(rng, 23e-3, start_s, end_s),
+    "training_26.7ms": lambda rng, start_s, end_s: _training(rng, 80e-3 / 3, start_s, end_s),
+    "training_33.3ms": lambda rng, start_s, end_s: _training(rng, 100e-3 / 3, start_s, end_s),
+    "training_37ms": lambda rng, start_s, end_s: _training(rng, 37e-3, start_s, end_s),
+    "training_40ms": lambda rng, start_s, end_s: _training(rng, 40e-3, start_s, end_s),
+    "generation_44hz": lambda rng, start_s, end_s: generation(1 / 44, start_s - rng.random(), end_s),
+    "generation_47hz": lambda rng, start_s, end_s: generation(1 / 47, start_s - rng.random(), end_s),
+    "generation_49hz": lambda rng, start_s, end_s: generation(1 / 49, start_s - rng.random(), end_s),
+    "generation_53hz": lambda rng, start_s, end_s: generation(1 / 53, start_s - rng.random(), end_s),
+    "generation_60hz": lambda rng, start_s, end_s: generation(1 / 60, start_s - rng.random(), end_s),
 }
 
 
@@ -137,7 +162,7 @@ class Scene:
             _sums={},
         )
         load = LOADS[load_name](rng, -LEAD_S - 4, window_s + LOAD_AFTER_S)
-        start_s = rng.random() * 0.2
+        start_s = rng.random() * LATEST_START_S
         if board.own_fraction > 0:
             load = fluctuating(load, board.own_fraction, board.tau_s, window_s + LOAD_AFTER_S, rng)
         return cls(phased, load, start_s, start_s + window_s)

@@ -8,8 +8,9 @@ error, about ±5 %, is systematic: it cancels in ratios on one board and is apar
 | `times` | seconds from two clocks |
 | `readings`, `grid`, `anchors` | the counter: its readings, when it publishes, its values in time |
 | `series`, `low_pass`, `ripple`, `harmonics`, `curve` | the driver's series, sensor undone, fast periods folded |
+| `repeats`, `hidden` | loads in step with the samples, by the samples |
 | `bridge`, `counter_filter`, `sampled_counter` | both together, with what stays unknown |
-| `aliasing` | loads in step with the sensor's sampling |
+| `aliasing` | loads in step with the sensor's sampling, by their period |
 | `window`, `flags`, `attempt` | joules of a window; what makes them doubtful; every GPU's result |
 | `modest` | wider bounds on boards whose sensor was not measured |
 | `pauses` | joules without those of a dithered load's pauses |

@@ -24,6 +24,9 @@ EXTENSION_S = 0.1
 EXTENSION_DOUBT = 0.3
 EXTENSION_FLOOR = 0.01
 LATELY = 25
+# Of several windows each begins and ends alike, as at the pauses between steps: so much of the doubt about the pieces
+# there adds up. With 0.25, 95.5 % of simulated prefills and decodes of five steps were inside, with 0.5 98.5 %.
+ENDS_ALIKE = 0.5
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,9 @@ class Curve:
     ``sampled_j2`` is the variance, and ``coherent_j`` the size, of what a counter that adds up samples misses at the
     load's jumps: the first where jumps come at any phase of its samples, the second where they keep one.
     ``counted_j2`` is the variance of what it misses of the load's own noise.
-    ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike, and
-    ``in_step_j`` all that they may miss of a load in step with them. All are sums since the curve's zero.
+    ``unresolved_j`` is what samples leave open of peaks shorter than their spacing, where all are alike and keep step,
+    ``repeated_j2`` the variance of what they miss alike for a time, and ``in_step_j`` all that they may miss of a load
+    in step with them. All are sums since the curve's zero.
 
     Of ripples, ``in_step_w`` is the doubt in W about the mean power that a counter has which adds up samples in step
     with one, ``drifting_j2`` the variance of each of its values where it is nearly in step, and ``mean_sigma_w`` the
@@ -57,6 +61,7 @@ class Curve:
     counted_j2: Column | None = None
     coherent_j: Column | None = None
     unresolved_j: Column | None = None
+    repeated_j2: Column | None = None
     in_step_j: Column | None = None
     seen_w: Column | None = None
     tau_s: float = 0.0
@@ -124,14 +129,26 @@ class Curve:
     def shared_sigma_j(self, windows_s: Windows) -> float:
         """Doubt about the energy within windows that no part of the curve has alone.
 
-        How much it changes when all is moved by ``shift_s``, the worse way, and what is unknown of ripples' shapes.
+        How much it changes when all is moved by ``shift_s``, the worse way, what is unknown of ripples' shapes, and
+        what many pieces, or the ends of several windows, have alike.
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
         ends_j = self.at(moved_s)
         energy_j = (ends_j[..., 1] - ends_j[..., 0]).sum(axis=1).tolist()
         shifted_j = max(abs(moved_j - energy_j[0]) for moved_j in energy_j[1:])
         ripples_j = (2**0.5 * len(windows_s) * ripple.sigma_j for ripple in self.ripples)
-        return math.hypot(shifted_j, self.within("unresolved_j", windows_s), *ripples_j)
+        # Both are of what samples miss again and again.
+        alike_j = max(self.within("unresolved_j", windows_s), math.sqrt(self.within("repeated_j2", windows_s)))
+        return math.hypot(shifted_j, alike_j, self._ends_alike_j(windows_s), *ripples_j)
+
+    def _ends_alike_j(self, windows_s: Windows) -> float:
+        """What the pieces at the ends of several windows add to their doubt by being off the same way."""
+        if len(windows_s) == 1:
+            return 0.0
+        piece = self._piece_at(np.ravel(windows_s))
+        own_j2 = self.variance_j2[piece + 1] - self.variance_j2[piece]
+        together_j2 = float(np.sqrt(own_j2).sum()) ** 2 - float(own_j2.sum())
+        return ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
 
     def within(self, name: str, windows_s: Windows) -> float:
         """How much one of the sums grows within windows."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from pybench import _energy
 from pybench.compute.energy.curve import GAP_S, Curve
+from pybench.compute.energy.repeats import MOST_REPEAT, Repeats
 from pybench.compute.energy.times import Column, middle
 
 # The steps in which the driver reports power.
@@ -32,11 +33,6 @@ USUAL_NOISE_FRACTION = 0.024
 MAD_SIGMAS = 1.4826
 NEIGHBOUR_SIGMAS = 1.5**0.5
 MIN_NOISY = 6
-# Loads in step with the samples repeat after this many of them, in long windows also after more; autocorrelation that
-# chance or noise leaves.
-LEAST_REPEAT, MOST_REPEAT = 2, 60
-MIN_REPEATED = 20
-CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
     )
     ends_s, piece_j, sigma_j, seen_w, missed_j, sampled_j2, counted_j2, unresolved_j, unsteady_j = pieces
     may_repeat = bool(missed_j.any() or unsteady_j.any())
-    in_step = _in_step(time_s, power_w, period_s, most_repeat) if may_repeat else 0.0
+    repeats = Repeats.of(time_s, power_w, period_s, most_repeat) if may_repeat else Repeats(0.0, 0.0)
     curve = Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
         piece_j,
@@ -86,28 +82,9 @@ def undo(time_s: Column, power_w: Column, low_pass: LowPass, most_repeat: int = 
         shift_s=float(np.hypot(low_pass.sigma_s, blind_s / np.sqrt(12))),
         sampled_j2=sampled_j2,
         counted_j2=counted_j2,
-        coherent_j=in_step * missed_j,
-        unresolved_j=unresolved_j,
-        in_step_j=in_step * (missed_j + unsteady_j),
+        coherent_j=repeats.in_step * missed_j,
+        unresolved_j=repeats.in_step * unresolved_j,
+        repeated_j2=repeats.shared_fraction * sigma_j**2,
+        in_step_j=repeats.in_step * (missed_j + unsteady_j),
     )
     return replace(curve, seen_w=np.concatenate((np.repeat(power_w[0], 2), seen_w, power_w[-1:])), tau_s=tau_s)
-
-
-def _in_step(time_s: Column, power_w: Column, period_s: float, most_repeat: int) -> float:
-    """How well the samples repeat after some number of them: 1 for a load that keeps step with them.
-
-    From their autocorrelation, at twice that number too, since one repetition may be chance.
-    """
-    number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
-    length = 1 << (int(number[-1]) + 2 * most_repeat).bit_length()
-    both = np.zeros((2, length))
-    both[0, number], both[1, number] = power_w - power_w.mean(), 1.0
-    waves = np.fft.rfft(both)
-    alike, pairs = np.fft.irfft(waves.real**2 + waves.imag**2)
-    repeats = alike[: 2 * most_repeat + 1] / np.maximum(pairs[: 2 * most_repeat + 1], 1.0)
-    after = np.arange(LEAST_REPEAT, most_repeat + 1)
-    enough = pairs[2 * after] >= MIN_REPEATED
-    if not enough.any() or repeats[0] <= 0:
-        return 0.0
-    best = float(np.minimum(repeats[after], repeats[2 * after])[enough].max()) / float(repeats[0])
-    return min(max((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0), 1.0)

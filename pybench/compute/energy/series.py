@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pybench.compute.energy.curve import GAP_S, Curve, Windows
 from pybench.compute.energy.hidden import hidden_w
-from pybench.compute.energy.low_pass import MOST_REPEAT, LowPass, noise_w, undo
+from pybench.compute.energy.low_pass import LowPass, noise_w, undo
+from pybench.compute.energy.repeats import MOST_REPEAT
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, Nanoseconds, middle, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
@@ -161,6 +162,8 @@ def series_curve(samples: Samples, windows_s: Windows, sensor: SensorModel) -> C
         curve,
         variance_j2=variance_j2,
         ripples=ripples,
+        # A fold has what samples miss of each of its periods.
+        repeated_j2=None if ripples else curve.repeated_j2,
         in_step_w=in_step_w,
         mean_sigma_w=max((ripple.mean_sigma_w for ripple in ripples), default=0.0),
         drifting_j2=max(drifting_j2, default=0.0),
