@@ -26,13 +26,29 @@ LONGEST_LAG_S = 0.03
 # A window begins at a random time up to this.
 LATEST_START_S = 0.2
 
+Make = Callable[[np.random.Generator, float, float], Load]
+"""A load from a start to an end, in s."""
 
-def _training(rng: np.random.Generator, layer_s: float, start_s: float, end_s: float) -> Load:
-    """It ends soon after the window."""
-    return training(rng, layer_s, start_s - rng.random(), end_s - LOAD_AFTER_S + LATEST_START_S)
+# Layers of a training, and rates of decode rounds, in step with the samples, or nearly, or far from it.
+LAYERS_S = (0.010, 0.04 / 3, 0.017, 0.020, 0.0204, 0.023, 0.08 / 3, 0.1 / 3, 0.037, 0.040)
+ROUNDS_HZ = (44, 47, 49, 53, 60)
 
 
-LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
+def _training(layer_s: float | None = None) -> Make:
+    """With layers of this length, or any; it ends soon after the window."""
+
+    def make(rng: np.random.Generator, start_s: float, end_s: float) -> Load:
+        length_s = rng.uniform(4e-3, 45e-3) if layer_s is None else layer_s
+        return training(rng, length_s, start_s - rng.random(), end_s - LOAD_AFTER_S + LATEST_START_S)
+
+    return make
+
+
+def _generation(rounds_hz: float) -> Make:
+    return lambda rng, start_s, end_s: generation(1 / rounds_hz, start_s - rng.random(), end_s)
+
+
+LOADS: dict[str, Make] = {
     "constant": lambda rng, start_s, _: constant(rng.uniform(100, 690), start_s),
     "decode_20hz": lambda rng, start_s, end_s: square(300, 600, 0.3 / 20, 0.7 / 20, start_s - rng.random(), end_s),
     "decode_30hz": lambda rng, start_s, end_s: square(300, 600, 0.4 / 30, 0.6 / 30, start_s - rng.random(), end_s),
@@ -52,27 +68,13 @@ LOADS: dict[str, Callable[[np.random.Generator, float, float], Load]] = {
     "square_100hz": lambda rng, start_s, end_s: square(300, 600, 0.5 / 100, 0.5 / 100, start_s - rng.random(), end_s),
     "decode_drifting": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, drift=0.003),
     "decode_jittered": lambda rng, start_s, end_s: unsteady(rng, 1 / 30, start_s - rng.random(), end_s, jitter=0.02),
-    "generation": lambda rng, start_s, end_s: generation(1 / 30, start_s - rng.random(), end_s),
+    "generation": _generation(30),
     "square_at_101ms": lambda rng, start_s, end_s: square(120, 680, 0.0505, 0.0505, start_s - rng.random(), end_s),
     "pulses_of_10ms": lambda rng, start_s, end_s: square(100, 650, 0.190, 0.010, start_s - rng.random(), end_s),
-    "training": lambda rng, start_s, end_s: _training(rng, rng.uniform(4e-3, 45e-3), start_s, end_s),
+    "training": _training(),
     "bursty": lambda rng, start_s, end_s: bursty(rng, start_s - rng.random(), end_s),
-    # Parts of a step in step with the samples, or nearly, or far from it.
-    "training_10ms": lambda rng, start_s, end_s: _training(rng, 10e-3, start_s, end_s),
-    "training_13.3ms": lambda rng, start_s, end_s: _training(rng, 40e-3 / 3, start_s, end_s),
-    "training_17ms": lambda rng, start_s, end_s: _training(rng, 17e-3, start_s, end_s),
-    "training_20ms": lambda rng, start_s, end_s: _training(rng, 20e-3, start_s, end_s),
-    "training_20.4ms": lambda rng, start_s, end_s: _training(rng, 20.4e-3, start_s, end_s),
-    "training_23ms": lambda rng, start_s, end_s: _training(rng, 23e-3, start_s, end_s),
-    "training_26.7ms": lambda rng, start_s, end_s: _training(rng, 80e-3 / 3, start_s, end_s),
-    "training_33.3ms": lambda rng, start_s, end_s: _training(rng, 100e-3 / 3, start_s, end_s),
-    "training_37ms": lambda rng, start_s, end_s: _training(rng, 37e-3, start_s, end_s),
-    "training_40ms": lambda rng, start_s, end_s: _training(rng, 40e-3, start_s, end_s),
-    "generation_44hz": lambda rng, start_s, end_s: generation(1 / 44, start_s - rng.random(), end_s),
-    "generation_47hz": lambda rng, start_s, end_s: generation(1 / 47, start_s - rng.random(), end_s),
-    "generation_49hz": lambda rng, start_s, end_s: generation(1 / 49, start_s - rng.random(), end_s),
-    "generation_53hz": lambda rng, start_s, end_s: generation(1 / 53, start_s - rng.random(), end_s),
-    "generation_60hz": lambda rng, start_s, end_s: generation(1 / 60, start_s - rng.random(), end_s),
+    **{f"training_{1e3 * layer_s:.3g}ms": _training(layer_s) for layer_s in LAYERS_S},
+    **{f"generation_{rounds_hz}hz": _generation(rounds_hz) for rounds_hz in ROUNDS_HZ},
 }
 
 
