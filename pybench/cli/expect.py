@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pybench.cli.path_types import FILE, FOLDER
+from pybench.model.plural import plural
 
 
 @click.command()
@@ -37,4 +38,4 @@ def expect(run_folder: Path, table: str | None, output: Path | None) -> None:
         click.echo(table_text(made), nl=False)
     else:
         write_table(made, output)
-        click.echo(f"{output}: {len(made.rows)} rows")
+        click.echo(f"{output}: {plural(len(made.rows), 'row')}")

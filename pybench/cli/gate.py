@@ -10,6 +10,7 @@ import click
 
 from pybench.cli.compare import across_option, effects_of, smallest_option
 from pybench.cli.path_types import FILE, FOLDER, PATH
+from pybench.model.plural import plural
 
 if TYPE_CHECKING:
     from pybench.judge.regression.series import Series
@@ -91,7 +92,7 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     progress = make_progress(sys.stderr)
     choose = partial(choose_launcher, EngineOptions(python=python), notify=progress.note)
     points = {row.row.point_id for row in rows}
-    progress.note(f"{len(rows)} rows are flagged; {len(points)} points are measured again")
+    progress.note(f"{plural(len(rows), 'row')} flagged; {plural(len(points), 'point')} measured again")
     try:
         manifest = _manifest(history, reference_of(series, rows))
         again, beside = rerun(RunFolder.open(run_path), points, choose, progress, manifest)

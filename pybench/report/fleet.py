@@ -81,9 +81,9 @@ def _measured(result: FleetResult) -> Iterator[str]:
     if num := sum(node.num_runs for node in result.nodes):
         yield f"{plural(num, 'run')}{_kind(result.keys)}"
     if result.num_pairs:
-        yield f"{result.num_pairs} measurements of pairs"
+        yield f"{plural(result.num_pairs, 'measurement')} of pairs"
     if result.num_barriers:
-        yield f"{result.num_barriers} barriers"
+        yield plural(result.num_barriers, "barrier")
     yield f"smallest effect {plain(100 * result.effects.default)} %"
 
 

@@ -87,7 +87,7 @@ class OpenRun:
             if not self._in_time(extra):
                 self.note_left_out(extra, "inconclusive; ")
                 return
-            self.progress.note(f"inconclusive: {len(extra)} more attempts")
+            self.progress.note(f"inconclusive: {plural(len(extra), 'more attempt')}")
             while extra := self._in_time(extra):
                 before = len(self.records)
                 self.measure_next(extra)

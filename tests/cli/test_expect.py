@@ -24,7 +24,7 @@ def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: 
     """Written, read back, and put in the place of the old one."""
     arguments = drill(value=1.0)
     done = CliRunner().invoke(main, ["expect", "--from", str(folder), "-o", "expected/drill.toml"])
-    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 1 rows\n")
+    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 1 row\n")
     (row,) = read_table(here / "expected" / "drill.toml").rows
     assert (row.machine, row.count) == ("cpu", 2)
     assert row.value == pytest.approx(2.0, rel=1e-3)
