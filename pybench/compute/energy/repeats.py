@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from pybench.compute.energy.times import Column
 
@@ -39,19 +40,19 @@ class Repeats:
     def of(cls, time_s: Column, power_w: Column, period_s: float, most_repeat: int) -> Self:
         """Of two samples or more; repetitions of up to ``most_repeat`` of them are looked for."""
         number = np.rint((time_s - time_s[0]) / period_s).astype(np.intp)
-        length = 1 << (int(number[-1]) + 2 * most_repeat).bit_length()
-        columns = np.zeros((2, 2, length))
-        for (values, there), where, signal in zip(
-            columns, (number, number[1:]), (power_w, power_w[1:] - power_w[:-1]), strict=True
-        ):
-            values[where], there[where] = signal - signal.mean(), 1.0
-        waves = np.fft.rfft(columns)
-        sums, pairs = np.moveaxis(np.fft.irfft(waves.real**2 + waves.imag**2)[..., : 2 * most_repeat + 1], 1, 0)
-        alike = np.where(np.rint(pairs) >= MIN_REPEATED, sums / np.maximum(pairs, 1.0), 0.0)
-        if (alike[:, 0] <= 0).any():
-            return cls(0.0, 0.0)
-        samples, changes = alike / alike[:, :1]
+        samples = _autocorrelation(number, power_w, 2 * most_repeat)
+        changes = _autocorrelation(number[1:], power_w[1:] - power_w[:-1], 2 * most_repeat)
         return cls(min(_in_step(samples, most_repeat), _in_step(changes, most_repeat)), _shared_fraction(changes))
+
+
+def _autocorrelation(number: npt.NDArray[np.intp], values: Column, farthest: int) -> Column:
+    """Of values at these places, up to a distance: 0 where too few are so far apart, or where none varies."""
+    columns = np.zeros((2, 1 << (int(number[-1]) + farthest).bit_length()))
+    columns[0, number], columns[1, number] = values - values.mean(), 1.0
+    waves = np.fft.rfft(columns)
+    sums, pairs = np.fft.irfft(waves.real**2 + waves.imag**2)[:, : farthest + 1]
+    alike = np.where(np.rint(pairs) >= MIN_REPEATED, sums / np.maximum(pairs, 1.0), 0.0)
+    return alike / alike[0] if alike[0] > 0 else np.zeros_like(alike)
 
 
 def _in_step(alike: Column, most_repeat: int) -> float:
@@ -68,10 +69,9 @@ def _shared_fraction(alike: Column) -> float:
     variance is ``1/n`` where doubts jump with the load's phase, ``1/n³`` where they are continuous; ``1/n²`` is taken.
     As many cycles share it as follow each other alike.
     """
-    found = [0.0]
+    found = []
     for num in range(LEAST_REPEAT, LONGEST_SHARED + 1):
         cycles = alike[num::num]
-        unlike = np.flatnonzero(cycles < LEAST_ALIKE)
-        following = cycles[: unlike[0]] if len(unlike) else cycles
+        following = cycles[np.logical_and.accumulate(cycles >= LEAST_ALIKE)]
         found.append(2 * float(np.minimum(following, 1.0).sum()) / num**2)
     return max(found)
