@@ -31,6 +31,7 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import strategies
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.torch.train.strategies import ddp
 from tests.judge.conftest import Build
 from tests.worker.torch.conftest import Start
 from tests.worker.torch.train_ranks import FAMILY_SHAPES, GPT_OSS, TINY, settings_of, trained
@@ -50,6 +51,7 @@ SCALED_LLAMA = {
     },
 }
 DDP = {"data_parallel": 2}
+BUCKETS = {**DDP, "gradient_as_bucket_view": True}
 FSDP = {"strategy": "fsdp", "data_parallel": 2}
 TP = {"strategy": "tensor_parallel", "tensor_parallel": 2}
 PP = {"strategy": "pipeline_parallel", "pipeline_parallel": 2}
@@ -91,7 +93,15 @@ WINDOWS: dict[str, Spec] = {"fsdp": FSDP, "tensor": TP, "context": CP, "pipeline
 TWO: dict[str, Spec] = {
     "ddp": {**DDP, "control_steps": 2},
     "ddp_passes": {**DDP, "grad_accum": 2, "find_unused_parameters": True},
-    "ddp_buckets": {**DDP, "bucket_cap_mb": 1, "static_graph": True, "gradient_as_bucket_view": True},
+    "ddp_buckets": {**BUCKETS, "bucket_cap_mb": 1, "static_graph": True},
+    "ddp_bucket_passes": {
+        **DDP,
+        "grad_accum": 4,
+        "bucket_cap_mb": 1,
+        "gradient_as_bucket_view": True,
+        "control_steps": 2,
+    },
+    "ddp_bucket_control": {**DDP, "gradient_as_bucket_view": True, "control_steps": 2},
     "ddp_chunks": {**DDP, "loss_chunk_tokens": 64, "broadcast_buffers": False},
     "fsdp": {**FSDP, "control_steps": 2},
     "fsdp_passes": {**FSDP, **BEAMS, "grad_accum": 2, "reshard_after_forward": False},
@@ -222,7 +232,45 @@ def test_copies_that_learn_alone_are_seen(two: Any, alone: Any, name: str, verdi
     assert curves[0][0] == pytest.approx(curves[1][0], rel=1e-4), "they part ways by what they learn"
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp", "accelerate"])
+def test_gradients_stay_in_their_buckets_where_passes_add_up(two: Any) -> None:
+    """Beside them those of a pass without exchange would take as much memory again. One pass drops them."""
+    for found in two["ddp_bucket_passes"]:
+        first, *later = found["kept_gradients"]
+        assert first
+        assert later == [first] * 5, "the first step has the buckets of all others, before there are optimizer states"
+    for name in ("ddp_buckets", "ddp_passes", "ddp_chunks"):
+        assert two[name][0]["kept_gradients"] == [[]] * 6
+
+
+def test_only_the_pass_behind_the_first_exchange_waits_for_its_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three passes the first exchanges nothing."""
+
+    class Replica(torch.nn.Identity):
+        require_backward_grad_sync = False
+
+    class Ranks(TorchRanks):
+        def barrier(self) -> None:
+            events.append("barrier")
+
+    events: list[str] = []
+    replica = Replica()
+    replica.register_forward_hook(lambda *_: events.append("pass"))
+    monkeypatch.setattr(ddp, "_WATCHDOG_ROUNDS_S", 0)
+    ddp.release_first_bucket(replica, Ranks(0, 2, CPU))  # type: ignore[arg-type]
+    for replica.require_backward_grad_sync in (False, True, True, True):
+        replica(torch.zeros(1))
+    assert events == ["pass", "pass", "barrier", "barrier", "pass", "pass"]
+
+
+def test_control_steps_have_no_gradients_beside_their_buckets(two: Any) -> None:
+    """Steps with and without exchange differ by nothing else."""
+    for found in two["ddp_bucket_control"]:
+        *measured, controlled = found["kept_gradients"]
+        assert measured == [[]] * 5
+        assert len(controlled) == 1, "the model's one bucket"
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "accelerate", "ddp_bucket_passes", "ddp_bucket_control"])
 def test_control_steps_tell_the_exposed_communication(two: Any, name: str) -> None:
     """A part of the step, the same on both ranks."""
     first, second = (found["metrics"] for found in two[name])

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed.tensor import DTensor
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.strategies import ddp
-from pybench.worker.backends.torch.train.training import training
+from pybench.worker.backends.torch.train.training import Training, training
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -74,15 +75,24 @@ def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
     if options.pop("broken", False):
         ddp.replicated = learning_alone  # type: ignore[assignment]
     with training(settings_of(options), architecture, ranks) as work:
-        losses = []
+        losses, kept = [], []
         for index in range(NUM_STEPS):
             begin = time.monotonic()
             outcome = work.step(index)
             length_s = time.monotonic() - begin
             losses.append(outcome.loss)
             values = {**outcome.values, **outcome.late_values(), "step_s": length_s}
+            kept.append(_kept_gradients(work))
         metrics = {metric.name: metric.value for metric in work.metrics()}
-    return {"losses": losses, "metrics": metrics, "values": values}
+        kept.append(_kept_gradients(work))
+    return {"losses": losses, "metrics": metrics, "values": values, "kept_gradients": kept}
+
+
+def _kept_gradients(work: Training) -> list[int]:
+    """Where memory starts that has gradients, between two steps."""
+    gradients = [parameter.grad for parameter in work.learner.parameters() if parameter.grad is not None]
+    whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
+    return sorted({gradient.untyped_storage().data_ptr() for gradient in whole})
 
 
 if __name__ == "__main__":

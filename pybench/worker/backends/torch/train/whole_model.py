@@ -33,6 +33,10 @@ class WholeModel:
 
     ``objective`` may be set before the first step, and ``report``, which gives what the strategy itself knows. With
     the setting ``loss_chunk_tokens`` the model takes labels and returns its summed loss.
+
+    Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
+    passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
+    behind its first exchange. Every pass of the first step exchanges: there are no optimizer states beside them yet.
     """
 
     offloads: ClassVar[bool] = False
@@ -65,10 +69,14 @@ class WholeModel:
         self._chunked = settings.loss_chunk_tokens is not None
         self._quiet = quiet
         self._silent = silent
+        self._in_buckets = averaged_over > 1 and settings.has_gradients_in_buckets
+        self._keeps_gradients = self._in_buckets and settings.accumulates
+        self._updated = False
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
         """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
-        with nullcontext() if last else self._quiet():
+        exchanges = last or (self._keeps_gradients and not self._updated)
+        with nullcontext() if exchanges else self._quiet():
             with self._saving():
                 loss = self.loss(batch)
             self.differentiate(loss * scale)
@@ -103,7 +111,8 @@ class WholeModel:
         if self._max_grad_norm is not None:
             clip(self.model.parameters(), self._max_grad_norm)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
+        self._updated = True
 
     def parameters(self) -> Iterable[nn.Parameter]:
         """Of the model, whole or this rank's parts."""
@@ -119,5 +128,6 @@ class WholeModel:
         return self.report()
 
     def silence(self) -> AbstractContextManager[None] | None:
-        """Stop every exchange, where that can be."""
+        """Stop every exchange, where that can be. From here on steps differ by their exchange alone."""
+        self._keeps_gradients = self._in_buckets
         return self._silent() if self._silent else None
