@@ -204,7 +204,7 @@ def _fits(explanation: Explanation) -> Table:
 
 def _predictions(explanation: Explanation) -> Table:
     return Table(
-        _LABEL, ("benchmark", "GPUs", "speedup", "interval"), tuple(map(_prediction, explanation.extrapolations))
+        _LABEL, ("benchmark", "GPUs", "speedup", "laws give"), tuple(map(_prediction, explanation.extrapolations))
     )
 
 
@@ -214,7 +214,7 @@ def _prediction(found: Extrapolation) -> tuple[str, ...]:
         f"{found.benchmark}[{axes}]" if axes else found.benchmark,
         str(found.num_gpus),
         f"{found.speedup:.3g}x",
-        f"[{found.low:.3g}, {found.high:.3g}]",
+        f"[{found.low:.3g}, {found.high:.3g}]" if found.low < found.high else "-",
     )
 
 

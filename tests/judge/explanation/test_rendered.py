@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pybench.report.explanation import render
@@ -38,3 +39,15 @@ def test_tables_have_the_labels_of_points_that_are_given(runs: Any, build: Build
     text = render(runs.explain([(one, 0.16), (two, 0.1)]), {one.id: "TP 1", two.id: "TP 2"})
     rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith(("TP ", "decode["))]
     assert rows == ["TP 1", "TP 2", "TP 2"]
+
+
+def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
+    """As many digits as laws agree in would look like a bound."""
+    explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
+    (one, other) = explanation.extrapolations
+    alone = replace(explanation, extrapolations=(one, replace(other, speedup=2.0, low=2.0, high=2.0)))
+    rows = [line.split() for line in render(alone).splitlines() if line.startswith("decode  ") and "x" in line]
+    assert rows == [
+        ["decode", "4", f"{one.speedup:.3g}x", f"[{one.low:.3g},", f"{one.high:.3g}]"],
+        ["decode", "8", "2x", "-"],
+    ]
