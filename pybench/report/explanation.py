@@ -213,9 +213,14 @@ def _prediction(found: Extrapolation) -> tuple[str, ...]:
     return (
         f"{found.benchmark}[{axes}]" if axes else found.benchmark,
         str(found.num_gpus),
-        f"{found.speedup:.3g}x",
-        f"[{found.low:.3g}, {found.high:.3g}]" if found.low < found.high else "-",
+        f"{_three_digits(found.speedup)}x",
+        f"[{_three_digits(found.low)}, {_three_digits(found.high)}]" if found.low < found.high else "-",
     )
+
+
+def _three_digits(value: float) -> str:
+    """At least: an exponent for 1,024 GPUs would be harder to read."""
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - the first of three digits
 
 
 def _seconds(value: float) -> str:

@@ -45,9 +45,11 @@ def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
     """As many digits as laws agree in would look like a bound."""
     explanation = runs.explain([(build.generate(1), 0.16), (build.generate(2), 0.1)])
     (one, other) = explanation.extrapolations
-    alone = replace(explanation, extrapolations=(one, replace(other, speedup=2.0, low=2.0, high=2.0)))
+    many = replace(other, num_gpus=1024, speedup=529.4, low=33.33, high=1024.0)
+    alone = replace(explanation, extrapolations=(one, replace(other, speedup=2.0, low=2.0, high=2.0), many))
     rows = [line.split() for line in render(alone).splitlines() if line.startswith("decode  ") and "x" in line]
     assert rows == [
         ["decode", "4", f"{one.speedup:.3g}x", f"[{one.low:.3g},", f"{one.high:.3g}]"],
         ["decode", "8", "2x", "-"],
+        ["decode", "1024", "529x", "[33.3,", "1,024]"],
     ]
