@@ -51,10 +51,11 @@ class Meeting:
 class Job:
     """One worker process to start, on each of its places.
 
-    ``stage`` is the folder with the worker's source, ``exchange`` the one folder the worker may write,
-    ``num_processes`` how many ranks torchrun starts on all places together, ``places`` what it has of each host, of
-    which the one called ``host`` is here; ``token`` is a mark that every process of the worker carries in its
-    environment, so that all of them can be found and ended. A part of a job has a ``meeting`` with the others.
+    ``stage`` is the folder with the worker's source, ``exchange`` one that the worker may write, ``compiled`` one for
+    compiled code that the run's workers of its backend share, if there is any; ``num_processes`` how many ranks
+    torchrun starts on all places together, ``places`` what it has of each host, of which the one called ``host`` is
+    here; ``token`` is a mark that every process of the worker carries in its environment, so that all of them can be
+    found and ended. A part of a job has a ``meeting`` with the others.
     """
 
     stage: Path
@@ -66,6 +67,7 @@ class Job:
     host_environment: Mapping[str, str] = field(repr=False)
     host: str = ""
     meeting: Meeting | None = None
+    compiled: Path | None = None
 
     @property
     def gpu_uuids(self) -> tuple[str, ...]:

@@ -8,12 +8,20 @@ from pathlib import PurePosixPath
 
 from pybench.engines.base import Argv, Job
 from pybench.engines.environment import tuning
-from pybench.model.container import ContainerSetup, ImageIdentity
+from pybench.model.container import ContainerSetup, ImageIdentity, Mount
 from pybench.model.loopback import LOOPBACK
 
 STAGE = PurePosixPath("/pybench/stage")
 EXCHANGE = PurePosixPath("/pybench/exchange")
-"""Where a job's two folders are inside."""
+COMPILED = PurePosixPath("/pybench/compiled")
+"""Where a job's folders are inside."""
+_COMPILED_AT = {
+    "XDG_CACHE_HOME": COMPILED,  # vLLM's, and torch's extensions
+    "CUDA_CACHE_PATH": COMPILED / "cuda",
+    "FLASHINFER_WORKSPACE_BASE": COMPILED,
+    "TORCHINDUCTOR_CACHE_DIR": COMPILED / "inductor",
+    "TRITON_CACHE_DIR": COMPILED / "triton",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +51,17 @@ class ImageLauncher:
         return self._tuning({**host, **LOOPBACK})
 
     def variables(self, job: Job) -> dict[str, str]:
-        """What tunes the job's worker: ranks of several hosts meet on the network that the job names."""
-        return self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
+        """What tunes the job's worker: ranks of several hosts meet on the network that the job names.
+
+        Compiled code goes where the run's next worker finds it, unless the suite names another place.
+        """
+        tuned = self.tuning(job.host_environment) if job.meeting is None else self._tuning(job.host_environment)
+        return {**({name: str(path) for name, path in _COMPILED_AT.items()} if job.compiled else {}), **tuned}
+
+    def writable(self, job: Job) -> tuple[Mount, ...]:
+        """What the worker may write."""
+        compiled = (Mount(source=str(job.compiled), target=str(COMPILED)),) if job.compiled else ()
+        return (Mount(source=str(job.exchange), target=str(EXCHANGE)), *compiled)
 
     def _tuning(self, host: Mapping[str, str]) -> dict[str, str]:
         secrets = {name: host[name] for name in self.secrets if name in host}

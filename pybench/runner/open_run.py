@@ -190,7 +190,13 @@ class OpenRun:
             host=self.gathering.lead.name if self.gathering and point.settings.num_nodes > 1 else "",
             token=f"{self.folder.mark}/{secrets.token_hex(8)}",
             host_environment={**os.environ, **variables_of(point.settings.environment)},
+            compiled=self._compiled(point),
         )
+
+    def _compiled(self, point: Point) -> Path | None:
+        """Outside of containers libraries have the user's own folders for it, and other hosts do not see this one."""
+        alone = self.manifest.container is not None and point.settings.num_nodes == 1
+        return self.folder.compiled(point.settings.backend) if alone else None
 
     def _places(self, point: Point) -> tuple[Place, ...]:
         nodes, each, on_gpus = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from pybench.compute.schedule import pending
@@ -17,6 +17,7 @@ from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
 from pybench.machine.gpu_processes import look_once
 from pybench.machine.signals import signals_interrupt
+from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
@@ -72,9 +73,14 @@ class Run:
         with disk_error(path, *resume_remedy(path)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
+            self.folder.remove_compiled()
             records = list(self.folder.records())
             require_planned(path, self.manifest, records)
-            yield records
+            try:
+                yield records
+            finally:
+                with suppress(RunFolderError):  # what is measured counts; a resumed run reports it
+                    self.folder.remove_compiled()
             if records:
                 self.folder.require_complete()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,8 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
     stage_worker(folder / "worker")
     exchange = folder / "attempts" / "decode_backend=torch,tensor_parallel=1.1" / "exchange"
     exchange.mkdir(parents=True)
+    compiled = folder / "compiled" / "torch"
+    compiled.mkdir(parents=True, exist_ok=True)
     return Job(
         stage=folder / "worker",
         exchange=exchange,
@@ -74,11 +77,12 @@ def job(folder: Path, environment: Mapping[str, str]) -> Job:
         places=(Place(),),
         token=f"isolation/{secrets.token_hex(8)}",
         host_environment=environment,
+        compiled=compiled,
     )
 
 
 def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
-    """No capability, no network, nothing writable but the exchange folder and tmp; no variable of the shell."""
+    """No capability, no network, nothing writable but the job's two folders and tmp; no variable of the shell."""
     shell = {**os.environ, "NCCL_DEBUG": "WARN", "SECRET": "s3cret", "HF_TOKEN": "t0ken", "TORCH_HOME": "/home/me"}
     launcher = boxed.launcher()
     found = inside(launcher, job(tmp_path, shell), TRIES)
@@ -87,8 +91,8 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     assert (found["uid"], found["gid"]) == ((65534, 65534) if os.getuid() == 0 else (os.getuid(), os.getgid()))
     assert found["become_root"] == "Operation not permitted"
     # Beside /tmp: what engines mount in memory for one container alone. Podman adds /var/tmp to a read-only root.
-    private = {"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/pybench/exchange"}
-    assert {"/tmp", "/pybench/exchange"} <= set(found["writable"]) <= private
+    ours = {"/tmp", "/pybench/compiled", "/pybench/exchange"}
+    assert ours <= set(found["writable"]) <= ours | {"/var/tmp", "/dev/shm", "/dev/mqueue"}
     assert found["stage"] in {"Read-only file system", "Permission denied"}
     assert found["kernel_knob"] in {"Read-only file system", "Permission denied"}
     assert found["mount"] in {"Operation not permitted", "Permission denied"}
@@ -101,6 +105,28 @@ def test_nothing_gets_out(boxed: Boxed, tmp_path: Path) -> None:
     lowered = {relaxation.name for relaxation in launcher.container.relaxations}
     assert found["memlock"] == -1 or "ulimit_memlock" in lowered
     assert found["processes"] == ["1"]
+
+
+def test_what_one_worker_compiles_the_next_one_finds(boxed: Boxed, tmp_path: Path) -> None:
+    """By the variables that libraries read, as the user inside; each has another container."""
+    names = ("XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    write = f"""
+import json, os, pathlib
+folders = [pathlib.Path(os.environ[name]) for name in {names}]
+for folder in folders:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "code").write_text("compiled")
+print(json.dumps(len(folders)))
+"""
+    read = f"""
+import json, os, pathlib
+print(json.dumps([(pathlib.Path(os.environ[name]) / "code").read_text() for name in {names}]))
+"""
+    launcher = boxed.launcher()
+    for number, (code, expected) in enumerate(((write, 4), (read, ["compiled"] * 4))):
+        folder = tmp_path / str(number)
+        task = replace(job(folder, dict(os.environ)), compiled=tmp_path / "0" / "compiled" / "torch")
+        assert inside(launcher, task, code) == expected
 
 
 def test_a_relaxation_is_granted_and_on_record(boxed: Boxed, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybench.cli.gate import _manifest
+from pybench.engines.base import Job
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
@@ -57,6 +58,12 @@ class Boxed(FakeLauncher):
     def __init__(self, image: str) -> None:
         super().__init__()
         object.__setattr__(self, "container", setup(image))
+        object.__setattr__(self, "compiled", [])
+
+    def environment(self, job: Job) -> dict[str, str]:
+        held = list(job.compiled.iterdir()) if job.compiled else None
+        self.compiled.append((job.compiled, held))  # type: ignore[attr-defined]
+        return super().environment(job)
 
 
 def boxed(needs: LaunchRequirements) -> Boxed:
@@ -88,6 +95,23 @@ def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
     (made,) = reruns(run)
     assert [(record.point_id, record.attempt) for record in made.records()] == [(POINT, 1), (POINT, 2), (POINT, 3)]
     assert run.records() == before
+
+
+def test_workers_in_images_share_what_they_compile_while_the_run_lasts(tmp_path: Path, no_driver: None) -> None:
+    """Of one backend; those in no image have folders of the user's, and nothing stays."""
+    del no_driver
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "drill.toml").write_text(table_text())
+    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=60))
+    launcher = Boxed("new")
+    made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", lambda _needs: launcher)
+    left = made.folder.compiled("torch") / "of a killed runner"
+    left.touch()
+    made.finish(NoProgress())
+    seen = launcher.compiled  # type: ignore[attr-defined]
+    assert len(seen) >= 3
+    assert all(found == (made.folder.path / "compiled" / "torch", []) for found in seen)
+    assert not (made.folder.path / "compiled").exists()
 
 
 def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:

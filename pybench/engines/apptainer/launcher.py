@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pybench.engines.base import Argv, Job
 from pybench.engines.image_file_launcher import ImageFileLauncher, shown_gpus
-from pybench.engines.image_launcher import EXCHANGE, STAGE
+from pybench.engines.image_launcher import STAGE
 from pybench.model.container import Mount
 
 _CLIENT_NAMES = frozenset({"PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR"})
@@ -36,7 +36,7 @@ class ApptainerLauncher(ImageFileLauncher):
             *("--cleanenv", "--contain", "--no-home", "--no-privs", "--pid", "--ipc"),
             *(("--net", "--network", "none") if self.offline else ()),
             *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, read_only=True))),
-            *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), read_only=False)),
+            *(part for mount in self.writable(job) for part in ("--mount", _bind(mount, read_only=False))),
             *("--pwd", "/tmp"),  # noqa: S108 - inside, private
             str(self.files[job.backend]),
             *(self.image(job).interpreter, *arguments),

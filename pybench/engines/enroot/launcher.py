@@ -9,7 +9,7 @@ from pathlib import Path
 from pybench.engines.base import Argv, Job
 from pybench.engines.enroot.isolation import Isolation
 from pybench.engines.image_file_launcher import ImageFileLauncher, shown_gpus
-from pybench.engines.image_launcher import EXCHANGE, STAGE
+from pybench.engines.image_launcher import STAGE
 from pybench.engines.process import ATTEMPT_VARIABLE
 from pybench.model.container import Mount
 from pybench.model.errors import UsageError
@@ -57,7 +57,7 @@ class EnrootLauncher(ImageFileLauncher):
             *(("--rc", str(_ENTRYPOINT)) if image.entrypoint == "replace" else ()),
             *(part for value in self._named(job) for part in ("--env", value)),
             *(part for mount in (ours, *self.container.mounts) for part in ("--mount", _bind(mount, "rbind,ro"))),
-            *("--mount", _bind(Mount(source=str(job.exchange), target=str(EXCHANGE)), "bind,rw")),
+            *(part for mount in self.writable(job) for part in ("--mount", _bind(mount, "bind,rw"))),
             *(str(self.files[job.backend]), image.interpreter, *arguments),
         )
 

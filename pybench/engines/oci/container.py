@@ -35,7 +35,7 @@ class ContainerCommands(Protocol):
         """Content of that file, which may hold secrets."""
 
     def owner(self) -> tuple[int, int]:
-        """User and group that the exchange folder must belong to."""
+        """User and group that folders which the worker writes must belong to."""
 
     def inspect_argv(self, job: Job) -> Argv:
         """Command that describes the job's container as JSON."""
@@ -91,10 +91,10 @@ class ContainerWorker:
 
 
 def prepare_exchange(launcher: ContainerCommands, job: Job) -> None:
-    """Give the exchange folder to the user inside, and write the environment where only this user reads it."""
+    """Give what the worker writes to the user inside, and write the environment where only this user reads it."""
     if os.geteuid() == 0:
         owner = launcher.owner()
-        for path in (job.exchange, *job.exchange.iterdir()):
+        for path in (job.exchange, *job.exchange.iterdir(), *((job.compiled,) if job.compiled else ())):
             os.chown(path, *owner, follow_symlinks=False)
     file = launcher.environment_file(job)
     file.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from pybench.engines.base import Argv, Job
 from pybench.engines.environment import fixed
-from pybench.engines.image_launcher import EXCHANGE, STAGE, ImageLauncher
+from pybench.engines.image_launcher import STAGE, ImageLauncher
 from pybench.engines.log import log_tail
 from pybench.engines.oci.confinement import Confinement
 from pybench.engines.oci.container import ContainerWorker
@@ -103,7 +103,7 @@ class OciLauncher(ImageLauncher):
         }
 
     def owner(self) -> tuple[int, int]:
-        """User and group inside, who must be able to write the exchange folder."""
+        """User and group inside, who must be able to write the job's folders."""
         uid, gid = map(int, self.confinement.user.split(":"))
         return uid, gid
 
@@ -148,7 +148,7 @@ class OciLauncher(ImageLauncher):
             ours.append(Mount(source=str(self.models), target=str(MODELS)))
         return (
             *(_bind(mount.source, mount.target, read_only=True) for mount in (*ours, *self.container.mounts)),
-            _bind(str(job.exchange), str(EXCHANGE), read_only=False),
+            *(_bind(mount.source, mount.target, read_only=False) for mount in self.writable(job)),
         )
 
 
