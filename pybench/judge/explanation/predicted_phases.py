@@ -78,10 +78,18 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         microbatches=strategy.num_microbatches(settings.microbatches, degrees["pipeline_parallel"]),
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
+        bucket_copies=_bucket_copies(settings),
         recompute=settings.activation_checkpointing == "full",
         adapters=adapter_parameters(decoder, settings),
         clip=settings.max_grad_norm is not None,
     )
+
+
+def _bucket_copies(settings: Train) -> int:
+    """DDP's, of each gradient; none where gradients stay in their buckets from pass to pass."""
+    if not settings.gradient_as_bucket_view:
+        return 2
+    return 0 if settings.has_gradients_in_buckets and settings.accumulates else 1
 
 
 def _passes(settings: Train, of_rank: float) -> int:
