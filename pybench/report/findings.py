@@ -24,6 +24,8 @@ _OF_CAUSE = {
     "launch": "check --python and --engine with: pybench doctor",
     "identity": "check the images with: pybench images check",
 }
+_FINISH = "finish the run: pybench run --resume RUN"
+_GO_ON = f"{_FINISH}, which has the same time again"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
@@ -112,7 +114,7 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
                 "missing",
                 point.reason or "not measured",
                 (names[point.id],),
-                "finish the run: pybench run --resume RUN",
+                _FINISH,
             )
 
 
@@ -127,13 +129,20 @@ def _of_failure(point: PointResult, records: Sequence[Record]) -> str:
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
-    beside = {point.id for point in results.points if "not_alone" in point.flags}
+    beside, short_of_time = (
+        {point.id for point in results.points if flag in point.flags} for flag in ("not_alone", "fewer_attempts")
+    )
     for row in results.expectations:
         # What lacks a point is no finding of its own: the point is.
         is_consequence = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
         if row.verdict in BY_IMPORTANCE and not is_consequence:
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
-            step = _IN_COMPANY if row.point_id in beside else _step(row.verdict, row.decision)
+            if row.point_id in beside:
+                step: str | None = _IN_COMPANY
+            elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
+                step = _GO_ON
+            else:
+                step = _step(row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
 
 

@@ -297,6 +297,23 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
     ]
 
 
+def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Results) -> None:
+    """Of the point or of its baseline: the attempts that it lacks are those of the suite."""
+    (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
+    decision = Decision(num_attempts=1, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
+    baseline, point, *_ = [point.id for point in results.points if point.status == "ok"]
+    rows = (dataclasses.replace(row, decision=decision, point_id=point, baseline_id=baseline),)
+    alone = dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=())
+    step = "next: finish the run: pybench run --resume RUN, which has the same time again"
+    assert step not in _words(_render(alone))
+    for short in (point, baseline):
+        points = tuple(
+            dataclasses.replace(each, flags=("fewer_attempts",)) if each.id == short else each
+            for each in results.points
+        )
+        assert step in _words(_render(dataclasses.replace(alone, points=points)))
+
+
 def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Results) -> None:
     """More attempts beside it would show nothing."""
     (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
