@@ -242,24 +242,30 @@ def test_gradients_stay_in_their_buckets_where_passes_add_up(two: Any) -> None:
         assert two[name][0]["kept_gradients"] == [[]] * 6
 
 
-def test_only_the_pass_behind_the_first_exchange_waits_for_its_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three passes the first exchanges nothing."""
-
-    class Replica(torch.nn.Identity):
-        require_backward_grad_sync = False
+@pytest.mark.parametrize(("library", "expected"), [("nccl", ["barrier", "barrier"]), ("gloo", [])])
+def test_nccl_waits_for_the_release_of_the_first_exchange(
+    monkeypatch: pytest.MonkeyPatch, library: str, expected: list[str]
+) -> None:
+    """Other libraries hold nothing."""
 
     class Ranks(TorchRanks):
         def barrier(self) -> None:
             events.append("barrier")
 
     events: list[str] = []
-    replica = Replica()
-    replica.register_forward_hook(lambda *_: events.append("pass"))
     monkeypatch.setattr(ddp, "_WATCHDOG_ROUNDS_S", 0)
-    ddp.release_first_bucket(replica, Ranks(0, 2, CPU))  # type: ignore[arg-type]
-    for replica.require_backward_grad_sync in (False, True, True, True):
-        replica(torch.zeros(1))
-    assert events == ["pass", "pass", "barrier", "barrier", "pass", "pass"]
+    monkeypatch.setattr("torch.distributed.get_backend", lambda: library)
+    ddp.release_first_bucket(Ranks(0, 2, CPU))
+    assert events == expected
+    ddp.release_first_bucket(Ranks(0, 1, CPU))
+    assert events == expected, "a lone rank has no other to wait for"
+
+
+@pytest.mark.parametrize("name", ["ddp", "ddp_passes", "ddp_bucket_passes", "context"])
+def test_the_first_exchange_alone_is_followed_by_its_release(two: Any, name: str) -> None:
+    """In the step that has it: steps behind it may be measured ones."""
+    assert [found["released_in"] for found in two[name]] == [[0], [0]]
+    assert two["fsdp"][0]["released_in"] == []
 
 
 def test_control_steps_have_no_gradients_beside_their_buckets(two: Any) -> None:

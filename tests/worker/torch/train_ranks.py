@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pybench.model.workloads.train import Train
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.strategies import ddp
 from pybench.worker.backends.torch.train.training import Training, training
+from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -74,8 +76,14 @@ def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
     architecture = {**TINY, **options.pop("architecture", {})}
     if options.pop("broken", False):
         ddp.replicated = learning_alone  # type: ignore[assignment]
+    losses: list[float | None] = []
+    kept: list[list[int]] = []
+    released: list[int] = []
     with training(settings_of(options), architecture, ranks) as work:
-        losses, kept = [], []
+        release = getattr(work.learner, "after_first_exchange", None)
+        if isinstance(release, partial) and release.func is ddp.release_first_bucket:
+            assert isinstance(work.learner, WholeModel)
+            work.learner.after_first_exchange = lambda: released.append(len(losses))
         for index in range(NUM_STEPS):
             begin = time.monotonic()
             outcome = work.step(index)
@@ -85,7 +93,8 @@ def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
             kept.append(_kept_gradients(work))
         metrics = {metric.name: metric.value for metric in work.metrics()}
         kept.append(_kept_gradients(work))
-    return {"losses": losses, "metrics": metrics, "values": values, "kept_gradients": kept}
+    found = {"losses": losses, "metrics": metrics, "values": values}
+    return {**found, "kept_gradients": kept, "released_in": released}
 
 
 def _kept_gradients(work: Training) -> list[int]:

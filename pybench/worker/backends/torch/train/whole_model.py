@@ -31,8 +31,9 @@ def cross_entropy(settings: Train) -> Objective:
 class WholeModel:
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange.
 
-    ``objective`` may be set before the first step, and ``report``, which gives what the strategy itself knows. With
-    the setting ``loss_chunk_tokens`` the model takes labels and returns its summed loss.
+    ``objective`` may be set before the first step, ``report``, which gives what the strategy itself knows, and
+    ``after_first_exchange``, which is called once. With the setting ``loss_chunk_tokens`` the model takes labels and
+    returns its summed loss.
 
     Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
     passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
@@ -61,6 +62,7 @@ class WholeModel:
         self.optimizer = optimizer
         self.objective: Objective = cross_entropy(settings)
         self.report: Callable[[], tuple[Metric, ...]] = tuple
+        self.after_first_exchange: Callable[[], None] | None = None
         self._max_grad_norm = settings.max_grad_norm
         offload = settings.activation_offload and not self.offloads
         self._saving = ActivationOffload(model) if offload else nullcontext
@@ -80,6 +82,9 @@ class WholeModel:
             with self._saving():
                 loss = self.loss(batch)
             self.differentiate(loss * scale)
+        if exchanges and self.after_first_exchange is not None:
+            self.after_first_exchange()
+            self.after_first_exchange = None
         return loss.detach() / self._same_loss_on
 
     def loss(self, batch: Batch) -> torch.Tensor:

@@ -20,7 +20,7 @@ from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.strategies.ddp import learner as whole_sequences
-from pybench.worker.backends.torch.train.strategies.ddp import replicated
+from pybench.worker.backends.torch.train.strategies.ddp import release_first_bucket, replicated
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 NAME = "pybench_context_parallel"
@@ -40,7 +40,7 @@ def learner(task: Task) -> Learner:
     attend_over(mesh, model)
     weights.fill()
     compile_layers(task, model)
-    return WholeModel(
+    whole = WholeModel(
         replicated(task, model),
         optimizer_of(model.parameters(), settings),
         chunk_masks_of(task, model.config, mesh),
@@ -48,6 +48,8 @@ def learner(task: Task) -> Learner:
         portion=Portion(chunk=mesh.get_local_rank(), num_chunks=settings.context_parallel),
         averaged_over=settings.context_parallel,
     )
+    whole.after_first_exchange = partial(release_first_bucket, task.ranks)
+    return whole
 
 
 def attend_over(mesh: DeviceMesh, model: Any) -> None:

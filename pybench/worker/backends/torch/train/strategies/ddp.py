@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from torch import distributed
@@ -49,6 +50,7 @@ def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel]
         silent=None if alone else replica.no_sync,
     )
     whole.report = _reductions(task, replica)
+    whole.after_first_exchange = partial(release_first_bucket, task.ranks)
     return whole
 
 
@@ -68,28 +70,17 @@ def replicated(task: Task, model: Any, group: ProcessGroup | None = None) -> Any
     options = {name: value for name, value in given.items() if value is not None}
     device = task.ranks.device
     device_ids = [device] if device.type == "cuda" else None
-    replica = DistributedDataParallel(model, device_ids=device_ids, process_group=group, **options)
-    if group is None and distributed.get_backend() == "nccl":
-        release_first_bucket(replica, task.ranks)
-    return replica
+    return DistributedDataParallel(model, device_ids=device_ids, process_group=group, **options)
 
 
-def release_first_bucket(replica: DistributedDataParallel, ranks: TorchRanks) -> None:
-    """Have the pass behind the first exchange wait until torch has dropped what that worked on.
+def release_first_bucket(ranks: TorchRanks) -> None:
+    """Wait until torch has dropped what DDP's first exchange worked on.
 
-    DDP begins with one bucket for all gradients and makes smaller ones in that pass. torch drops a collective's tensors
-    when its watchdog has found it done and another one begins. Where that comes late, both are there: of three
-    trainings of 8B parameters on two H100s one ran out of memory.
+    DDP begins with one bucket for all gradients and makes smaller ones in its next pass. torch drops a collective's
+    tensors when NCCL's watchdog has found it done and another one begins. Where that comes late, both are there: of
+    three trainings of 8B parameters on two H100s one ran out of memory.
     """
-    exchanged = False
-
-    def before_pass(*_: object) -> None:
-        nonlocal exchanged
-        if exchanged:
-            hook.remove()
-            ranks.barrier()
-            time.sleep(_WATCHDOG_ROUNDS_S)
-            ranks.barrier()
-        exchanged = replica.require_backward_grad_sync
-
-    hook = replica.register_forward_pre_hook(before_pass)
+    if ranks.world_size > 1 and distributed.get_backend() == "nccl":
+        ranks.barrier()
+        time.sleep(_WATCHDOG_ROUNDS_S)
+        ranks.barrier()
