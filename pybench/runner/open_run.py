@@ -30,6 +30,7 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.tuning import variables_of
 from pybench.runner.attempt import attempt_figure, run_session
+from pybench.runner.compiled_code import compiled_code
 from pybench.runner.events.contract import Site
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
 from pybench.runner.session import Session, work_order
@@ -196,7 +197,7 @@ class OpenRun:
     def _compiled(self, point: Point) -> Path | None:
         """Outside of containers libraries have the user's own folders for it, and other hosts do not see this one."""
         alone = self.manifest.container is not None and point.settings.num_nodes == 1
-        return self.folder.compiled(point.settings.backend) if alone else None
+        return compiled_code(self.folder.mark, point.settings.backend) if alone else None
 
     def _places(self, point: Point) -> tuple[Place, ...]:
         nodes, each, on_gpus = (

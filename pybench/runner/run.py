@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from pybench.compute.schedule import pending
@@ -17,11 +17,11 @@ from pybench.machine.device_lock import locked_devices
 from pybench.machine.disk import disk_error
 from pybench.machine.gpu_processes import look_once
 from pybench.machine.signals import signals_interrupt
-from pybench.model.errors import RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
+from pybench.runner.compiled_code import remove_compiled_code
 from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
 from pybench.runner.suite_plan import most_gpus
@@ -73,14 +73,13 @@ class Run:
         with disk_error(path, *resume_remedy(path)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
-            self.folder.remove_compiled()
+            remove_compiled_code(self.folder.mark)
             records = list(self.folder.records())
             require_planned(path, self.manifest, records)
             try:
                 yield records
             finally:
-                with suppress(RunFolderError):  # what is measured counts; a resumed run reports it
-                    self.folder.remove_compiled()
+                remove_compiled_code(self.folder.mark)
             if records:
                 self.folder.require_complete()
 

@@ -6,7 +6,6 @@
         manifest.json      what is measured, where; written once, with a checksum
         journal.jsonl      one Record a line with its place and checksum, fsync'd; survives SIGKILL
         worker/            the worker's source as it ran
-        compiled/BACKEND/  while the run lasts: what its workers in containers compile
         attempts/NAME.K/   trace.npz; of a process's first attempt also worker.log, and exchange/ with orders and events
 """
 
@@ -36,7 +35,6 @@ from pybench.store.safe_folder import (
     opened_file,
     opened_folder,
     read_file,
-    remove_folder,
     write_all,
     write_file,
 )
@@ -49,7 +47,6 @@ _MAX_MANIFEST_BYTES = 2**28
 _MAX_JOURNAL_BYTES = 2**31
 _BLOCK_BYTES = 2**16
 _LONGEST_NAME = 150
-_COMPILED = "compiled"
 
 
 class RunFolder:
@@ -128,20 +125,6 @@ class RunFolder:
                 os.mkdir(name, 0o755, dir_fd=folder)
             with opened_folder(name, folder):
                 return path
-
-    def compiled(self, backend: str) -> Path:
-        """A folder for code that this run's workers compile, made where there is none. Raises ``RunFolderError``."""
-        path = self.subfolder(_COMPILED)
-        with run_folder_errors(path, "make a folder in the run's"), opened_folder(path) as folder:
-            with suppress(FileExistsError):
-                os.mkdir(backend, 0o755, dir_fd=folder)
-            with opened_folder(backend, folder):
-                return path / backend
-
-    def remove_compiled(self) -> None:
-        """Remove all such folders, also those of a killed runner. Raises ``RunFolderError``, also for a link."""
-        with run_folder_errors(self.path, "remove compiled code from"), opened_folder(self.path) as folder:
-            remove_folder(folder, _COMPILED)
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the run for one writer. Raises ``RunFolderError`` when another process has it, or nobody can."""

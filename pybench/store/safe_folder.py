@@ -113,15 +113,10 @@ def remove_file(folder: int, name: str) -> None:
         return
 
 
-def remove_folder(folder: int, name: str) -> None:
-    """Remove a folder with all that it holds, if it is there. Raises ``OSError`` for a link."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(name, dir_fd=folder)
-
-
 def fresh_folder(folder: int, name: str) -> None:
     """Make an empty folder, in the place of an earlier one with all that it holds. Raises ``OSError`` for a link."""
-    remove_folder(folder, name)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(name, dir_fd=folder)
     os.mkdir(name, 0o755, dir_fd=folder)
     os.fsync(folder)
 

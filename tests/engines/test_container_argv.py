@@ -67,7 +67,7 @@ def job(gpus: tuple[str, ...] = GPUS, num_processes: int = 2) -> Job:
         places=(Place(gpu_uuids=gpus),),
         token="R/0123456789abcdef",
         host_environment=SHELL,
-        compiled=Path("/runs/R/compiled/vllm"),
+        compiled=Path("/tmp/pybench-R-compiled/vllm"),
     )
 
 

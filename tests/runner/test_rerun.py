@@ -15,6 +15,7 @@ from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import NoProgress
+from pybench.runner.compiled_code import compiled_code
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
 from pybench.store.history import History
@@ -105,13 +106,14 @@ def test_workers_in_images_share_what_they_compile_while_the_run_lasts(tmp_path:
     (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=60))
     launcher = Boxed("new")
     made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", lambda _needs: launcher)
-    left = made.folder.compiled("torch") / "of a killed runner"
-    left.touch()
+    path = compiled_code(made.folder.mark, "torch")
+    assert path is not None
+    (path / "of a killed runner").touch()
     made.finish(NoProgress())
     seen = launcher.compiled  # type: ignore[attr-defined]
     assert len(seen) >= 3
-    assert all(found == (made.folder.path / "compiled" / "torch", []) for found in seen)
-    assert not (made.folder.path / "compiled").exists()
+    assert all(found == (path, []) for found in seen)
+    assert not path.parent.exists()
 
 
 def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:

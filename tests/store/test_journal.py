@@ -302,10 +302,7 @@ def test_a_journal_that_changes_meanwhile_is_refused(tmp_path: Path, change: str
         folder.require_complete()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["journal.jsonl", "lock", "results.json", "attempts", "attempts/decode_a.1", "compiled", "compiled/vllm"],
-)
+@pytest.mark.parametrize("name", ["journal.jsonl", "lock", "results.json", "attempts", "attempts/decode_a.1"])
 def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     """A folder from someone else may hold links to this user's files: those stay as they are."""
     folder = run_folder(tmp_path)
@@ -314,15 +311,13 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     (away / "precious").write_text("kept")
     link = folder.path / name
     link.parent.mkdir(exist_ok=True)
-    link.symlink_to(away if name.startswith(("attempts", "compiled")) else away / "precious")
+    link.symlink_to(away if "attempts" in name else away / "precious")
     actions: dict[str, Callable[[], object]] = {
         "journal.jsonl": lambda: folder.append(record(1)),
         "lock": lambda: folder.lock().__enter__(),
         "results.json": lambda: folder.write_report("results.json", "{}"),
         "attempts": lambda: folder.fresh_attempt("decode[a]", 1),
         "attempts/decode_a.1": lambda: folder.fresh_attempt("decode[a]", 1),
-        "compiled": folder.remove_compiled,
-        "compiled/vllm": lambda: folder.compiled("vllm"),
     }
     if name == "results.json":
         actions[name]()
@@ -367,22 +362,6 @@ def test_an_attempts_folder_is_empty(tmp_path: Path) -> None:
     (first / "link").symlink_to(tmp_path / "precious")
     assert folder.fresh_attempt("decode[a]", 1) == first
     assert list(first.iterdir()) == []
-    assert (tmp_path / "precious").is_dir()
-
-
-def test_compiled_code_goes_whole_and_alone(tmp_path: Path) -> None:
-    """Links that a worker left in it are removed, not what they lead to."""
-    folder = run_folder(tmp_path)
-    folder.remove_compiled()
-    path = folder.compiled("vllm")
-    assert folder.compiled("vllm") == path
-    (tmp_path / "precious").mkdir()
-    (path / "link").symlink_to(tmp_path / "precious")
-    (path / "triton").mkdir()
-    (path / "triton" / "code").write_text("compiled")
-    before = {child.name for child in folder.path.iterdir()}
-    folder.remove_compiled()
-    assert {child.name for child in folder.path.iterdir()} == before - {"compiled"}
     assert (tmp_path / "precious").is_dir()
 
 
