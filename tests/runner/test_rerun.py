@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,14 @@ from pybench.model.progress import NoProgress
 from pybench.runner.compiled_code import compiled_code
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
+from pybench.runner.run import Run
 from pybench.store.history import History
 from pybench.store.journal import RunFolder
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
 
 POINT = "decode[tensor_parallel=2]"
+Planned = Callable[[Callable[[LaunchRequirements], "Boxed"]], Run]
 
 
 def setup(image: str, *, pinned: bool = True) -> ContainerSetup:
@@ -73,12 +77,19 @@ def boxed(needs: LaunchRequirements) -> Boxed:
 
 
 @pytest.fixture
-def run(tmp_path: Path, no_driver: None) -> RunFolder:
-    """A finished run in the image ``new``."""
+def planned(tmp_path: Path, no_driver: None) -> Planned:
+    """Makes a run, with nothing measured yet, from the function that chooses its launcher."""
+    del no_driver
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "drill.toml").write_text(table_text())
     (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=60))
-    made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", boxed)
+    return partial(prepare_run, tmp_path / "drill.toml", tmp_path / "runs")
+
+
+@pytest.fixture
+def run(planned: Planned) -> RunFolder:
+    """A finished run in the image ``new``."""
+    made = planned(boxed)
     made.finish(NoProgress())
     return made.folder
 
@@ -98,14 +109,12 @@ def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
     assert run.records() == before
 
 
-def test_workers_in_images_share_what_they_compile_while_the_run_lasts(tmp_path: Path, no_driver: None) -> None:
-    """Of one backend; those in no image have folders of the user's, and nothing stays."""
-    del no_driver
-    (tmp_path / "expected").mkdir()
-    (tmp_path / "expected" / "drill.toml").write_text(table_text())
-    (tmp_path / "drill.toml").write_text(suite_text(max_attempts=3, time_limit_s=60))
+def test_workers_in_images_share_what_they_compile_while_the_run_lasts(
+    planned: Planned,
+) -> None:
+    """Nothing stays of it, nor of what a killed runner left."""
     launcher = Boxed("new")
-    made = prepare_run(tmp_path / "drill.toml", tmp_path / "runs", lambda _needs: launcher)
+    made = planned(lambda _needs: launcher)
     path = compiled_code(made.folder.mark, "torch")
     assert path is not None
     (path / "of a killed runner").touch()
