@@ -59,7 +59,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     if settings.strategy == "deepspeed":
         return _zero_bytes(settings, weights, kept + loss)
     lasting, gradients = 3 * number * weights, number * weights
-    if _has_buckets(settings) and settings.has_gradients_in_buckets:
+    if _has_buckets(settings) and settings.gradient_as_bucket_view:
         return lasting + gradients + kept + loss
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go

@@ -121,7 +121,7 @@ def test_gradients_of_a_first_pass_lie_beside_what_the_second_keeps(options: dic
 
 @pytest.mark.parametrize(
     ("options", "weights_bytes"),
-    [({}, 8), ({"comm_hook": "bf16"}, 8), ({"comm_hook": "powersgd"}, 10), ({"gradient_as_bucket_view": False}, 10)],
+    [({}, 8), ({"comm_hook": "bf16"}, 8), ({"comm_hook": "powersgd"}, 8), ({"gradient_as_bucket_view": False}, 10)],
 )
 def test_gradients_of_several_passes_lie_in_their_buckets_or_beside_them(
     options: dict[str, Any], weights_bytes: int

@@ -24,7 +24,7 @@ def test_values_of_a_setting() -> None:
         ("train", GivenSettings(STRONG, {}), "none"),
         ("train", GivenSettings({}, {}), None),
         ("train", GivenSettings({**STRONG, "zero_stage": 3}, {}), "zero_stage"),
-        ("train", GivenSettings({**STRONG, "static_graph": True}, {"grad_accum": (1, 2)}), "static_graph"),
+        ("train", GivenSettings({**STRONG, "optimizer": "sgd"}, {"fused_adamw": (True, False)}), "optimizer"),
         ("generate", GivenSettings({"concurrency": 1}, {}), "none"),
         ("generate", GivenSettings({"concurrency": 1}, {"request_rate_per_s": (1.0,)}), None),
         ("matmul", GivenSettings({}, {"gpus": (1, 2)}), "none"),

@@ -132,7 +132,6 @@ def test_every_strategy_of_an_axis_must_have_the_option(tmp_path: Path) -> None:
             "sequence_parallel: has no effect without tensor_parallel above 1: set that, or remove it",
         ),
         (STRONG + 'strategy = "deepspeed"\noffload_parameters = true\nzero_stage = 2\n', "needs zero_stage = 3"),
-        (STRONG + "static_graph = true\ngrad_accum = 2\n", "can't hold gradients back"),
         (STRONG + 'strategy = "fsdp"\nmixed_precision = "bfloat16"\n', "set dtype = 'float32'"),
         (
             STRONG + 'strategy = "torchtune"\nactivation_checkpointing = "selective"\n',
@@ -185,7 +184,7 @@ def test_settings_that_contradict_each_other(tmp_path: Path, text: str, message:
         'global_batch_size = 8\nbatch_size_per_gpu = "auto"\ngrad_accum = "auto"\n',
         'global_batch_size = 8\ngrad_accum = "auto"\n[benchmark.axes]\nbatch_size_per_gpu = [1, 2, "auto"]\n',
         STRONG + 'strategy = "pipeline_parallel"\nschedule = "interleaved_1f1b"\nstages_per_rank = 2\n',
-        STRONG + "[benchmark.axes]\nstatic_graph = [true, false]\n",
+        STRONG + "grad_accum = 2\n[benchmark.axes]\nstatic_graph = [true, false]\n",
     ],
 )
 def test_settings_that_go_together(tmp_path: Path, text: str) -> None:

@@ -89,7 +89,7 @@ def _bucket_copies(settings: Train) -> int:
     """DDP's, of each gradient; none where gradients stay in their buckets from pass to pass."""
     if not settings.gradient_as_bucket_view:
         return 2
-    return 0 if settings.has_gradients_in_buckets and settings.accumulates else 1
+    return 0 if settings.accumulates else 1
 
 
 def _passes(settings: Train, of_rank: float) -> int:

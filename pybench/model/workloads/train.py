@@ -154,14 +154,6 @@ class Train(ModelSettings):
         return bool(self.cpu_offload or self.offload_optimizer)
 
     @property
-    def has_gradients_in_buckets(self) -> bool:
-        """Whether DDP's buckets hold the gradients of every pass.
-
-        PowerSGD compresses from its third exchange on, so each step has one: other passes' gradients lie beside them.
-        """
-        return bool(self.gradient_as_bucket_view) and self.comm_hook != "powersgd"
-
-    @property
     def micro_batch_size(self) -> int:
         """Samples that each data-parallel rank takes at once. Not known before an ``auto`` is found."""
         if self.batch_size_per_gpu is None:

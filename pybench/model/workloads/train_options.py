@@ -93,16 +93,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         is_unpredicted=is_on,
     ),
     "sequence_parallel": OptionTraits(degree="tensor_parallel"),
-    "static_graph": OptionTraits(
-        needs=(
-            Need(
-                other="grad_accum",
-                wanted=(None, 1),
-                why="can't hold gradients back: remove grad_accum",
-                applies=is_on,
-            ),
-        )
-    ),
     "activation_checkpointing": OptionTraits(
         work="selective activation_checkpointing",
         is_unpredicted=_equals("selective"),

@@ -35,6 +35,13 @@ KNOBS: dict[str, Spec] = {
         "bucket_cap_mb": 1,
         "architecture": {"hidden_size": 256, "intermediate_size": 1024},
     },
+    "ddp_powersgd_passes": {
+        **DDP,
+        "comm_hook": "powersgd",
+        "powersgd_rank": 4,
+        "gradient_as_bucket_view": True,
+        "grad_accum": 2,
+    },
     "ddp_dropout": {**DDP, "lora_rank": 4, "lora_dropout": 0.5},
 }
 
@@ -81,9 +88,10 @@ def test_hooks_reduce_fewer_bytes_and_train_nearly_the_same(two: Any, usual: Any
     norms = 9 * 64
     whole = sum(rows * columns for rows, columns in matrices) + norms
     factors = sum(4 * (rows + columns) for rows, columns in matrices) + norms
-    names = ("ddp_norm", "ddp_bf16", "ddp_powersgd")
-    assert [two[name]["metrics"]["reduced_bytes"] for name in names] == [4 * whole, 2 * whole, 4 * factors]
-    for name, bound in (("ddp_bf16", 3e-3), ("ddp_powersgd", 5e-2)):
+    names = ("ddp_norm", "ddp_bf16", "ddp_powersgd", "ddp_powersgd_passes")
+    expected = [4 * whole, 2 * whole, 4 * factors, 4 * factors]
+    assert [two[name]["metrics"]["reduced_bytes"] for name in names] == expected
+    for name, bound in (("ddp_bf16", 3e-3), ("ddp_powersgd", 5e-2), ("ddp_powersgd_passes", 5e-2)):
         assert two[name]["losses"] == pytest.approx(usual, rel=bound)
         assert two[name]["losses"] != pytest.approx(usual, rel=1e-6)
         assert two[name]["losses"][-1] < usual[0] - 0.5

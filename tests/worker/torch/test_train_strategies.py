@@ -101,6 +101,8 @@ TWO: dict[str, Spec] = {
         "gradient_as_bucket_view": True,
         "control_steps": 2,
     },
+    "ddp_static_passes": {**DDP, "grad_accum": 4, "static_graph": True},
+    "ddp_static_bucket_passes": {**BUCKETS, "grad_accum": 2, "static_graph": True, "control_steps": 2},
     "ddp_bucket_control": {**DDP, "gradient_as_bucket_view": True, "control_steps": 2},
     "ddp_chunks": {**DDP, "loss_chunk_tokens": 64, "broadcast_buffers": False},
     "fsdp": {**FSDP, "control_steps": 2},

@@ -37,7 +37,8 @@ class WholeModel:
 
     Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
     passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
-    behind its first exchange. Every pass of the first step exchanges: there are no optimizer states beside them yet.
+    behind its first exchange, and learns a static graph by that. So the very first pass exchanges: in the first step
+    there are no optimizer states beside both kinds of buckets, and an average that is averaged again stays the same.
     """
 
     offloads: ClassVar[bool] = False
@@ -71,13 +72,13 @@ class WholeModel:
         self._chunked = settings.loss_chunk_tokens is not None
         self._quiet = quiet
         self._silent = silent
-        self._in_buckets = averaged_over > 1 and settings.has_gradients_in_buckets
+        self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
         self._keeps_gradients = self._in_buckets and settings.accumulates
-        self._updated = False
+        self._exchanges = self._keeps_gradients or bool(settings.static_graph)
 
     def backward(self, batch: Batch, scale: float, *, last: bool) -> torch.Tensor:
         """As :class:`~pybench.worker.backends.torch.train.learner.Learner` describes."""
-        exchanges = last or (self._keeps_gradients and not self._updated)
+        exchanges, self._exchanges = last or self._exchanges, False
         with nullcontext() if exchanges else self._quiet():
             with self._saving():
                 loss = self.loss(batch)
@@ -117,7 +118,6 @@ class WholeModel:
             clip(self.model.parameters(), self._max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
-        self._updated = True
 
     def parameters(self) -> Iterable[nn.Parameter]:
         """Of the model, whole or this rank's parts."""
