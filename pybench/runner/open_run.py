@@ -30,7 +30,7 @@ from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.tuning import variables_of
 from pybench.runner.attempt import attempt_figure, run_session
-from pybench.runner.compiled_code import compiled_code
+from pybench.runner.compiled_code import folder_of
 from pybench.runner.events.contract import Site
 from pybench.runner.machine_trouble import ATTEMPT_BYTES, blame_machine
 from pybench.runner.session import Session, work_order
@@ -42,7 +42,10 @@ _MOST_NAMED = 4
 
 @dataclass
 class OpenRun:
-    """``records`` grows with each attempt; attempts that do not fit the ``budget`` are left out and named."""
+    """``records`` grows with each attempt; attempts that do not fit the ``budget`` are left out and named.
+
+    ``compiled`` is the run's folder for compiled code, if it has one.
+    """
 
     folder: RunFolder
     manifest: Manifest
@@ -51,6 +54,7 @@ class OpenRun:
     progress: Progress
     budget: TimeBudget
     gathering: Gathering | None = None
+    compiled: Path | None = None
     _earlier_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -195,9 +199,10 @@ class OpenRun:
         )
 
     def _compiled(self, point: Point) -> Path | None:
-        """Outside of containers libraries have the user's own folders for it, and other hosts do not see this one."""
-        alone = self.manifest.container is not None and point.settings.num_nodes == 1
-        return compiled_code(self.folder.mark, point.settings.backend) if alone else None
+        """Other hosts do not see this one's folder."""
+        if self.compiled is None or point.settings.num_nodes > 1:
+            return None
+        return folder_of(point.settings.backend, self.compiled)
 
     def _places(self, point: Point) -> tuple[Place, ...]:
         nodes, each, on_gpus = (

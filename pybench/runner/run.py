@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pybench.compute.schedule import pending
@@ -21,7 +21,7 @@ from pybench.model.manifest import Manifest
 from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.results import Results
-from pybench.runner.compiled_code import remove_compiled_code
+from pybench.runner.compiled_code import compiled_code
 from pybench.runner.machine_trouble import resume_remedy
 from pybench.runner.open_run import OpenRun
 from pybench.runner.suite_plan import most_gpus
@@ -52,9 +52,13 @@ class Run:
         Raises ``KeyboardInterrupt`` on Ctrl-C, SIGTERM or SIGHUP, ``MachineError`` on a faulty disk or an engine that
         went down: workers are ended by then and everything measured is kept.
         """
-        with signals_interrupt(), self.devices(progress), self.held() as records:
+        with (
+            signals_interrupt(),
+            self.devices(progress),
+            self.held() as records,
+            self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s)) as opened,
+        ):
             self._name_others(progress)
-            opened = self.opened(records, progress, TimeBudget(self.manifest.options.time_limit_s))
             try:
                 owed = pending(self.manifest.plan.points, records)
                 takes_s = expected_s(self.folder, self.manifest, owed, records)
@@ -73,19 +77,20 @@ class Run:
         with disk_error(path, *resume_remedy(path)), self.folder.lock():
             # A runner that was killed may have left workers that still hold GPUs.
             self.launcher.remove_leftovers(self.folder.mark)
-            remove_compiled_code(self.folder.mark)
             records = list(self.folder.records())
             require_planned(path, self.manifest, records)
-            try:
-                yield records
-            finally:
-                remove_compiled_code(self.folder.mark)
+            yield records
             if records:
                 self.folder.require_complete()
 
-    def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> OpenRun:
+    @contextmanager
+    def opened(self, records: list[Record], progress: Progress, budget: TimeBudget) -> Iterator[OpenRun]:
         """To make attempts beside those in ``records``; the folder must be locked."""
-        return OpenRun(self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering)
+        # Outside of containers libraries have the user's own folders for what they compile.
+        with compiled_code() if self.manifest.container else nullcontext() as compiled:
+            yield OpenRun(
+                self.folder, self.manifest, self.launcher, records, progress, budget, self.gathering, compiled
+            )
 
     def devices(self, progress: Progress) -> AbstractContextManager[None]:
         """Hold every device that a point may run on, once no other run does."""

@@ -38,7 +38,7 @@ class SideBySide:
             records = [held.enter_context(run.held()) for run in runs]
             count = _Count()
             opened = [
-                run.opened(own, _Named(progress, name, count), budget)
+                held.enter_context(run.opened(own, _Named(progress, name, count), budget))
                 for run, own, name in zip(runs, records, _NAMES, strict=True)
             ]
             count.total = sum(len(one.pending()) for one in opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,6 @@ from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.manifest import Manifest
 from pybench.model.progress import NoProgress
-from pybench.runner.compiled_code import compiled_code
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
 from pybench.runner.run import Run
@@ -110,19 +110,21 @@ def test_a_point_alone_is_measured_three_times(run: RunFolder) -> None:
 
 
 def test_workers_in_images_share_what_they_compile_while_the_run_lasts(
-    planned: Planned,
+    planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing stays of it, nor of what a killed runner left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "pybench-compiled-of-a-killed-runner"
+    left.mkdir()
+    os.utime(left, (0, 0))
     launcher = Boxed("new")
-    made = planned(lambda _needs: launcher)
-    path = compiled_code(made.folder.mark, "torch")
-    assert path is not None
-    (path / "of a killed runner").touch()
-    made.finish(NoProgress())
+    planned(lambda _needs: launcher).finish(NoProgress())
     seen = launcher.compiled  # type: ignore[attr-defined]
     assert len(seen) >= 3
+    path, _ = seen[0]
+    assert (path.name, path.parent.parent) == ("torch", tmp_path)
     assert all(found == (path, []) for found in seen)
-    assert not path.parent.exists()
+    assert list(tmp_path.glob("pybench-compiled-*")) == []
 
 
 def test_the_references_image_runs_beside_it_in_turn(run: RunFolder) -> None:
