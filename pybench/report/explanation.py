@@ -16,7 +16,7 @@ from pybench.model.explanation import (
     Extrapolation,
 )
 from pybench.model.results import Estimate
-from pybench.report.numbers import percent, quantity
+from pybench.report.numbers import percent, plain, quantity
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import draw_tables
@@ -213,14 +213,9 @@ def _prediction(found: Extrapolation) -> tuple[str, ...]:
     return (
         f"{found.benchmark}[{axes}]" if axes else found.benchmark,
         str(found.num_gpus),
-        f"{_three_digits(found.speedup)}x",
-        f"[{_three_digits(found.low)}, {_three_digits(found.high)}]" if found.low < found.high else "-",
+        f"{plain(found.speedup, 3)}x",
+        f"[{plain(found.low, 3)}, {plain(found.high, 3)}]" if found.low < found.high else "-",
     )
-
-
-def _three_digits(value: float) -> str:
-    """At least: an exponent for 1,024 GPUs would be harder to read."""
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - the first of three digits
 
 
 def _seconds(value: float) -> str:

@@ -110,12 +110,7 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
             step = steps.setdefault(point.reason or "failed", _of_failure(point, view.records))
             yield Finding("error", point.reason or "failed", (names[point.id],), step)
         elif point.status == "missing":
-            yield Finding(
-                "missing",
-                point.reason or "not measured",
-                (names[point.id],),
-                _FINISH,
-            )
+            yield Finding("missing", point.reason or "not measured", (names[point.id],), _FINISH)
 
 
 def _of_failure(point: PointResult, records: Sequence[Record]) -> str:
@@ -129,9 +124,7 @@ def _of_failure(point: PointResult, records: Sequence[Record]) -> str:
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
-    beside, short_of_time = (
-        {point.id for point in results.points if flag in point.flags} for flag in ("not_alone", "fewer_attempts")
-    )
+    beside, short_of_time = _flagged(results, "not_alone"), _flagged(results, "fewer_attempts")
     for row in results.expectations:
         # What lacks a point is no finding of its own: the point is.
         is_consequence = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
@@ -144,6 +137,10 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             else:
                 step = _step(row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
+
+
+def _flagged(results: Results, flag: str) -> set[str]:
+    return {point.id for point in results.points if flag in point.flags}
 
 
 def _of_node(results: Results) -> Iterable[Finding]:

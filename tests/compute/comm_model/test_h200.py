@@ -175,17 +175,23 @@ _STAGES = TrainingShape(samples=16, sequence_tokens=2048, element_bytes=2, micro
 @_SOURCES
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize(
-    ("suite", "shape", "weak"),
+    ("suite", "shape", "weak", "off"),
     [
-        ("ddp_scaling", lambda count: replace(_DDP, data_parallel=count), True),
-        ("lora_scaling", lambda count: replace(_ADAPTERS, data_parallel=count), True),
-        ("fsdp_scaling", lambda count: replace(_SHARDED, data_parallel=count), True),
-        ("tensor_training_scaling", lambda count: replace(_LAYERS, tensor_parallel=count), False),
-        ("pipeline_scaling", lambda count: replace(_STAGES, pipeline_parallel=count), False),
+        # With DDP's copies of gradients, and collectives that slow down the products beside them; without 3 to 9 %.
+        ("ddp_scaling", lambda count: replace(_DDP, data_parallel=count), True, 0.04),
+        ("lora_scaling", lambda count: replace(_ADAPTERS, data_parallel=count), True, 0.04),
+        ("fsdp_scaling", lambda count: replace(_SHARDED, data_parallel=count), True, 0.04),
+        ("tensor_training_scaling", lambda count: replace(_LAYERS, tensor_parallel=count), False, 0.15),
+        ("pipeline_scaling", lambda count: replace(_STAGES, pipeline_parallel=count), False, 0.15),
     ],
 )
-def test_training_speedups_are_predicted_within_a_seventh(
-    suite: str, shape: Callable[[int], TrainingShape], weak: bool, count: int, source: Callable[[], NodeFigures]
+def test_how_near_predictions_of_training_come(
+    suite: str,
+    shape: Callable[[int], TrainingShape],
+    weak: bool,
+    off: float,
+    count: int,
+    source: Callable[[], NodeFigures],
 ) -> None:
     """Tokens/s on so many GPUs over those on one."""
     measured, figures = _measured(suite), source()
@@ -193,7 +199,7 @@ def test_training_speedups_are_predicted_within_a_seventh(
     base_s = measured[1]["step_s"]
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
     predicted = (count if weak else 1) * base_s / baseline.calibrated_s([shared])
-    assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.15)
+    assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=off)
 
 
 def _strategies(host: str) -> dict[str, float]:
@@ -207,51 +213,26 @@ def _strategies(host: str) -> dict[str, float]:
 
 
 @_SOURCES
-@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize(
-    ("suite", "split"),
-    [("ddp_scaling", _DDP), ("fsdp_scaling", _SHARDED), ("lora_scaling", _ADAPTERS)],
-)
-def test_data_parallel_speedups_are_predicted_within_four_percent(
-    suite: str, split: TrainingShape, count: int, source: Callable[[], NodeFigures]
-) -> None:
-    """With DDP's copies of gradients, and collectives that slow down the products beside them; without 3 to 9 %."""
-    measured, figures = _measured(suite), source()
-    base, shared = (training_step(figures, _LLAMA, replace(split, data_parallel=n)) for n in (1, count))
-    base_s = measured[1]["step_s"]
-    baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
-    predicted = count * base_s / baseline.calibrated_s([shared])
-    assert predicted == pytest.approx(measured[count]["tokens_per_s"] / measured[1]["tokens_per_s"], rel=0.04)
-
-
-@_SOURCES
-@pytest.mark.parametrize("strategy", ["ddp", "accelerate", "fsdp"])
-def test_halves_of_one_batch_are_predicted_within_two_percent(strategy: str, source: Callable[[], NodeFigures]) -> None:
-    """8 samples of 2048 tokens on one and on two H200s of different hosts. FSDP's step was no part of the fit."""
-    measured, shared = _strategies("h200x1-20261125")[strategy], _strategies("h200x2-20261122")[strategy]
-    whole = replace(_BATCH, sharing="fsdp" if strategy == "fsdp" else "ddp")
-    shapes = (whole, replace(whole, data_parallel=2, samples=4))
-    base, step = (training_step(source(), _LLAMA, shape) for shape in shapes)
-    baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
-    assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=0.02)
-
-
-@_SOURCES
-@pytest.mark.parametrize(
-    ("strategy", "split"),
+    ("strategy", "split", "off"),
     [
-        ("layer_split", replace(_BATCH, pipeline_parallel=2)),
-        ("pipeline_parallel", replace(_BATCH, pipeline_parallel=2, microbatches=2)),
+        ("ddp", replace(_BATCH, data_parallel=2, samples=4), 0.02),
+        ("accelerate", replace(_BATCH, data_parallel=2, samples=4), 0.02),
+        # Its step was no part of the fit of what is not hidden.
+        ("fsdp", replace(_BATCH, sharing="fsdp", data_parallel=2, samples=4), 0.02),
+        ("layer_split", replace(_BATCH, pipeline_parallel=2), 0.1),
+        ("pipeline_parallel", replace(_BATCH, pipeline_parallel=2, microbatches=2), 0.1),
     ],
 )
-def test_strategies_of_one_batch_are_predicted_within_a_tenth(
-    strategy: str, split: TrainingShape, source: Callable[[], NodeFigures]
+def test_how_near_predictions_of_one_batch_come(
+    strategy: str, split: TrainingShape, off: float, source: Callable[[], NodeFigures]
 ) -> None:
     """Of one and two H200s on different hosts: 8 samples of 2048 tokens by layers in turn, or by halves at a time."""
     measured, shared = _strategies("h200x1-20261125")[strategy], _strategies("h200x2-20261122")[strategy]
-    base, step = (training_step(source(), _LLAMA, shape) for shape in (_BATCH, split))
+    shapes = (replace(_BATCH, sharing=split.sharing), split)
+    base, step = (training_step(source(), _LLAMA, shape) for shape in shapes)
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
-    assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=0.1)
+    assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=off)
 
 
 def _wider(figures: NodeFigures, *, tree: bool) -> NodeFigures:
