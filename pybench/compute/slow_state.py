@@ -19,12 +19,21 @@ def around(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns
 
     ``values`` may be empty, a column that was never filled; times rise.
     """
-    if len(values) != len(times_ns):
-        return np.array([], dtype=np.int64)
     first, end = bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns)
     if first > 0 and times_ns[first - 1] >= start_ns - NEAREST_NS:
         first -= 1
     if end < len(times_ns) and times_ns[end] <= end_ns + NEAREST_NS:
         end += 1
-    inside = np.asarray(values[first:end], dtype=np.int64)
-    return np.asarray(inside[inside != MISSING])
+    return _known(values, times_ns, first, end)
+
+
+def within(values: Sequence[int], times_ns: Sequence[int], start_ns: int, end_ns: int) -> npt.NDArray[np.int64]:
+    """Known values read inside the window, its ends included; ``values`` and times as :func:`around` has them."""
+    return _known(values, times_ns, bisect_left(times_ns, start_ns), bisect_right(times_ns, end_ns))
+
+
+def _known(values: Sequence[int], times_ns: Sequence[int], first: int, end: int) -> npt.NDArray[np.int64]:
+    if len(values) != len(times_ns):
+        return np.array([], dtype=np.int64)
+    read = np.asarray(values[first:end], dtype=np.int64)
+    return np.asarray(read[read != MISSING])

@@ -85,7 +85,8 @@ class Health:
 class GpuConditions:
     """How one GPU stood while an attempt was measured: median clock, highest temperature, every clock event reason.
 
-    ``utilization_fraction`` is the mean share of time in which any kernel ran, ``clock_event_reasons`` NVML's bit mask.
+    ``utilization_fraction`` is the mean share of time in which any kernel ran, from the window's second second on: a
+    reading covers up to a second. ``clock_event_reasons`` is NVML's bit mask.
     ``None``: nothing was read in that time, or the GPU could not be opened.
     """
 

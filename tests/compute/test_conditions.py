@@ -43,8 +43,17 @@ def test_nothing_read_nearby_is_unknown() -> None:
     assert conditions_in(_trace(SlowColumns(t_ns=(20,))), 10, 30) == unknown
 
 
-def test_utilisation_is_the_mean_of_what_was_read() -> None:
-    """Of the window's two readings and one within 1.5 s of it: 80, 100 and 90 %."""
-    slow = SlowColumns(t_ns=(0, 1000 * MS, 2000 * MS), gpu_utilization_percent=(80, 100, 90))
-    (found,) = conditions_in(_trace(slow), 500 * MS, 1500 * MS)
+def test_utilisation_is_the_mean_of_readings_that_cover_the_window_alone() -> None:
+    """A reading may cover the second before it: those at 2, 3 and 4 s, not at 1 s, nor behind the end."""
+    slow = SlowColumns(
+        t_ns=(0, 1000 * MS, 2000 * MS, 3000 * MS, 4000 * MS, 4100 * MS),
+        gpu_utilization_percent=(0, 30, 80, MISSING, 100, 5),
+    )
+    (found,) = conditions_in(_trace(slow), 500 * MS, 4000 * MS)
     assert found.utilization_fraction == pytest.approx(0.9)
+
+
+def test_utilisation_of_a_window_that_no_reading_covers_alone_is_unknown() -> None:
+    slow = SlowColumns(t_ns=(0, 500 * MS, 1400 * MS, 1600 * MS), gpu_utilization_percent=(0, 100, 100, 0))
+    (found,) = conditions_in(_trace(slow), 450 * MS, 1440 * MS)
+    assert found.utilization_fraction is None
