@@ -77,6 +77,12 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
     return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
 
+def tight_memory_changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
+    """Changes with which a training that ran out of memory has room for the estimate's error; none where it had."""
+    need, safe_bytes = memory_need(point), memory_bytes * (1 - ESTIMATE_ERROR)
+    return () if need is None or need.num_bytes <= safe_bytes else tuple(_changes(point, safe_bytes))
+
+
 def _host_reason(point: Point, memory_bytes: float | None) -> str | None:
     """Of a training that keeps states in host memory, or of a turn; ranks of one host have one memory."""
     settings, shape = point.settings, point.shape

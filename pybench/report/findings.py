@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pybench.compute.memory_fit import memory_need, tight_memory_changes
+from pybench.compute.memory_text import gigabytes
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.plural import plural
-from pybench.model.record import Record
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
 from pybench.model.verdict import Decision
@@ -107,19 +108,33 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
     for point in view.results.points:
         if point.status == "failed":
             # Of several points with one reason the first one's log is enough.
-            step = steps.setdefault(point.reason or "failed", _of_failure(point, view.records))
+            step = steps.setdefault(point.reason or "failed", _of_failure(point, view))
             yield Finding("error", point.reason or "failed", (names[point.id],), step)
         elif point.status == "missing":
             yield Finding("missing", point.reason or "not measured", (names[point.id],), _FINISH)
 
 
-def _of_failure(point: PointResult, records: Sequence[Record]) -> str:
+def _of_failure(point: PointResult, view: RunView) -> str:
     """What to do next, with the place of the log in the run's folder."""
-    log = next((record.log for record in records if record.point_id == point.id and record.failure), None)
-    step = _OF_CAUSE.get((point.reason or "").partition(":")[0])
+    log = next((record.log for record in view.records if record.point_id == point.id and record.failure), None)
+    cause = (point.reason or "").partition(":")[0]
+    step = _of_tight_memory(point, view) if cause == "out_of_memory" else None
+    step = step or _OF_CAUSE.get(cause)
     if step is None:
         return f"read the worker's log: {log}" if log else "read the worker's log"
     return f"{step}; log: {log}" if log else step
+
+
+def _of_tight_memory(point: PointResult, view: RunView) -> str | None:
+    """What the plan's estimate knows to spare memory; ``None`` where it had expected the point to fit."""
+    manifest = view.manifest
+    planned = next((one for one in manifest.plan.points if one.id == point.id), None) if manifest else None
+    memory_bytes = manifest.machine.gpu_memory_bytes if manifest else None
+    if planned is None or memory_bytes is None:
+        return None
+    if not (changes := tight_memory_changes(planned, memory_bytes)):
+        return None
+    return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {gigabytes(memory_bytes)}"
 
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:

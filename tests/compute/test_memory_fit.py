@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybench.compute.feasibility import infeasible
-from pybench.compute.memory_fit import memory_need, memory_reason
+from pybench.compute.memory_fit import memory_need, memory_reason, tight_memory_changes
 from pybench.compute.plan import expand
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
@@ -60,6 +60,19 @@ def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     assert str(gpu_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
     zero = train("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
     assert "zero_stage = 3" in str(gpu_reason(zero, A100))
+
+
+def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_tight() -> None:
+    """ZeRO's stage 2 for 6.7e9 weights: two H100s of 85.5 GB were too small for what was planned at 86.2 GB.
+
+    Stage 3 takes 72.7 GB there, and on one GPU as much as stage 2.
+    """
+    tight = train("llama-2-7b", strategy="deepspeed", data_parallel=2, batch_size_per_gpu=4)
+    alone = with_settings(tight, data_parallel=1)
+    assert gpu_reason(tight, 85.5e9) is None
+    assert tight_memory_changes(tight, 85.5e9) == ("zero_stage = 3", "offload_optimizer = true", "lora_rank = 8")
+    assert tight_memory_changes(alone, H200) == ("offload_optimizer = true", "lora_rank = 8")
+    assert tight_memory_changes(tight, H200) == ()
 
 
 def test_kept_activations_by_hand() -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from pybench.model.effort import Effort
 from pybench.model.results import Results
-from pybench.model.suite import AxisValue
+from pybench.model.suite import AxisValue, Plan, Point
 from pybench.model.verdict import Decision, Verdict
+from pybench.model.workloads.train import Train
 from pybench.report.labels import short_labels
 from pybench.report.provenance import sentence
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
+from pybench.store.model_shapes import load_models
 from pybench.store.shipped import shipped_suites
-from tests.builders import NODE_CHECK
+from tests.builders import MANIFEST, NODE_CHECK
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -236,6 +239,34 @@ def test_every_point_and_its_reason_is_there(results: Results, width: int) -> No
     words = _words(text)
     for reason in ("needs 8 GPUs, found 4", "not measured", "out_of_memory: tried", "next: use a smaller batch"):
         assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("planned", "next_step"),
+    [
+        (1, "set offload_optimizer = true or lora_rank = 8: the plan needs about 140 GB of 150 GB"),
+        (8, "use a smaller batch or model, or more GPUs, for these points"),
+    ],
+)
+def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
+    results: Results, planned: int, next_step: str
+) -> None:
+    """ZeRO's stage 2 holds 20 bytes of each of 6.7e9 weights on one GPU of 150 GB, 6 on each of eight."""
+    (failed,) = [point for point in results.points if point.status == "failed"]
+    settings = Train(
+        backend="torch",
+        model="llama-2-7b",
+        strategy="deepspeed",
+        data_parallel=planned,
+        batch_size_per_gpu=4,
+        sequence_tokens=2048,
+        activation_checkpointing="full",
+    )
+    shape = load_models()["llama-2-7b"]
+    point = Point(id=failed.id, benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
+    manifest = dataclasses.replace(MANIFEST, plan=Plan(points=(point,), skips=()))
+    text = _words(render(RunView(results=results, manifest=manifest), width=80))
+    assert f"next: {next_step}" in text
 
 
 def test_flags_are_explained_once(results: Results) -> None:
