@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
+from pybench.model.plural import plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
 from pybench.model.workloads.train import Train
@@ -127,6 +128,19 @@ def _batch(settings: Train) -> Iterator[str]:
         if whole % at_once:
             yield f"{whole} samples in a step are no multiple of the {at_once} that all ranks take at once"
             return
-    parts = STRATEGIES[settings.strategy].num_microbatches(settings.microbatches, settings.pipeline_parallel)
+    yield from _microbatches(settings)
+
+
+def _microbatches(settings: Train) -> Iterator[str]:
+    """What torch's schedules refuse only once the stages are made."""
+    parts, stages = settings.num_microbatches, settings.pipeline_parallel
     if settings.micro_batch_size % parts:
-        yield f"{settings.micro_batch_size} samples of a rank can't be split over {parts} microbatches"
+        yield f"{plural(settings.micro_batch_size, 'sample')} of a rank can't be split over {parts} microbatches"
+    if not STRATEGIES[settings.strategy].has_microbatches:
+        return
+    if settings.schedule in {None, "1f1b"} and parts < stages:
+        yield f"schedule 1f1b needs a microbatch for each of {stages} stages, and there are {parts}: gpipe takes fewer"
+    rounds = max(1, parts // stages)
+    if settings.schedule == "interleaved_1f1b" and parts % rounds:
+        takes = f"{parts} microbatches in {rounds} rounds of {stages} or more"
+        yield f"interleaved_1f1b can't take {takes}: set microbatches"

@@ -97,7 +97,7 @@ def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float
     output = DTYPE_BYTES[settings.dtype] * logits
     strategy = STRATEGIES[settings.strategy]
     if strategy.has_stages:
-        parts = strategy.num_microbatches(settings.microbatches, settings.pipeline_parallel)
+        parts = settings.num_microbatches
         if parts > 1:
             # torch keeps the logits of every part, and joins them at the end.
             return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)

@@ -47,7 +47,15 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
             "8 samples in a step are no multiple of the 6 that all ranks take at once",
         ),
         ({**PIPELINE, "microbatches": 3}, "8 samples of a rank can't be split over 3 microbatches"),
-        ({**PIPELINE, "global_batch_size": 5}, "5 samples of a rank can't be split over 2 microbatches"),
+        ({**PIPELINE, "global_batch_size": 1}, "1 sample of a rank can't be split over 2 microbatches"),
+        (
+            {**PIPELINE, "pipeline_parallel": 4, "microbatches": 2},
+            "schedule 1f1b needs a microbatch for each of 4 stages, and there are 2: gpipe takes fewer",
+        ),
+        (
+            {**PIPELINE, "pipeline_parallel": 4, "global_batch_size": 9, "schedule": "interleaved_1f1b"},
+            "interleaved_1f1b can't take 9 microbatches in 2 rounds of 4 or more: set microbatches",
+        ),
         (
             {**PIPELINE, "schedule": "interleaved_1f1b", "stages_per_rank": 3},
             "4 layers of m are fewer than 6 stages",

@@ -45,6 +45,22 @@ def test_auto_passes_hold_the_effective_batch() -> None:
     assert not both.finds_batch_size
 
 
+@pytest.mark.parametrize(
+    ("samples", "stages", "parts"),
+    [(8, 2, 8), (16, 2, 8), (6, 4, 6), (9, 3, 9), (64, 4, 16), (2, 4, 4), (34, 4, 4), (4, 1, 1)],
+)
+def test_a_batch_comes_in_as_many_parts_as_divide_it_from_four_for_each_stage_down(
+    samples: int, stages: int, parts: int
+) -> None:
+    """Where none does, in one for each, which the plan refuses. One stage and a layer split have one part."""
+    pipeline = replace(
+        STRONG, strategy="pipeline_parallel", data_parallel=1, global_batch_size=samples, pipeline_parallel=stages
+    )
+    assert pipeline.num_microbatches == parts
+    assert replace(pipeline, microbatches=2).num_microbatches == 2
+    assert replace(pipeline, strategy="layer_split").num_microbatches == 1
+
+
 @pytest.mark.parametrize("settings", [STRONG, WEAK])
 def test_settings_come_back_as_they_went(settings: Train) -> None:
     """The workload's name tells which they are."""

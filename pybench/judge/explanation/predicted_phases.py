@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_phases
@@ -75,7 +77,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        microbatches=strategy.num_microbatches(settings.microbatches, degrees["pipeline_parallel"]),
+        microbatches=replace(settings, pipeline_parallel=degrees["pipeline_parallel"]).num_microbatches,
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         bucket_copies=_bucket_copies(settings),

@@ -9,8 +9,11 @@ from pybench.model.limits import Range
 from pybench.model.workloads.metric import less, more, part_of_step
 from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
-from pybench.model.workloads.train_strategies import StrategyName
+from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
 from pybench.model.workloads.traits import WorkloadTraits
+
+_MOST_MICROBATCHES = 4
+"""For each stage, where the setting gives no number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +115,9 @@ class Train(ModelSettings):
     sequence_parallel: Annotated[bool | None, "tensor parallel: norms split along the sequence"] = None
     async_tensor_parallel: Annotated[bool | None, "tensor parallel: collectives overlap matrix products"] = None
     schedule: Annotated[Literal["gpipe", "1f1b", "interleaved_1f1b"] | None, "pipeline: order of passes"] = None
-    microbatches: Annotated[int | None, Range(1, 1024), "pipeline: parts of a rank's batch"] = None
+    microbatches: Annotated[
+        int | None, Range(1, 1024), "pipeline: parts of a rank's batch; default: up to 4 a stage"
+    ] = None
     stages_per_rank: Annotated[int | None, Range(1, 64), "pipeline: stages of each rank, interleaved_1f1b only"] = None
     lora_rank: Annotated[int | None, Range(1, 1024), "train LoRA adapters of this rank only"] = None
     lora_alpha: Annotated[int | None, Range(1, 4096), "LoRA's scale times its rank; default: twice the rank"] = None
@@ -175,6 +180,19 @@ class Train(ModelSettings):
     def accumulates(self) -> bool:
         """Whether a step has several passes; not known, and ``False``, where a worker finds the batch size."""
         return not self.finds_batch_size and self.num_passes > 1
+
+    @property
+    def num_microbatches(self) -> int:
+        """Parts that a rank's samples go through the stages in; 1 where the strategy has none.
+
+        By default as many as divide the samples, from four for each stage down to one: with four, stages wait for a
+        fifth of a step at most (GPipe, arXiv:1811.06965, which finds that negligible). One each where none does.
+        """
+        stages = self.pipeline_parallel
+        if not STRATEGIES[self.strategy].has_microbatches or (self.microbatches is None and stages == 1):
+            return 1
+        wanted = range(_MOST_MICROBATCHES * stages, stages - 1, -1)
+        return self.microbatches or next((n for n in wanted if self.micro_batch_size % n == 0), stages)
 
     @property
     def effective_batch_size(self) -> int:

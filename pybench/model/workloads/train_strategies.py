@@ -57,7 +57,7 @@ class StrategyTraits:
     ``model_types`` are the families whose models it has, ``None`` where it takes any that its backend builds. ``needs``
     are what it needs of other settings. ``own_optimizer``: it brings its own. ``untied_head``: it takes no model whose
     head is its embedding, even on one GPU; splitting a model over stages or tensor-parallel ranks never does.
-    ``microbatch_each_stage``: it cuts a rank's batch, into as many parts as there are stages by default.
+    ``has_microbatches``: it cuts a rank's batch into parts that follow each other through the stages.
     ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
     nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
     however many passes it has.
@@ -69,7 +69,7 @@ class StrategyTraits:
     needs: tuple[Need, ...] = ()
     own_optimizer: bool = False
     untied_head: bool = False
-    microbatch_each_stage: bool = False
+    has_microbatches: bool = False
     sharing: Sharing | None = None
     exchanges_once: bool = False
 
@@ -77,10 +77,6 @@ class StrategyTraits:
     def has_stages(self) -> bool:
         """Whether layers lie on several GPUs, which wait for each other."""
         return "pipeline_parallel" in self.parallel_axes
-
-    def num_microbatches(self, microbatches: int | None, num_stages: int) -> int:
-        """Parts that a rank's batch goes through the stages in, where the setting has ``microbatches``."""
-        return microbatches or (num_stages if self.microbatch_each_stage else 1)
 
 
 STRATEGIES: dict[StrategyName, StrategyTraits] = {
@@ -110,7 +106,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
     "pipeline_parallel": StrategyTraits(
         parallel_axes=("pipeline_parallel", "data_parallel"),
         options=("schedule", "microbatches", "stages_per_rank", *_STAGES),
-        microbatch_each_stage=True,
+        has_microbatches=True,
         sharing="ddp",
     ),
     "context_parallel": StrategyTraits(

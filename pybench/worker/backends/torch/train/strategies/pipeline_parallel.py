@@ -12,7 +12,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from pybench.model.wire import Metric
-from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.torch.train.busy_time import BusyTime
 from pybench.worker.backends.torch.train.learner import Batch, Learner, Portion, Task
 from pybench.worker.backends.torch.train.loss import summed_loss
@@ -27,8 +26,7 @@ _SINGLE = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 def learner(task: Task) -> Learner:
     """A pipeline in each replica; replicas average their stages' gradients as DDP does."""
     settings = task.settings
-    microbatches = STRATEGIES[settings.strategy].num_microbatches(settings.microbatches, settings.pipeline_parallel)
-    return Pipeline(task, settings.schedule or "1f1b", microbatches, settings.stages_per_rank or 1)
+    return Pipeline(task, settings.schedule or "1f1b", settings.num_microbatches, settings.stages_per_rank or 1)
 
 
 class Pipeline:
