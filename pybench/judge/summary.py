@@ -17,9 +17,13 @@ from pybench.model.results import Estimate, PointResult
 from pybench.model.steadiness import are_steady
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_strategies import STRATEGIES
 
 _INPUT_BOUND = 0.05
 """Share of a step spent on waiting for samples, above which a loader is what limits it."""
+_STAGES_WAIT = 0.2
+"""Share of a step that a pipeline's GPUs wait: as much as many equal stages with four microbatches each."""
 
 
 def summarize(measurements: Measurements, time_limit_s: float | None = None) -> tuple[PointResult, ...]:
@@ -115,12 +119,23 @@ def _flags(
         flags.append("kv_starved")
     if company(good):
         flags.append("not_alone")
-    if "input_wait_fraction" in samples and location(samples["input_wait_fraction"]) > _INPUT_BOUND:
+    if _exceeds(samples, "input_wait_fraction", _INPUT_BOUND):
         flags.append("input_bound")
+    if _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT):
+        flags.append("stages_wait")
     if any(gpu.num_layers == 0 for gpu in gpus):
         flags.append("gpu_without_layers")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
     return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
+
+
+def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
+    return metric in samples and location(samples[metric]) > limit
+
+
+def _has_microbatches(point: Point) -> bool:
+    """Of other strategies with stages, waiting is the method."""
+    return isinstance(point.settings, Train) and STRATEGIES[point.settings.strategy].has_microbatches
 
 
 def _steady(rank: RankReport) -> bool:

@@ -7,23 +7,34 @@ from dataclasses import dataclass
 
 from pybench.model.results import Estimate, PointResult
 from pybench.model.workloads.settings import AUTO
+from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.headline import requests_differ
 from pybench.report.numbers import percent, plain, quantity
+
+_STAGED = frozenset(name for name, strategy in STRATEGIES.items() if strategy.has_stages)
 
 
 @dataclass(frozen=True)
 class Secondary:
     """A column's head, its metric, the points it is there for, and how its figure is written.
 
-    Where one of a table's points has the column, the others show their figures beside it.
-    ``gives_way`` where limits and spreads need its room: no suite of these points is made for it alone.
+    Where one of a table's points has the column, the others show their figures beside it; with ``of_all`` all of them
+    must be of its kind. ``gives_way`` where limits and spreads need its room: no suite of these points is made for it
+    alone.
     """
 
     head: str
     metric: str
     describes: Callable[[PointResult], bool]
     text: Callable[[Estimate], str] = quantity
+    of_all: bool = False
     gives_way: bool = False
+
+    def stands(self, points: Sequence[PointResult]) -> bool:
+        """Whether a table of these points has the column."""
+        if self.of_all and not all(self.describes(point) for point in points):
+            return False
+        return any(self.cell(point) and self.describes(point) for point in points)
 
     def cell(self, point: PointResult) -> str | None:
         """The point's figure; ``None`` where it has none."""
@@ -55,6 +66,10 @@ def _trains(point: PointResult) -> bool:
     return "tokens_per_s" in point.metrics
 
 
+def _has_stages(point: PointResult) -> bool:
+    return point.settings.get("strategy") in _STAGED
+
+
 def _finds_batch_size(point: PointResult) -> bool:
     return point.settings.get("batch_size_per_gpu") == AUTO
 
@@ -68,6 +83,7 @@ _ALL = (
     Secondary("load", "load_bytes_per_s", _saves),
     Secondary("size", "checkpoint_bytes", _saves),
     Secondary("batch per GPU", "batch_size_per_gpu", _finds_batch_size, lambda found: plain(found.value)),
+    Secondary("waits", "stage_idle_fraction", _has_stages, lambda found: percent(found.value), of_all=True),
     Secondary("prefill mJ", "prefill_energy_j_per_prompt_token", _has_phases, _millijoules, gives_way=True),
     Secondary("decode mJ", "decode_energy_j_per_output_token", _has_phases, _millijoules, gives_way=True),
     Secondary("memory", "peak_memory_bytes", _trains, gives_way=True),
@@ -77,4 +93,4 @@ _ALL = (
 def secondaries(points: Sequence[PointResult], shown: Container[str], *, roomy: bool) -> tuple[Secondary, ...]:
     """Those that any of ``points`` has, without metrics that are ``shown`` already; where it is ``roomy``, all."""
     wanted = (one for one in _ALL if one.metric not in shown and (roomy or not one.gives_way))
-    return tuple(one for one in wanted if any(one.cell(point) and one.describes(point) for point in points))
+    return tuple(one for one in wanted if one.stands(points))

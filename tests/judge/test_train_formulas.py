@@ -161,6 +161,21 @@ def test_stages_that_wait_by_hand(build: Build) -> None:
     assert "stage_idle_fraction" not in alone, "one rank waits for no other"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "busy_s", "flagged"),
+    [("pipeline_parallel", 1.5, True), ("pipeline_parallel", 1.7, False), ("layer_split", 1.0, False)],
+)
+def test_stages_that_wait_for_long_are_flagged(build: Build, strategy: str, busy_s: float, *, flagged: bool) -> None:
+    """25 and 15 % of steps of 2 s; a layer split waits by its method."""
+    point = with_settings(build.train(), strategy=strategy, pipeline_parallel=2)
+    steps = tuple(
+        dataclasses.replace(step, values={"stage_busy_s": busy_s}) for step in build.steps([2.0], Work(samples=4))
+    )
+    record = build.record(point, tuple(build.rank(steps, number) for number in range(2)))
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), [record]))
+    assert ("stages_wait" in result.flags) is flagged
+
+
 def test_adapters_have_a_share_of_all_parameters(build: Build) -> None:
     """Of the model's and their own together; what trains everything has no share to show."""
     point = build.train(2)

@@ -188,6 +188,16 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
             "memory_bound 2,958 26.82 ms 5.383 ms 29.37 182.2 183.1",
         ),
         (
+            "pipeline_scaling_1f1b-h100x2-20261125",
+            "point tok/s speedup waits memory mJ/token flags",
+            "PP 2 14,650 1.850 8.4 % 29.32 GiB 90.39 a",
+        ),
+        (
+            "train_strategies-h100x2-20261125",
+            "point tok/s memory mJ/token verdict flags",
+            "stages layer_split 8,956 29.62 GiB 94.62 - b",
+        ),
+        (
             "evaluation_trained-h100x1-20261124",
             "point tok/s evaluation memory mJ/token verdict",
             "trained_generation 9,339 30.4 % 20.26 GiB 73.04 -",
@@ -196,6 +206,8 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
 )
 def test_what_a_suite_was_made_to_find_out_stands_beside_the_throughput(name: str, head: str, row: str) -> None:
     """A turn's switch, a batch size that was found, joules of both phases; not a batch size that the suite gives.
+
+    How long GPUs wait stands in tables of pipelines alone.
 
     Requests of memory_bound end together, so their percentiles are one: those beside it differ, and all are shown.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,19 @@ def needed_bytes(point: Point) -> float:
     return need.num_bytes
 
 
-def without_control(point: Point) -> Point:
-    """Peaks of kept runs are those of the measured steps."""
-    return with_settings(point, control_steps=None)
+def measured_settings(given: Mapping[str, Any], day: str) -> dict[str, Any]:
+    """What of a training's settings differs in the measured steps of a run kept on ``day``.
+
+    Peaks are without control steps. Until 25 November 2026 a pipeline had a microbatch for each stage by default.
+    """
+    changed: dict[str, Any] = {"control_steps": None}
+    if given["strategy"] == "pipeline_parallel" and given["microbatches"] is None and day <= "20261125":
+        changed["microbatches"] = given["pipeline_parallel"]
+    return changed
+
+
+def day_of(kept: Path) -> str:
+    return kept.stem.rpartition("-")[2]
 
 
 def points(name: str, machine: str, num_gpus: int = 8) -> tuple[Point, ...]:
@@ -90,7 +101,10 @@ def test_the_estimate_is_near_what_was_measured(name: str) -> None:
     (path,) = Path(SUITES / "measured").glob(f"{name}-{MEASURED[name]}-*.json")
     kept = {point["id"]: point["metrics"] for point in json.loads(path.read_text())["points"]}
     peaks = {id_: metrics["peak_memory_bytes"]["value"] for id_, metrics in kept.items() if metrics}
-    kept_points = [without_control(point) for point in points(name, "h200", num_gpus) if point.id in peaks]
+    planned = [point for point in points(name, "h200", num_gpus) if point.id in peaks]
+    kept_points = [
+        with_settings(point, **measured_settings(point.settings.to_json(), day_of(path))) for point in planned
+    ]
     compared = {point.id: needed_bytes(point) / peaks[point.id] for point in kept_points}
     assert compared.keys() == peaks.keys()
     assert compared == {id_: pytest.approx(1.0, abs=0.1) for id_ in peaks}
@@ -114,13 +128,14 @@ def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
     assert {id_: needed for id_, needed in found.items() if needed * 1e9 > BY_MEMORY[profile]} == {}
 
 
-def _as_measured(given: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
-    """What of a training's settings differs in its measured steps: no control steps, and the batch that was found."""
+def _as_measured(given: dict[str, Any], metrics: dict[str, Any], day: str) -> dict[str, Any]:
+    """What of a kept point's settings differs in its measured steps, also the batch that was found."""
     if "strategy" not in given:
         return {}
-    if given["batch_size_per_gpu"] != AUTO:
-        return {"control_steps": None}
-    return {"control_steps": None, "batch_size_per_gpu": int(metrics["batch_size_per_gpu"]["value"])}
+    changed = measured_settings(given, day)
+    if given["batch_size_per_gpu"] == AUTO:
+        changed["batch_size_per_gpu"] = int(metrics["batch_size_per_gpu"]["value"])
+    return changed
 
 
 def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
@@ -131,7 +146,7 @@ def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
             given, peak = kept.get("settings") or {}, kept["metrics"].get("peak_memory_bytes")
             if peak is None or given.get("workload") not in {"train", "evaluate"} or given["model"] not in shapes:
                 continue
-            settings = SETTINGS_OF[given["workload"]](**{**given, **_as_measured(given, kept["metrics"])})
+            settings = SETTINGS_OF[given["workload"]](**{**given, **_as_measured(given, kept["metrics"], day_of(path))})
             shape = shapes[given["model"]]
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             need = memory_need(point)
