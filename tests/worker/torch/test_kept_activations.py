@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +10,6 @@ import pytest
 
 pytest.importorskip("transformers")
 import torch
-from torch import distributed
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from pybench.compute.activation_memory import kept_bytes
@@ -26,6 +22,7 @@ from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
+from tests.worker.torch.one_of_two import one_of_two
 from tests.worker.torch.train_ranks import settings_of
 
 TOKENS = 128
@@ -154,23 +151,11 @@ def test_a_compiled_layer_keeps_what_the_formula_has(family: str, options: dict[
     assert kept[1] + behind(kept) == pytest.approx(formula, rel=0.01)
 
 
-@contextmanager
-def two_ranks() -> Iterator[None]:
-    """Collectives that exchange nothing, so that one process has the part of a rank."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()  # a lone rank's, which an earlier test of this process made
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
-
-
 @pytest.mark.parametrize("along", [False, True])
 def test_a_rank_of_a_split_layer_keeps_its_part(along: bool) -> None:
     """Inputs of projections are whole on each rank, also where norms are split along the sequence."""
     options = {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along}
-    with two_ranks():
+    with one_of_two():
         kept, _ = counted("llama", options, ranks=2)
     # By hand: norms 2 * 256 * 6, inputs 2 * 256 * 2; of halves attention 2 * (2 * 256 + 2 * 128) + 16, MLP 8 * 704.
     assert kept[1] == pytest.approx(3072 / (2 if along else 1) + 1024 + (1552 + 5632) / 2, rel=0.01)

@@ -79,11 +79,12 @@ def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
         # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
         if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
             plan[name] = SequenceParallel(use_local_output=True)
-    if along:
-        plan["self_attn"] = PrepareModuleInput(
-            input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
-        )
-        plan["mlp"] = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+    # Once for all projections that read it: the gradients of each would be reduced by themselves else.
+    inputs = Shard(1) if along else Replicate()
+    plan["self_attn"] = PrepareModuleInput(
+        input_kwarg_layouts={"hidden_states": inputs}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
+    )
+    plan["mlp"] = PrepareModuleInput(input_layouts=(inputs,), desired_input_layouts=(Replicate(),))
     return plan
 
 

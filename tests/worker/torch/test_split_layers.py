@@ -1,0 +1,76 @@
+"""What ranks exchange whose layers are split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+from torch.distributed.tensor.debug import CommDebugMode
+
+from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.mesh import device_mesh
+from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
+from tests.worker.torch.one_of_two import one_of_two
+from tests.worker.torch.train_ranks import settings_of
+
+LAYERS = 3
+TOKENS = 16
+CPU = torch.device("cpu")
+ARCHITECTURE: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": 64,
+    "max_position_embeddings": TOKENS,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+}
+
+
+@pytest.mark.filterwarnings("ignore:For backward hooks to be called:UserWarning")
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@pytest.mark.parametrize(
+    ("along", "forward", "backward"),
+    [
+        (False, {"all_reduce": 2 * LAYERS, "all_gather_into_tensor": 1}, {"all_reduce": 2 * LAYERS + 1}),
+        (
+            True,
+            {"reduce_scatter_tensor": 2 * LAYERS + 1, "all_gather_into_tensor": 2 * LAYERS + 2},
+            {"reduce_scatter_tensor": 2 * LAYERS + 1, "all_gather_into_tensor": 2 * LAYERS + 1},
+        ),
+    ],
+)
+def test_a_layer_exchanges_twice_each_way(along: bool, forward: dict[str, int], backward: dict[str, int]) -> None:
+    """As Megatron-LM's (arXiv:1909.08053, section 3): once for attention, once for the MLP; and once for the head.
+
+    All-reduces become a reduce-scatter and an all-gather along the sequence, where the embedding has one, too. The
+    head's logits are gathered.
+    """
+    settings = settings_of(
+        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
+    )
+    with one_of_two():
+        task = Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU))
+        model, weights = trainable_model(task)
+        split_layers(task, model, device_mesh(task)["tensor_parallel"])
+        weights.fill()
+        tokens = torch.arange(TOKENS)[None]
+        with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
+            logits = model(input_ids=tokens, position_ids=tokens).logits
+        assert _counts(seen) == forward
+        with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
+            logits.sum().backward()
+        assert _counts(seen) == backward
+
+
+def _counts(seen: CommDebugMode) -> dict[str, int]:
+    return {str(name).rpartition(".")[2]: count for name, count in seen.get_comm_counts().items()}
