@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import value_evidence
-from pybench.judge.lookup import context_of, figure_row, no_row_over_nodes
+from pybench.judge.lookup import context_of, figure_row, no_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.verdict import judge_value
 from pybench.model.expected import ExpectedTable, FigureRow
@@ -106,9 +106,7 @@ def _table_check(measurements: Measurements, judged: _Judged, table: ExpectedTab
 def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckResult:
     """A worker that broke is an error all the same; what can't run here is not missing: nothing is known to be."""
     result, metric = judged.result, judged.expectation.metric
-    nothing = f"table {table.name} has no figure for this point on {machine.kind}"
-    if judged.point is not None and (nodes := judged.point.settings.num_nodes) > 1:
-        nothing = no_row_over_nodes(machine, nodes)
+    nodes = judged.point.settings.num_nodes if judged.point is not None else 1
     return CheckResult(
         benchmark=result.benchmark,
         metric=metric,
@@ -117,7 +115,7 @@ def _no_row(judged: _Judged, table: ExpectedTable, machine: Machine) -> CheckRes
         minimum=None,
         maximum=None,
         verdict="error" if result.status == "failed" else "no_expectation",
-        reason=result.reason or nothing,
+        reason=result.reason or no_row(table.name, machine, nodes),
         table=table.name,
     )
 

@@ -16,6 +16,8 @@ from pybench.model.machine import Machine
 
 _KEYS = ("fabric", "backend", "model_class")
 _KINDS = ("claim", "published", "measured")
+NO_FIGURE = "has no figure for"
+"""Of a table, in the reason why a point is not judged."""
 SPARING = ("prefix_caching",)
 """Settings that spare work: a figure holds for points with them only where its row names them."""
 
@@ -98,11 +100,13 @@ def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
     )
 
 
-def no_row_over_nodes(machine: Machine, nodes: int) -> str:
+def no_row(table: str, machine: Machine, nodes: int) -> str:
     """Why a table has no row for a point over so many hosts."""
+    if nodes == 1:
+        return f"table {table} {NO_FIGURE} this point on {machine.kind}"
     if machine.network is None:
         return f"what joins the {nodes} nodes is not known: a table's row is for infiniband, roce or ethernet"
-    return f"no row of the table is for {nodes} nodes over {machine.network}"
+    return f"table {table} {NO_FIGURE} {nodes} nodes over {machine.network}"
 
 
 def _closeness(row: ExpectedRow) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
-from pybench.judge.lookup import context_of, no_row_over_nodes, ratio_row
+from pybench.judge.lookup import context_of, no_row, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import company, starvation
 from pybench.judge.verdict import Judgement, judge_ratio
@@ -148,10 +148,9 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     else:
         assert isinstance(entry, Point), "what was measured is planned"
         assert isinstance(baseline, Point), "what was measured is planned"
-        interval, judgement = _judged(measurements, metric, entry, baseline, expected, linear)
+        held_to = _unjudged(context, entry) if expected is None else expected
+        interval, judgement = _judged(measurements, metric, entry, baseline, held_to, linear)
         verdict, reason, flags, decision = judgement
-        if verdict == "no_expectation" and context.table is not None and (nodes := entry.settings.num_nodes) > 1:
-            reason = no_row_over_nodes(context.machine, nodes)
     speedup, low, high = interval or (None, None, None)
     throughput = traits.higher_is_better and speedup is not None
     return ScalingResult(
@@ -176,14 +175,26 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
     )
 
 
+def _unjudged(context: _Context, point: Point) -> str:
+    """Why nothing is expected of a ratio."""
+    if context.table is None:
+        return "the suite has no table for it, which shows it alone"
+    return no_row(context.table.name, context.machine, point.settings.num_nodes)
+
+
 def _judged(
-    measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | None, linear: float
+    measurements: Measurements,
+    metric: str,
+    point: Point,
+    baseline: Point,
+    expected: Expected | str,
+    linear: float,
 ) -> tuple[Interval | None, Judgement]:
     """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
     try:
         evidence = ratio_evidence(measurements, metric, point, baseline)
     except NoRatioError as error:
-        verdict: Verdict = "no_expectation" if expected is None else "inconclusive"
+        verdict: Verdict = "no_expectation" if isinstance(expected, str) else "inconclusive"
         return None, (verdict, str(error), ("no_ratio",), None)
     starved = starvation(baseline, measurements.samples(baseline))
     if starved is not None:

@@ -17,8 +17,10 @@ Judgement = tuple[Verdict, str, tuple[str, ...], Decision | None]
 """Verdict, reason in words, flags, and how it was decided."""
 
 
-def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *, more: bool) -> Judgement:
-    """Judge a ratio. ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
+def judge_ratio(evidence: Evidence, expected: Expected | str, linear: float, *, more: bool) -> Judgement:
+    """Judge a ratio. ``expected`` is a sentence where nothing is: why.
+
+    ``linear`` is the GPU-count ratio, ``more`` whether more of the metric is better.
 
     Gates on the worse side alone: beyond the better side is a pass that calls for a new table, unless a throughput
     outgrows its GPUs, which no healthy baseline allows.
@@ -27,9 +29,8 @@ def judge_ratio(evidence: Evidence, expected: Expected | None, linear: float, *,
     if more and low is not None and low > linear * (1 + SUPERLINEAR_MARGIN):
         reason = f"{ratio:.2f}x on {linear:g}x the GPUs: the baseline was held back (memory, paging, another process)"
         return "inconclusive", reason, ("suspect_baseline",), None
-    if expected is None:
-        reason = "no figure to judge it against: no table, or none of its rows is for this machine and model"
-        return "no_expectation", reason, (), None
+    if isinstance(expected, str):
+        return "no_expectation", expected, (), None
     gate = expected.minimum if more else expected.maximum
     if gate is None:
         return "no_expectation", "the table's row has no limit on this side", (), None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.compute.memory_text import gigabytes
 from pybench.judge.evidence import ONE_ATTEMPT
+from pybench.judge.lookup import NO_FIGURE
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.plural import plural
 from pybench.model.results import PointResult, Results
@@ -28,6 +29,7 @@ _OF_CAUSE = {
 _FINISH = "finish the run: pybench run --resume RUN"
 _GO_ON = f"{_FINISH}, which has the same time again"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
+_EXPECT = "write this machine's rows: pybench expect --from RUN"
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
@@ -54,18 +56,29 @@ def findings(view: RunView) -> tuple[Finding, ...]:
 
 
 def not_judged(results: Results) -> tuple[Finding, ...]:
-    """Rows of measured points for which there was nothing to judge by."""
+    """Rows of measured points for which there was nothing to judge by, and how their table comes to have figures."""
     names = short_labels(results.points, with_benchmark=True)
     measured = {point.id for point in results.points if point.status == "ok"}
     rows = results.expectations
     judged = {row.point_id for row in rows if row.verdict != "no_expectation"}
+    alone = _flagged(results, "single_attempt")
     found = []
     for row in rows:
         if row.verdict == "no_expectation" and row.point_id in measured:
             name = names.get(row.point_id, row.point_id)
             subject = f"{name} {row.metric}" if row.point_id in judged else name
-            found.append(Finding("no_expectation", row.reason, (subject,)))
-    return _merged(found)
+            first = "" if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
+            step = f"{first}{_EXPECT}" if NO_FIGURE in row.reason else None
+            found.append(Finding("no_expectation", row.reason, (subject,), step))
+    return _each_step_once(_merged(found))
+
+
+def _each_step_once(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Below the last of those that it holds for."""
+    last = {finding.step: number for number, finding in enumerate(found)}
+    return tuple(
+        finding if last[finding.step] == number else replace(finding, step=None) for number, finding in enumerate(found)
+    )
 
 
 def not_run(results: Results) -> tuple[Finding, ...]:

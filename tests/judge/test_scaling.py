@@ -124,7 +124,7 @@ def test_scaling_along_nodes_is_judged_by_what_joins_them(build: Build) -> None:
     assert found.speedup == pytest.approx(0.625)
     (other,) = _over_nodes(build, "ethernet", over_ib, beside)
     assert (other.verdict, other.expected) == ("no_expectation", None)
-    assert other.reason == "no row of the table is for 2 nodes over ethernet"
+    assert other.reason == "table t has no figure for 2 nodes over ethernet"
     (unknown,) = _over_nodes(build, None, over_ib, beside)
     assert unknown.reason.startswith("what joins the 2 nodes is not known: a table's row is for infiniband, roce")
 
@@ -153,6 +153,11 @@ def test_weak_scaling_of_training(build: Build) -> None:
     (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
     assert (row.speedup, row.efficiency) == pytest.approx((1.6, 0.8))
     assert (row.scaling, row.verdict) == ("weak", "no_expectation")
+    assert row.reason == "table t has no figure for this point on h200"
+    alone = dataclasses.replace(benchmark, expectations=(dataclasses.replace(expectation, table=None),))
+    suite = dataclasses.replace(suite, benchmarks=(alone,))
+    (row,) = scaling_results(suite, Measurements.of(plan, records), {}, build.machine())
+    assert row.reason == "the suite has no table for it, which shows it alone"
 
 
 def test_energy_has_a_ratio_and_no_efficiency(build: Build) -> None:

@@ -107,10 +107,10 @@ def test_one_attempt_decides_nothing() -> None:
 
 def test_without_a_row_nothing_is_judged() -> None:
     """Nor with a row that has no limit on the side that matters. A suspect baseline shows all the same."""
-    assert judge_ratio(_evidence(1.7, 1.9, 1.8), None, 2, more=True)[0] == "no_expectation"
+    assert judge_ratio(_evidence(1.7, 1.9, 1.8), "no row", 2, more=True)[:2] == ("no_expectation", "no row")
     one_sided = Expected(minimum=None, maximum=1.9, source="s", table="t")
     assert judge_ratio(_evidence(1.7, 1.9, 1.8), one_sided, 2, more=True)[0] == "no_expectation"
-    assert judge_ratio(_evidence(4.5, 4.7, 4.6), None, 2, more=True)[2] == ("suspect_baseline",)
+    assert judge_ratio(_evidence(4.5, 4.7, 4.6), "no row", 2, more=True)[2] == ("suspect_baseline",)
 
 
 @pytest.mark.parametrize(

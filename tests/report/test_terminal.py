@@ -373,6 +373,30 @@ def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Resul
     assert step not in _words(_render(alone))
 
 
+@pytest.mark.parametrize(
+    ("flags", "step"),
+    [
+        ((), "next: write this machine's rows: pybench expect --from RUN"),
+        (
+            ("single_attempt",),
+            "next: measure two attempts or more, then write this machine's rows: pybench expect --from RUN",
+        ),
+    ],
+)
+def test_a_table_without_a_figure_has_how_to_write_one_once(
+    results: Results, flags: tuple[str, ...], step: str
+) -> None:
+    """Not where the suite has no table at all, whose ratios are there to be looked at."""
+    (row,) = [row for row in results.scaling if row.verdict == "pass"]
+    reasons = ("table a has no figure for this point on h100", "table b has no figure for this point on h100", "alone")
+    rows = tuple(dataclasses.replace(row, verdict="no_expectation", reason=reason) for reason in reasons)
+    points = tuple(dataclasses.replace(point, flags=flags) for point in results.points)
+    cut = dataclasses.replace(results, points=points, scaling=rows, checks=(), comparisons=(), node=())
+    text = _words(_render(cut)).partition("Not judged ")[2].partition(" Not run")[0]
+    label = text.partition(":")[0]
+    assert text == f"{label}: {reasons[0]} {label}: {reasons[1]} {step} {label}: alone"
+
+
 def test_what_the_plan_leaves_out_stands_once(results: Results) -> None:
     """And its points are not listed again; what can't run for another reason is."""
     axes: dict[str, AxisValue] = {"backend": "torch", "tensor_parallel": 16}
