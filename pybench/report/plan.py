@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 
-from pybench.compute.memory_fit import memory_need
+from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
@@ -40,7 +40,11 @@ def render(
         out.print()
         out.print(draw(_points(plan, gpu_memory_bytes), width))
     out.print()
-    for line in (*_reasons(plan.skips, "skipped: "), *_reasons(plan.left_out, "")):
+    for line in (
+        *_reasons(plan.skips, "skipped: "),
+        *_reasons(plan.left_out, ""),
+        *_reasons(tuple(_tight(plan, gpu_memory_bytes)), "may not fit: "),
+    ):
         hanging(out, line)
     for line in _totals(plan, attempt_s):
         hanging(out, line)
@@ -59,6 +63,18 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
         needs = (memory_need(point) for point in plan.points)
         columns[f"of {gpu_memory_bytes / 1e9:.3g} GB a GPU"] = ["" if need is None else str(need) for need in needs]
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
+
+
+def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[Skip]:
+    """Points that run, whose estimate exceeds the memory by no more than it may err."""
+    if gpu_memory_bytes is None:
+        return
+    for point in plan.points:
+        need = memory_need(point)
+        if need is not None and need.num_bytes > gpu_memory_bytes:
+            changes = tight_memory_changes(point, gpu_memory_bytes)
+            reason = f"less is needed with {' or '.join(changes)}" if changes else "take more GPUs or a smaller batch"
+            yield Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)
 
 
 def _reasons(skips: Sequence[Skip], state: str) -> Iterator[str]:

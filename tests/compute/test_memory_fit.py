@@ -13,7 +13,7 @@ from pybench.compute.memory_fit import memory_need, memory_reason, tight_memory_
 from pybench.compute.plan import expand
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
-from pybench.model.suite import Benchmark, Point, Suite
+from pybench.model.suite import Benchmark, Plan, Point, Suite
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.train import Train
@@ -73,6 +73,27 @@ def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_ti
     assert tight_memory_changes(tight, 85.5e9) == ("zero_stage = 3", "offload_optimizer = true", "lora_rank = 8")
     assert tight_memory_changes(alone, H200) == ("offload_optimizer = true", "lora_rank = 8")
     assert tight_memory_changes(tight, H200) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "memory_bytes", "line"),
+    [
+        (
+            {"strategy": "deepspeed", "data_parallel": 2, "batch_size_per_gpu": 4},
+            85.5e9,
+            "p: may not fit: less is needed with zero_stage = 3 or offload_optimizer = true\n  or lora_rank = 8\n",
+        ),
+        ({"strategy": "tensor_parallel"}, 53e9, "p: may not fit: take more GPUs or a smaller batch\n"),
+        ({"strategy": "deepspeed", "data_parallel": 4, "batch_size_per_gpu": 4}, 85.5e9, None),
+    ],
+)
+def test_the_plan_names_what_may_not_fit(options: dict[str, Any], memory_bytes: float, line: str | None) -> None:
+    """What exceeds the memory by no more than estimates err is run all the same."""
+    planned = train("llama-2-7b", **options)
+    assert gpu_reason(planned, memory_bytes) is None
+    text = render(Suite(name="s", description="", benchmarks=()), Plan(points=(planned,), skips=()), None, memory_bytes)
+    shown = text.rpartition("p: may not fit")
+    assert (line is None and not shown[1]) or f"{shown[1]}{shown[2]}".startswith(line or "-")
 
 
 def test_kept_activations_by_hand() -> None:
