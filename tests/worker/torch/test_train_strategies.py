@@ -364,6 +364,14 @@ def test_compiled_layers_learn_the_same(start: Start, alone: Any, tmp_path: Path
     assert found["losses"] == pytest.approx(alone({}), rel=1e-4)
 
 
+def test_compiled_split_layers_learn_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
+    """With whole norms, and along the sequence, where the embedding's collective would still be under way."""
+    compiled = {**TP, "compile": True}
+    along = {**compiled, "sequence_parallel": True, "activation_checkpointing": "full"}
+    for found in start(2, [compiled, along], tmp_path / "found"):
+        assert [one["losses"] for one in found] == [pytest.approx(alone({}), rel=1e-4)] * 2
+
+
 def test_deepspeed_learns_the_same(start: Start, alone: Any, tmp_path: Path) -> None:
     """All stages, passes and offloading; its own defaults (gradients clipped at 1) must not show."""
     pytest.importorskip("deepspeed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import distributed, nn
+from torch.distributed._functional_collectives import wait_tensor
 from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
@@ -57,6 +58,10 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     for name, layer in layers_of(model).items():
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
     parallelize_module(model, mesh, plan)
+    if along and task.settings.compile:
+        # In backward a compiled layer has no gradient of a collective that is still under way (pytorch issue 184980).
+        wait: Any = wait_tensor  # untyped
+        model.get_submodule("model.embed_tokens").register_forward_hook(lambda _module, _given, out: wait(out))
     if task.settings.async_tensor_parallel:
         _overlap(mesh)
 
