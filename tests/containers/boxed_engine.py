@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pybench.engines.base import Job
 from pybench.engines.choice import choose_launcher
-from pybench.engines.oci.container import prepare_exchange
+from pybench.engines.oci.container import prepare_files
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.engines.oci.orphans import listing_argv
 from pybench.engines.requirements import EngineOptions, LaunchRequirements
@@ -75,7 +75,7 @@ def job(folder: Path, number: int = 1) -> Job:
 
 def inside(launcher: OciLauncher, task: Job, code: str) -> Any:
     """What ``code`` prints as JSON, run where a worker would run."""
-    prepare_exchange(launcher, task)
+    prepare_files(launcher, task)
     try:
         done = subprocess.run(
             launcher.run_argv(task, "-I", "-B", "-c", code), capture_output=True, text=True, check=False

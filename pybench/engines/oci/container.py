@@ -55,7 +55,7 @@ class ContainerWorker:
         self._launcher, self._job = launcher, job
         self._ended = False
         self._found: ContainerRun | None = None
-        prepare_exchange(launcher, job)
+        prepare_files(launcher, job)
         self._started_utc_s = time.time()
         environment = launcher.environment(job)
         self._client = WorkerProcess(argv, environment, log, job.token)
@@ -90,7 +90,7 @@ class ContainerWorker:
         return result.ok
 
 
-def prepare_exchange(launcher: ContainerCommands, job: Job) -> None:
+def prepare_files(launcher: ContainerCommands, job: Job) -> None:
     """Give what the worker writes to the user inside, and write the environment where only this user reads it."""
     if os.geteuid() == 0:
         owner = launcher.owner()

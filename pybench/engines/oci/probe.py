@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pybench.engines.error import engine_error
 from pybench.engines.oci.confinement import after_refusal
-from pybench.engines.oci.container import prepare_exchange
+from pybench.engines.oci.container import prepare_files
 from pybench.engines.oci.launcher import OciLauncher
 from pybench.engines.oci.nvidia import CDI_COMMAND
 from pybench.engines.trial import python_version, trial_job
@@ -71,7 +71,7 @@ def _remedy(image: ImageIdentity, complaint: str) -> str:
 
 def _probe(launcher: OciLauncher, backend: str, gpu_uuids: tuple[str, ...]) -> CommandResult:
     with trial_job(backend, gpu_uuids) as job:
-        prepare_exchange(launcher, job)
+        prepare_files(launcher, job)
         try:
             return run_command(launcher.run_argv(job, "-I", "-B", "-c", _PROBE))
         except KeyError as error:
