@@ -178,7 +178,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
 def _unjudged(context: _Context, point: Point) -> str:
     """Why nothing is expected of a ratio."""
     if context.table is None:
-        return "the suite has no table for it, which shows it alone"
+        return "the suite shows it and names no table to judge it by"
     return no_row(context.table.name, context.machine, point.settings.num_nodes)
 
 

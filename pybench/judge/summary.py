@@ -23,7 +23,7 @@ from pybench.model.workloads.train_strategies import STRATEGIES
 _INPUT_BOUND = 0.05
 """Share of a step spent on waiting for samples, above which a loader is what limits it."""
 _STAGES_WAIT = 0.2
-"""Share of a step that a pipeline's GPUs wait: as much as many equal stages with four microbatches each."""
+"""Share of a step that a pipeline's GPUs wait: with four microbatches for each equal stage it stays below."""
 
 
 def summarize(measurements: Measurements, time_limit_s: float | None = None) -> tuple[PointResult, ...]:

@@ -157,7 +157,7 @@ def test_weak_scaling_of_training(build: Build) -> None:
     alone = dataclasses.replace(benchmark, expectations=(dataclasses.replace(expectation, table=None),))
     suite = dataclasses.replace(suite, benchmarks=(alone,))
     (row,) = scaling_results(suite, Measurements.of(plan, records), {}, build.machine())
-    assert row.reason == "the suite has no table for it, which shows it alone"
+    assert row.reason == "the suite shows it and names no table to judge it by"
 
 
 def test_energy_has_a_ratio_and_no_efficiency(build: Build) -> None:

@@ -59,7 +59,7 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
     parallelize_module(model, mesh, plan)
     if along and task.settings.compile:
-        # In backward a compiled layer has no gradient of a collective that is still under way (pytorch issue 184980).
+        # A compiled layer has no gradient for a collective that is still under way (compare pytorch issue 184980).
         wait: Any = wait_tensor  # untyped
         model.get_submodule("model.embed_tokens").register_forward_hook(lambda _module, _given, out: wait(out))
     if task.settings.async_tensor_parallel:
