@@ -8,6 +8,7 @@ from typing import Any
 
 from pybench.images.selection import this_platform
 from pybench.model.decoder_shape import Architecture, DecoderShape
+from pybench.model.effort import Effort
 from pybench.model.errors import FileError
 from pybench.model.host import Host
 from pybench.model.machine import GpuInfo, Machine
@@ -26,6 +27,8 @@ from pybench.model.results import (
 from pybench.model.software import Software
 from pybench.model.suite import Plan, Point, Suite
 from pybench.model.wire import Header
+from pybench.model.workloads.train import Train
+from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
 
 NO_DRIVER = ("PYBENCH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1")
@@ -280,6 +283,14 @@ def suite_problems(tmp_path: Path, text: str) -> str:
     except FileError as error:
         return str(error)
     return ""
+
+
+def training_point(model: str, **options: Any) -> Point:
+    """Training of a shipped model, with ``options``: by default of one sample, all layers recomputed."""
+    usual: dict[str, Any] = {"batch_size_per_gpu": 1, "sequence_tokens": 2048, "activation_checkpointing": "full"}
+    settings = Train(backend="torch", model=model, **{**usual, **options})
+    shape = load_models()[model]
+    return Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
 
 
 def with_settings(point: Point, **settings: Any) -> Point:

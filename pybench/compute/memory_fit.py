@@ -78,7 +78,7 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
 
 
 def tight_memory_changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
-    """Changes with which a training that ran out of memory has room for the estimate's error; none where it had."""
+    """Changes that leave a training room for its estimate's error; none where it has that room already."""
     need, safe_bytes = memory_need(point), memory_bytes * (1 - ESTIMATE_ERROR)
     return () if need is None or need.num_bytes <= safe_bytes else tuple(_changes(point, safe_bytes))
 

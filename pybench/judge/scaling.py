@@ -183,12 +183,7 @@ def _unjudged(context: _Context, point: Point) -> str:
 
 
 def _judged(
-    measurements: Measurements,
-    metric: str,
-    point: Point,
-    baseline: Point,
-    expected: Expected | str,
-    linear: float,
+    measurements: Measurements, metric: str, point: Point, baseline: Point, expected: Expected | str, linear: float
 ) -> tuple[Interval | None, Judgement]:
     """The ratio with its interval, and its verdict; no interval where a value of zero or below has no ratio."""
     try:

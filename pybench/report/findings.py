@@ -10,6 +10,7 @@ from pybench.compute.memory_text import gigabytes
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.lookup import NO_FIGURE
 from pybench.judge.verdict import BY_IMPORTANCE
+from pybench.model.manifest import Manifest
 from pybench.model.plural import plural
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import NOT_INSTALLED
@@ -131,23 +132,21 @@ def _of_failure(point: PointResult, view: RunView) -> str:
     """What to do next, with the place of the log in the run's folder."""
     log = next((record.log for record in view.records if record.point_id == point.id and record.failure), None)
     cause = (point.reason or "").partition(":")[0]
-    step = _of_tight_memory(point, view) if cause == "out_of_memory" else None
+    step = _of_tight_memory(point, view.manifest) if cause == "out_of_memory" else None
     step = step or _OF_CAUSE.get(cause)
     if step is None:
         return f"read the worker's log: {log}" if log else "read the worker's log"
     return f"{step}; log: {log}" if log else step
 
 
-def _of_tight_memory(point: PointResult, view: RunView) -> str | None:
+def _of_tight_memory(point: PointResult, manifest: Manifest | None) -> str | None:
     """What the plan's estimate knows to spare memory; ``None`` where it had expected the point to fit."""
-    manifest = view.manifest
-    planned = next((one for one in manifest.plan.points if one.id == point.id), None) if manifest else None
-    memory_bytes = manifest.machine.gpu_memory_bytes if manifest else None
-    if planned is None or memory_bytes is None:
+    if manifest is None or (memory_bytes := manifest.machine.gpu_memory_bytes) is None:
         return None
-    if not (changes := tight_memory_changes(planned, memory_bytes)):
-        return None
-    return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {gigabytes(memory_bytes)}"
+    for planned in manifest.plan.points:
+        if planned.id == point.id and (changes := tight_memory_changes(planned, memory_bytes)):
+            return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {gigabytes(memory_bytes)}"
+    return None
 
 
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:

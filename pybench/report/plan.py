@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.compute.session import sessions
@@ -11,7 +11,7 @@ from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
 from pybench.model.plan_options import duration_text
 from pybench.model.plural import plural
-from pybench.model.suite import Plan, Skip, Suite
+from pybench.model.suite import Plan, Suite
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
 
@@ -41,9 +41,9 @@ def render(
         out.print(draw(_points(plan, gpu_memory_bytes), width))
     out.print()
     for line in (
-        *_reasons(plan.skips, "skipped: "),
-        *_reasons(plan.left_out, ""),
-        *_reasons(tuple(_tight(plan, gpu_memory_bytes)), "may not fit: "),
+        *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
+        *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
+        *_reasons(_tight(plan, gpu_memory_bytes), "may not fit: "),
     ):
         hanging(out, line)
     for line in _totals(plan, attempt_s):
@@ -65,23 +65,22 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 
-def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[Skip]:
-    """Points that run, whose estimate exceeds the memory by no more than it may err."""
+def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, str]]:
+    """Points that run, whose estimate exceeds the memory by no more than it may err, with what to change."""
     if gpu_memory_bytes is None:
         return
     for point in plan.points:
         need = memory_need(point)
         if need is not None and need.num_bytes > gpu_memory_bytes:
-            changes = tight_memory_changes(point, gpu_memory_bytes)
-            reason = f"less is needed with {' or '.join(changes)}" if changes else "take more GPUs or a smaller batch"
-            yield Skip(id=point.id, benchmark=point.benchmark, axes=point.axes, num_gpus=point.num_gpus, reason=reason)
+            changes = " or ".join(tight_memory_changes(point, gpu_memory_bytes))
+            yield point.id, f"less is needed with {changes}" if changes else "take more GPUs or a smaller batch"
 
 
-def _reasons(skips: Sequence[Skip], state: str) -> Iterator[str]:
-    """Each reason once: behind its point, or above its points where it has several."""
+def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:
+    """Each reason of a point once: behind its point, or above its points where it has several."""
     points: dict[str, list[str]] = {}
-    for skip in skips:
-        points.setdefault(skip.reason, []).append(skip.id)
+    for id_, reason in found:
+        points.setdefault(reason, []).append(id_)
     for reason, names in points.items():
         if len(names) == 1:
             yield f"{names[0]}: {state}{reason}"

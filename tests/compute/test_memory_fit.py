@@ -16,19 +16,12 @@ from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Point, Suite
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 from pybench.report.plan import render
 from pybench.store.model_shapes import load_models
-from tests.builders import with_settings
+from tests.builders import training_point, with_settings
 
 H200, A100, CARD_16_GB = 150.75e9, 85.9e9, 17.2e9
-
-
-def train(model: str, **options: Any) -> Point:
-    usual: dict[str, Any] = {"batch_size_per_gpu": 1, "sequence_tokens": 2048, "activation_checkpointing": "full"}
-    settings = Train(backend="torch", model=model, **{**usual, **options})
-    return point(settings, model)
 
 
 def point(settings: Any, model: str) -> Point:
@@ -42,13 +35,13 @@ def gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
 
 def test_a_mixture_with_all_weights_trained_by_hand() -> None:
     """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 167 GB."""
-    reason = gpu_reason(train("gpt-oss-20b"), H200)
+    reason = gpu_reason(training_point("gpt-oss-20b"), H200)
     assert reason == ("needs about 167 GB a GPU, of 151 GB: lora_rank = 8")
 
 
 def test_the_changes_named_are_those_that_fit() -> None:
     """By DDP on four GPUs also sharding does; on 16 GB nothing does, and the model or the strategy must change."""
-    four = train("gpt-oss-20b", data_parallel=4)
+    four = training_point("gpt-oss-20b", data_parallel=4)
     assert str(gpu_reason(four, H200)).endswith(": lora_rank = 8 or strategy = 'fsdp'")
     assert gpu_reason(with_settings(four, lora_rank=8), H200) is None
     assert str(gpu_reason(four, CARD_16_GB)).endswith("take more GPUs, a smaller model or a strategy that splits it")
@@ -56,9 +49,9 @@ def test_the_changes_named_are_those_that_fit() -> None:
 
 def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     """14.8e9 weights take 30 GB under adapters, 10 packed; stage 3 divides what stage 2 keeps."""
-    adapters = train("qwen2.5-14b", lora_rank=8, loss_chunk_tokens=512)
+    adapters = training_point("qwen2.5-14b", lora_rank=8, loss_chunk_tokens=512)
     assert str(gpu_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
-    zero = train("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
+    zero = training_point("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
     assert "zero_stage = 3" in str(gpu_reason(zero, A100))
 
 
@@ -67,7 +60,7 @@ def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_ti
 
     Stage 3 takes 72.7 GB there, and on one GPU as much as stage 2.
     """
-    tight = train("llama-2-7b", strategy="deepspeed", data_parallel=2, batch_size_per_gpu=4)
+    tight = training_point("llama-2-7b", strategy="deepspeed", data_parallel=2, batch_size_per_gpu=4)
     alone = with_settings(tight, data_parallel=1)
     assert gpu_reason(tight, 85.5e9) is None
     assert tight_memory_changes(tight, 85.5e9) == ("zero_stage = 3", "offload_optimizer = true", "lora_rank = 8")
@@ -89,7 +82,7 @@ def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_ti
 )
 def test_the_plan_names_what_may_not_fit(options: dict[str, Any], memory_bytes: float, line: str | None) -> None:
     """What exceeds the memory by no more than estimates err is run all the same."""
-    planned = train("llama-2-7b", **options)
+    planned = training_point("llama-2-7b", **options)
     assert gpu_reason(planned, memory_bytes) is None
     text = render(Suite(name="s", description="", benchmarks=()), Plan(points=(planned,), skips=()), None, memory_bytes)
     assert text.count("may not fit") == (0 if line is None else 1)
@@ -101,8 +94,8 @@ def test_kept_activations_by_hand() -> None:
 
     With 64.24 GB of weights, gradients and states, of which gradients come later, and 3.15 of logits.
     """
-    assert str(memory_need(train("llama-3.1-8b"))) == "about 64.2 GB"
-    kept = memory_need(train("llama-3.1-8b", activation_checkpointing=None))
+    assert str(memory_need(training_point("llama-3.1-8b"))) == "about 64.2 GB"
+    kept = memory_need(training_point("llama-3.1-8b", activation_checkpointing=None))
     assert kept is not None
     assert not kept.is_least
     layer = 16 * 4096 + 4 * (4096 + 1024) + 128 + 8 * 14336
@@ -116,7 +109,7 @@ def test_fsdp_gathers_embedding_head_and_two_layers_by_hand() -> None:
     On one most is needed in the first layer, where an embedding's gradient is to come; on four at the loss.
     """
     one, four = (
-        memory_need(train("llama-3.1-8b", strategy="fsdp", data_parallel=ranks, sequence_tokens=4096))
+        memory_need(training_point("llama-3.1-8b", strategy="fsdp", data_parallel=ranks, sequence_tokens=4096))
         for ranks in (1, 4)
     )
     assert one is not None
@@ -129,7 +122,7 @@ def test_fsdp_gathers_embedding_head_and_two_layers_by_hand() -> None:
 
 def test_the_first_layer_is_computed_again_beside_nearly_all_gradients() -> None:
     """By hand, of 16,384 tokens: 16 bytes of 4096, 8 of 4096, 128 and 8 of 11008 each; an embedding's 0.26 GB later."""
-    need = memory_need(train("llama-2-7b", batch_size_per_gpu=8))
+    need = memory_need(training_point("llama-2-7b", batch_size_per_gpu=8))
     assert need is not None
     layer = 16 * 4096 + 8 * 4096 + 128 + 8 * 11_008
     assert need.num_bytes == pytest.approx(8 * 6.738e9 + 16_384 * layer - 2 * 32_000 * 4096, rel=1e-3)
@@ -147,7 +140,7 @@ def test_the_first_layer_is_computed_again_beside_nearly_all_gradients() -> None
 )
 def test_gradients_of_a_first_pass_lie_beside_what_the_second_keeps(options: dict[str, Any], passing: float) -> None:
     """By hand: weights and states are 6 bytes of 8.03e9; 2 of 4096 in each of 32 layers, 12 of each logit."""
-    need = memory_need(train("llama-3.1-8b", **options))
+    need = memory_need(training_point("llama-3.1-8b", **options))
     assert need is not None
     assert not need.is_least
     assert need.num_bytes == pytest.approx(6 * 8.03e9 + passing, rel=1e-3)
@@ -162,7 +155,7 @@ def test_gradients_of_several_passes_lie_in_their_buckets_or_beside_them(
 ) -> None:
     """By hand: what lasts is 8 bytes a weight, 2 more beside the buckets; and what a pass keeps, as above."""
     buckets = {"data_parallel": 2, "grad_accum": 4, "gradient_as_bucket_view": True, **options}
-    need = memory_need(train("llama-3.1-8b", **buckets))
+    need = memory_need(training_point("llama-3.1-8b", **buckets))
     assert need is not None
     kept = 2048 * (64 * 4096 + 12 * 128_256)
     assert need.num_bytes == pytest.approx(weights_bytes * 8.03e9 + kept, rel=1e-3)
@@ -191,7 +184,7 @@ def test_adapters_keep_what_they_read(options: dict[str, Any], expected: str) ->
     """
     settings = {"lora_rank": 8, "activation_checkpointing": "none", "sequence_tokens": 4096, **options}
     model = settings.pop("model", "llama-3.1-8b")
-    assert str(memory_need(train(model, **settings))) == expected
+    assert str(memory_need(training_point(model, **settings))) == expected
 
 
 @pytest.mark.parametrize(
@@ -208,12 +201,13 @@ def test_adapters_keep_what_they_read(options: dict[str, Any], expected: str) ->
 )
 def test_what_is_kept_is_not_always_known(model: str, options: dict[str, Any]) -> None:
     """A window's mask, attention without its kernel, and what no run or count confirms."""
-    assert str(memory_need(train(model, **{"activation_checkpointing": None, **options}))).startswith("at least ")
+    kept = training_point(model, **{"activation_checkpointing": None, **options})
+    assert str(memory_need(kept)).startswith("at least ")
 
 
 def test_recomputing_is_a_remedy() -> None:
     """8.03e9 weights under adapters and what 4096 tokens keep of each layer; recomputed, 23.4 GB are all."""
-    point = train("llama-3.1-8b", lora_rank=8, sequence_tokens=4096, activation_checkpointing="none")
+    point = training_point("llama-3.1-8b", lora_rank=8, sequence_tokens=4096, activation_checkpointing="none")
     assert gpu_reason(point, 24e9) == "needs about 41.8 GB a GPU, of 24 GB: activation_checkpointing = 'full'"
 
 
@@ -370,8 +364,8 @@ def test_an_evaluation_holds_all_weights() -> None:
 
 def test_states_in_host_memory_need_room_there() -> None:
     """8.03e9 weights of 16 bytes each for ZeRO, of which each of two hosts has half, and of 8 for FSDP."""
-    zero = train("llama-3.1-8b", strategy="deepspeed", zero_stage=2, offload_optimizer=True, data_parallel=2)
-    fsdp = train("llama-3.1-8b", strategy="fsdp", cpu_offload=True, data_parallel=2)
+    zero = training_point("llama-3.1-8b", strategy="deepspeed", zero_stage=2, offload_optimizer=True, data_parallel=2)
+    fsdp = training_point("llama-3.1-8b", strategy="fsdp", cpu_offload=True, data_parallel=2)
     host = Devices("cuda", 8, memory_bytes=H200, host_memory_bytes=100e9)
     assert str(memory_reason(zero, host)).startswith("needs about 128 GB of host memory, of 100 GB: keep states on")
     assert memory_reason(with_settings(zero, nodes=2), host) is None

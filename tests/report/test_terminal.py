@@ -9,18 +9,15 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pybench.model.effort import Effort
 from pybench.model.results import Results
-from pybench.model.suite import AxisValue, Plan, Point
+from pybench.model.suite import AxisValue, Plan
 from pybench.model.verdict import Decision, Verdict
-from pybench.model.workloads.train import Train
 from pybench.report.labels import short_labels
 from pybench.report.provenance import sentence
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
-from pybench.store.model_shapes import load_models
 from pybench.store.shipped import shipped_suites
-from tests.builders import MANIFEST, NODE_CHECK
+from tests.builders import MANIFEST, NODE_CHECK, training_point
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -265,18 +262,9 @@ def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
 ) -> None:
     """ZeRO's stage 2 holds 20 bytes of each of 6.7e9 weights on one GPU of 150 GB, 6 on each of eight."""
     (failed,) = [point for point in results.points if point.status == "failed"]
-    settings = Train(
-        backend="torch",
-        model="llama-2-7b",
-        strategy="deepspeed",
-        data_parallel=planned,
-        batch_size_per_gpu=4,
-        sequence_tokens=2048,
-        activation_checkpointing="full",
-    )
-    shape = load_models()["llama-2-7b"]
-    point = Point(id=failed.id, benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
-    manifest = dataclasses.replace(MANIFEST, plan=Plan(points=(point,), skips=()))
+    zero = training_point("llama-2-7b", strategy="deepspeed", data_parallel=planned, batch_size_per_gpu=4)
+    plan = Plan(points=(dataclasses.replace(zero, id=failed.id),), skips=())
+    manifest = dataclasses.replace(MANIFEST, plan=plan)
     text = _words(render(RunView(results=results, manifest=manifest), width=80))
     assert f"next: {next_step}" in text
 

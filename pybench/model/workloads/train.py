@@ -189,10 +189,12 @@ class Train(ModelSettings):
         fifth of a step at most (GPipe, arXiv:1811.06965, which finds that negligible). One each where none does.
         """
         stages = self.pipeline_parallel
-        if not STRATEGIES[self.strategy].has_microbatches or (self.microbatches is None and stages == 1):
+        if self.microbatches is not None:
+            return self.microbatches
+        if stages == 1 or not STRATEGIES[self.strategy].has_microbatches:
             return 1
         wanted = range(_MOST_MICROBATCHES * stages, stages - 1, -1)
-        return self.microbatches or next((n for n in wanted if self.micro_batch_size % n == 0), stages)
+        return next((parts for parts in wanted if self.micro_batch_size % parts == 0), stages)
 
     @property
     def effective_batch_size(self) -> int:
