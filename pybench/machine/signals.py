@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer, main_thread
 from types import FrameType
+from typing import Self
 
+from pybench.model.errors import PybenchError
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_S = 0.02
 
 
@@ -16,37 +20,66 @@ _AGAIN_S = 0.02
 def signals_interrupt() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end what runs as Ctrl-C does: a CI's cancel or a closed terminal leaves nothing behind.
 
-    Python prints and ignores a ``KeyboardInterrupt`` inside a finalizer or the callback of a weak reference, such as
-    those of imports: such a signal is sent again.
+    Raises ``KeyboardInterrupt`` after a signal, also where Python or a library's compiled code replaces that by an
+    error of its own, or by none.
     """
-    last = signal.SIGINT
-    again: Timer | None = None
+    with _Interruption() as interruption:
+        try:
+            yield
+        except PybenchError:
+            raise
+        except Exception as error:
+            # Such as pydantic's, whose compiled code calls Python and wraps whatever that raises.
+            if interruption.has_come:
+                raise KeyboardInterrupt from error
+            raise
+        if interruption.is_due:
+            raise KeyboardInterrupt
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        nonlocal last
-        last = signal.Signals(number)
+
+class _Interruption:
+    """Raises ``KeyboardInterrupt`` on a signal.
+
+    Inside a finalizer, or a callback of a weak reference such as imports have, Python prints an exception and goes on:
+    the signal is sent again from there.
+    """
+
+    def __init__(self) -> None:
+        self._last: signal.Signals | None = None
+        self._again: Timer | None = None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there was a signal."""
+        return self._last is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a signal is about to be sent again."""
+        return self._again is not None and self._again.is_alive()
+
+    def __enter__(self) -> Self:
+        # nohup has SIGHUP ignored, a shell SIGINT for what it starts behind &.
+        taken = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._former = {number: signal.signal(number, self._take) for number in taken}
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._send_again
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        sys.unraisablehook = self._hook
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        self._last = signal.Signals(number)
         raise KeyboardInterrupt
 
-    def ignored(found: sys.UnraisableHookArgs) -> None:
-        nonlocal again
-        if issubclass(found.exc_type, KeyboardInterrupt):
+    def _send_again(self, found: sys.UnraisableHookArgs) -> None:
+        if self._last is not None and issubclass(found.exc_type, KeyboardInterrupt):
             # Later, and from another thread: an exception inside this hook is ignored too.
-            again = Timer(_AGAIN_S, signal.pthread_kill, (main_thread().ident, last))
-            again.start()
+            self._again = Timer(_AGAIN_S, signal.pthread_kill, (main_thread().ident, self._last))
+            self._again.start()
         else:
-            hook(found)
-
-    # nohup has SIGHUP ignored.
-    taken = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in taken}
-    hook, sys.unraisablehook = sys.unraisablehook, ignored
-    try:
-        yield
-        if again is not None and again.is_alive():
-            raise KeyboardInterrupt
-    finally:
-        if again is not None:
-            again.cancel()
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            self._hook(found)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from pybench.machine.signals import signals_interrupt
+from pybench.model.errors import MachineError
 
 NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -68,6 +69,36 @@ def test_a_signal_that_is_ignored_at_the_very_end_is_not_lost() -> None:
     assert sys.unraisablehook is hook
     assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     time.sleep(0.1)  # nothing is sent after the end
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_an_error_that_a_signal_caused_is_an_interruption(number: signal.Signals) -> None:
+    """Compiled code that calls Python, such as pydantic's, wraps whatever that raises in an error of its own."""
+    with pytest.raises(KeyboardInterrupt) as caught, signals_interrupt():
+        _wrap(number)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def _wrap(number: signal.Signals) -> None:
+    try:
+        signal.raise_signal(number)
+    except KeyboardInterrupt as error:
+        raise ValueError("error building a validator") from error
+
+
+def test_errors_without_a_signal_are_kept() -> None:
+    """And those of pybench also after one: what could not be cleaned up is named."""
+    with pytest.raises(ValueError, match="plain"), signals_interrupt():
+        raise ValueError("plain")
+    with pytest.raises(MachineError, match="is left"), signals_interrupt():
+        _fail_to_end()
+
+
+def _fail_to_end() -> None:
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        raise MachineError("a container is left")
 
 
 def test_other_errors_of_finalizers_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
