@@ -9,6 +9,7 @@ from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
 from pybench.compute.memory_text import gigabytes
+from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.train_memory import ESTIMATE_ERROR, host_bytes, train_bytes
 from pybench.compute.turn_host_memory import turn_host_reason
 from pybench.compute.turn_memory import turn_bytes, turn_reason
@@ -130,7 +131,8 @@ def _changes(point: Point, memory_bytes: float) -> Iterator[str]:
     if not isinstance(settings, Train) or shape is None:
         return
     for text, changed in _candidates(settings, shape):
-        if train_bytes(changed, shape) <= memory_bytes:
+        fits = train_bytes(changed, shape) <= memory_bytes
+        if fits and next(train_reasons(changed, shape, "cuda"), None) is None:
             yield text
 
 
@@ -142,6 +144,8 @@ def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Tra
         yield "activation_checkpointing = 'full'", replace(settings, activation_checkpointing="full")
     if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:
         yield f"loss_chunk_tokens = {_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
+    if _takes(settings, "optimizer", "adamw_8bit") and settings.optimizer in {None, "adamw"} and not settings.lora_rank:
+        yield "optimizer = 'adamw_8bit'", replace(settings, optimizer="adamw_8bit")
     if "weights" in options and settings.lora_rank and shape.num_experts == 1:
         yield "weights = 'nf4'", replace(settings, weights="nf4")
     if "zero_stage" in options:
@@ -151,3 +155,9 @@ def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Tra
         yield "lora_rank = 8", replace(settings, lora_rank=8)
     if settings.strategy in {"ddp", "accelerate", "unsloth"} and settings.data_parallel > 1:
         yield "strategy = 'fsdp'", replace(settings, strategy="fsdp", control_steps=None)
+
+
+def _takes(settings: Train, option: str, value: str) -> bool:
+    """Whether the strategy has the option, and no need of another value."""
+    traits = STRATEGIES[settings.strategy]
+    return option in traits.options and all(value in need.wanted for need in traits.needs if need.other == option)

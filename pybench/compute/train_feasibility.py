@@ -9,7 +9,7 @@ from pybench.model.devices import DeviceKind
 from pybench.model.plural import plural
 from pybench.model.workloads.deepspeed_config import deepspeed_conflicts
 from pybench.model.workloads.settings import AUTO, PARALLEL_AXES
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, fill_rounds
 from pybench.model.workloads.train_options import OPTION_TRAITS
 from pybench.model.workloads.train_strategies import STRATEGIES
 
@@ -100,6 +100,8 @@ def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
         yield f"{layers} layers of {settings.model} are fewer than {stages} stages"
     if settings.context_parallel > 1 and settings.tensor_parallel > 1:
         yield "layers split over tensor_parallel don't attend over context_parallel: give one of them"
+    if settings.strategy == "fsdp" and settings.tensor_parallel > 1 and settings.lora_rank:
+        yield "layers with adapters can't be split over tensor_parallel by fsdp: take strategy = 'torchtune'"
     if length % settings.context_parallel:
         yield f"{length} tokens in a sequence can't be split over context_parallel {settings.context_parallel}"
     if settings.sequence_parallel and length % settings.tensor_parallel:
@@ -140,7 +142,6 @@ def _microbatches(settings: Train) -> Iterator[str]:
         return
     if settings.schedule in {None, "1f1b"} and parts < stages:
         yield f"schedule 1f1b needs a microbatch for each of {stages} stages, and there are {parts}: gpipe takes fewer"
-    rounds = max(1, parts // stages)
-    if settings.schedule == "interleaved_1f1b" and parts % rounds:
-        takes = f"{parts} microbatches in {rounds} rounds of {stages} or more"
+    if settings.schedule == "interleaved_1f1b" and not fill_rounds(parts, stages):
+        takes = f"{parts} microbatches in {parts // stages} rounds of {stages} or more"
         yield f"interleaved_1f1b can't take {takes}: set microbatches"

@@ -24,12 +24,15 @@ _LOSS_BYTES = 12
 _FUSED_LOSS_BYTES = 4
 # What the loss keeps of each logit for backward: its softmax in float32.
 _SOFTMAX_BYTES = 4
+# Both states of AdamW in eight bits. What the driver pages leaves the GPU where that has no room.
+_8_BIT_STATES = 2
+_FLOAT32 = 4
 # ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32.
 _ZERO_16_BIT, _ZERO_FLOAT32 = 4, 16
 
 
 def train_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Weights, gradients, AdamW's states, activations and logits of a step, without the library's own workspaces."""
+    """Weights, gradients, the optimizer's states, activations and logits of a step, without libraries' workspaces."""
     return _step_bytes(settings, shape) + _control_bytes(settings, shape)
 
 
@@ -47,27 +50,52 @@ def host_bytes(settings: Train, shape: DecoderShape) -> float:
 
 def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
-    weights = _held_parameters(settings, shape)
+    weights = held_parameters(settings, shape)
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
     kept = tokens * kept_bytes(settings, shape)
-    # FSDP has the head gathered, and the embedding with it, when the loss is made.
+    # FSDP has the head gathered, and the embedding with it, when the loss is made, and two layers in one's backward.
     loss = _loss_bytes(settings, logits) + _gathered_bytes(settings, shape)
+    again = tokens * recomputed_bytes(settings, shape)
+    again += _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
+    at_most = kept + max(loss, again)
+    held_back = held_back_bytes(settings, shape)
     if settings.cpu_offload:
-        return kept + loss
+        return at_most + held_back
     if settings.lora_rank:
-        return _frozen_bytes(settings, shape, weights) + kept + loss
+        return _frozen_bytes(settings, shape, weights) + at_most
     if settings.strategy == "deepspeed":
-        return _zero_bytes(settings, weights, kept + loss)
-    lasting, gradients = 3 * number * weights, number * weights
+        return _zero_bytes(settings, weights, at_most)
+    lasting, gradients = (number + _state_bytes(settings)) * weights, number * weights
     if _has_buckets(settings) and settings.gradient_as_bucket_view:
-        return lasting + gradients + kept + loss
+        return lasting + gradients + at_most
     if _has_buckets(settings):
         lasting += gradients  # the buckets stay while gradients come and go
-    # In the first layer, last of backward's, every gradient is there but the embedding's. FSDP has gathered two layers.
-    gathered = _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
-    again = tokens * recomputed_bytes(settings, shape) + gathered
-    in_first_layer = gradients + again - number * shape.embedding_weights
-    return lasting + max(in_first_layer, _passing_bytes(settings, gradients, logits, kept, loss))
+    # In the first layer, last of backward's, every gradient is there but the embedding's.
+    in_first_layer = gradients + again - number * shape.embedding_weights * weights / num_parameters(shape)
+    if STRATEGIES[settings.strategy].has_stages:
+        passing = _passing_bytes_of_stages(settings, gradients, logits, kept, loss)
+    elif settings.accumulates:
+        passing = (held_back or gradients) + at_most
+    else:
+        passing = max(gradients, at_most)  # gradients come as what is kept goes
+    return lasting + max(in_first_layer, passing)
+
+
+def _state_bytes(settings: Train) -> float:
+    """Of the optimizer, for each weight, on the GPU."""
+    of_adamw = 2 * DTYPE_BYTES[settings.dtype]
+    return {"sgd": 0, "adamw_8bit": _8_BIT_STATES, "paged_adamw": 0, "paged_adamw_8bit": 0}.get(
+        settings.optimizer or "adamw", of_adamw
+    )
+
+
+def held_back_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Gradients that FSDP holds back, of whole weights, until the last of a step's passes splits them; else 0."""
+    if settings.strategy != "fsdp" or settings.lora_rank or not settings.accumulates:
+        return 0.0
+    # With mixed precision they are added up in the type that they are reduced in.
+    number = _FLOAT32 if settings.mixed_precision else DTYPE_BYTES[settings.dtype]
+    return number * _of_tensor_rank(settings, shape, num_parameters(shape))
 
 
 def _loss_bytes(settings: Train, logits: float) -> float:
@@ -80,31 +108,25 @@ def _loss_bytes(settings: Train, logits: float) -> float:
 def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
     """What FSDP gathers beside its parts: embedding and head, for the whole step, and so many layers.
 
-    One rank alone has copies, too.
+    One rank alone has copies, too, but torchtune's.
     """
-    if settings.strategy != "fsdp":
+    tunes = settings.strategy == "torchtune" and settings.data_parallel > 1
+    if settings.strategy != "fsdp" and not tunes:
         return 0.0
     number = DTYPE_BYTES[settings.computing_dtype]
     layer = (num_parameters(shape) - shape.end_weights) / shape.layers
-    return number * (shape.end_weights + num_layers * layer) / settings.tensor_parallel
+    return number * _of_tensor_rank(settings, shape, shape.end_weights + num_layers * layer)
 
 
-def _passing_bytes(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
-    """What lies beside weights and states when most is needed, of so many ``logits``.
-
-    Gradients come as what is kept goes, but in a step of several passes those of the first are there in the second.
-    """
-    output = DTYPE_BYTES[settings.dtype] * logits
-    strategy = STRATEGIES[settings.strategy]
-    if strategy.has_stages:
-        parts = settings.num_microbatches
-        if parts > 1:
-            # torch keeps the logits of every part, and joins them at the end.
-            return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
-        if settings.accumulates:
-            return gradients + kept + output + loss
-        return kept + max(gradients + 2 * output, output + loss)
-    return gradients + kept + loss if settings.accumulates else max(gradients, kept + loss)
+def _passing_bytes_of_stages(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
+    """What lies beside a stage's weights and states when most is needed, of so many ``logits``."""
+    output, parts = DTYPE_BYTES[settings.dtype] * logits, settings.num_microbatches
+    if parts > 1:
+        # torch keeps the logits of every part, and joins them at the end.
+        return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
+    if settings.accumulates:
+        return gradients + kept + output + loss
+    return kept + max(gradients + 2 * output, output + loss)
 
 
 def _waiting_bytes(settings: Train, logits: float, kept: float, parts: int) -> float:
@@ -127,18 +149,29 @@ def _tokens(settings: Train) -> int:
 def _has_buckets(settings: Train) -> bool:
     """Whether DDP averages gradients, in buckets beside them."""
     averaged = settings.data_parallel * settings.context_parallel > 1
-    return averaged and settings.strategy in {"ddp", "accelerate", "unsloth", "context_parallel"}
+    return averaged and settings.strategy in {"ddp", "accelerate", "unsloth", "context_parallel", "pipeline_parallel"}
 
 
-def _held_parameters(settings: Train, shape: DecoderShape) -> float:
+def held_parameters(settings: Train, shape: DecoderShape) -> float:
     """Parameters of the model that one rank holds; the last stage has the head besides its layers."""
     whole = num_parameters(shape)
     if settings.pipeline_parallel > 1:
         head = shape.embedding_weights
         return (whole - 2 * head) / settings.pipeline_parallel + head
+    of_rank = _of_tensor_rank(settings, shape, whole)
     if settings.strategy in {"fsdp", "torchtune"}:
-        return whole / (settings.num_shards * settings.tensor_parallel)
-    return whole / settings.tensor_parallel
+        return of_rank / (settings.num_shards * settings.context_parallel)
+    return of_rank
+
+
+def _of_tensor_rank(settings: Train, shape: DecoderShape, parameters: float) -> float:
+    """Of ``parameters``, among them the embedding's, those of a tensor-parallel rank.
+
+    Without ``sequence_parallel`` each has the whole embedding; torchtune always splits it.
+    """
+    split = bool(settings.sequence_parallel) or settings.strategy == "torchtune"
+    whole = 0.0 if split else shape.embedding_weights
+    return whole + (parameters - whole) / settings.tensor_parallel
 
 
 def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float:
@@ -175,8 +208,13 @@ def _zero_bytes(settings: Train, weights: float, passing: float) -> float:
 
 
 def _control_bytes(settings: Train, shape: DecoderShape) -> float:
-    """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained."""
-    if settings.strategy != "fsdp" or settings.data_parallel == 1 or not settings.control_steps:
+    """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained.
+
+    Beside tensor or context parallelism there are none.
+    """
+    alone = settings.data_parallel > 1 and settings.tensor_parallel * settings.context_parallel == 1
+    if settings.strategy not in {"fsdp", "torchtune"} or not alone or not settings.control_steps:
         return 0.0
-    everything = DTYPE_BYTES[settings.dtype] * num_parameters(shape) * (1 if settings.lora_rank else 2)
+    whole = float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
+    everything = _frozen_bytes(settings, shape, num_parameters(shape)) if settings.lora_rank else 2 * whole
     return everything - _gathered_bytes(settings, shape)

@@ -78,6 +78,8 @@ class _Interruption:
 
     def _send_again(self, found: sys.UnraisableHookArgs) -> None:
         if self._last is not None and issubclass(found.exc_type, KeyboardInterrupt):
+            if self._again is not None:
+                self._again.cancel()
             # Later, and from another thread: an exception inside this hook is ignored too.
             self._again = Timer(_AGAIN_S, signal.pthread_kill, (main_thread().ident, self._last))
             self._again.start()

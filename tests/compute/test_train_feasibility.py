@@ -53,7 +53,13 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
             "schedule 1f1b needs a microbatch for each of 4 stages, and there are 2: gpipe takes fewer",
         ),
         (
-            {**PIPELINE, "pipeline_parallel": 4, "global_batch_size": 9, "schedule": "interleaved_1f1b"},
+            {
+                **PIPELINE,
+                "pipeline_parallel": 4,
+                "global_batch_size": 9,
+                "schedule": "interleaved_1f1b",
+                "microbatches": 9,
+            },
             "interleaved_1f1b can't take 9 microbatches in 2 rounds of 4 or more: set microbatches",
         ),
         (
@@ -67,6 +73,10 @@ SPLIT = {"strategy": "tensor_parallel", "tensor_parallel": 2}
         (
             {"strategy": "context_parallel", "context_parallel": 3},
             "16 tokens in a sequence can't be split over context_parallel 3",
+        ),
+        (
+            {"strategy": "fsdp", "tensor_parallel": 2, "lora_rank": 8},
+            "layers with adapters can't be split over tensor_parallel by fsdp: take strategy = 'torchtune'",
         ),
         (
             {"strategy": "fsdp", "context_parallel": 2, "tensor_parallel": 2},

@@ -113,7 +113,7 @@ class Build:
                 energy_j=value,
                 energy_low_j=None,
                 energy_high_j=None,
-                mean_power_w=None,
+                mean_power_w=None if value is None else value / seconds,
                 max_power_w=None,
                 method="counter",
                 flags=flags,

@@ -50,6 +50,16 @@ def test_training_metrics_by_hand(build: Build) -> None:
     assert "output_tokens_per_s" not in samples
 
 
+def test_mean_power_is_without_pauses(build: Build) -> None:
+    """Two GPUs of 500 W in 4 s of a window of 5 s, as their joules are."""
+    point = build.train(2)
+    dithered = [replace(gpu, mean_power_w=500.0) for gpu in build.energy([2000.0, 2000.0], 5.0).gpus]
+    energy = replace(build.energy([], 5.0), gpus=tuple(dithered))
+    steps = build.steps([2.0, 2.0], Work(samples=4))
+    record = build.record(point, (build.rank(steps), build.rank(steps, 1)), energy=energy)
+    assert metric_samples(point, [record])["mean_power_w"] == ((1000.0,),)
+
+
 def test_a_step_lasts_from_the_earliest_start_to_the_latest_end(build: Build) -> None:
     """Rank 1 begins 0.5 s after rank 0: 2.5 s together. Memory is the larger of the two."""
     point = build.generate(2)

@@ -28,6 +28,11 @@ def _in_finalizer(do: Callable[[], None]) -> None:
     _Finalized(do)
 
 
+def _in_two_finalizers(do: Callable[[], None]) -> None:
+    _Finalized(do)
+    _Finalized(do)
+
+
 def _in_weak_reference(do: Callable[[], None]) -> None:
     """As imports do to forget their locks."""
     watched = _Finalized(lambda: None)
@@ -69,6 +74,13 @@ def test_a_signal_that_is_ignored_at_the_very_end_is_not_lost() -> None:
     assert sys.unraisablehook is hook
     assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     time.sleep(0.1)  # nothing is sent after the end
+
+
+def test_of_two_ignored_signals_none_comes_after_the_end() -> None:
+    """Where the handlers before it would end the process."""
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        _in_two_finalizers(lambda: signal.raise_signal(signal.SIGTERM))
+    time.sleep(0.1)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

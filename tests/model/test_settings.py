@@ -8,7 +8,7 @@ import pytest
 
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json
-from pybench.model.workloads.train import Train
+from pybench.model.workloads.train import Train, fill_rounds
 
 STRONG = Train(backend="torch", model="m", global_batch_size=8, sequence_tokens=4, data_parallel=4)
 WEAK = replace(STRONG, global_batch_size=None, batch_size_per_gpu=8)
@@ -59,6 +59,22 @@ def test_a_batch_comes_in_as_many_parts_as_divide_it_from_four_for_each_stage_do
     assert pipeline.num_microbatches == parts
     assert replace(pipeline, microbatches=2).num_microbatches == 2
     assert replace(pipeline, strategy="layer_split").num_microbatches == 1
+
+
+@pytest.mark.parametrize(("samples", "stages", "parts"), [(10, 2, 2), (10, 3, 5), (16, 5, 8), (28, 8, 14), (8, 2, 8)])
+def test_a_batch_comes_in_as_many_parts_as_its_schedule_takes(samples: int, stages: int, parts: int) -> None:
+    """Interleaved stages take the same number in each round: of 10 parts over 3 stages, none in 3 rounds."""
+    pipeline = replace(
+        STRONG,
+        strategy="pipeline_parallel",
+        schedule="interleaved_1f1b",
+        stages_per_rank=2,
+        data_parallel=1,
+        global_batch_size=samples,
+        pipeline_parallel=stages,
+    )
+    assert pipeline.num_microbatches == parts
+    assert fill_rounds(parts, stages)
 
 
 @pytest.mark.parametrize("settings", [STRONG, WEAK])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from statistics import fmean
 
 from pybench.judge.formulas import checkpoint, evaluate, generate, reported, train, turn
@@ -106,9 +107,11 @@ def _energy(point: Point, record: Record, steps: Sequence[JointStep]) -> dict[st
         return {}
     formulas = FORMULAS[point.settings.workload]
     more = formulas.of_energy(point, steps, record.energy)
+    # Each without the pauses of a dithered load, as its joules are.
+    powers_w = [gpu.mean_power_w for gpu in record.energy.gpus if gpu.mean_power_w is not None]
     return {
         "energy_j": joules / len(steps),
-        "mean_power_w": joules / ((record.energy.end_ns - record.energy.start_ns) / 1e9),
+        **({"mean_power_w": fsum(powers_w)} if len(powers_w) == len(record.energy.gpus) else {}),
         **{name: joules / share for name, share in formulas.shares(point, steps).items() if share},
         **{name: value for name, value in more.items() if value is not None},
     }

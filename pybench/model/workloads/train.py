@@ -185,8 +185,9 @@ class Train(ModelSettings):
     def num_microbatches(self) -> int:
         """Parts that a rank's samples go through the stages in; 1 where the strategy has none.
 
-        By default as many as divide the samples, from four for each stage down to one: with four, stages wait for a
-        fifth of a step at most (GPipe, arXiv:1811.06965, which finds that negligible). One each where none does.
+        By default as many as divide the samples and the schedule takes, from four for each stage down to one: with
+        four, stages wait for a fifth of a step at most (GPipe, arXiv:1811.06965, which finds that negligible). One each
+        where none does.
         """
         stages = self.pipeline_parallel
         if self.microbatches is not None:
@@ -194,7 +195,8 @@ class Train(ModelSettings):
         if stages == 1 or not STRATEGIES[self.strategy].has_microbatches:
             return 1
         wanted = range(_MOST_MICROBATCHES * stages, stages - 1, -1)
-        return next((parts for parts in wanted if self.micro_batch_size % parts == 0), stages)
+        taken = (parts for parts in wanted if self.schedule != "interleaved_1f1b" or fill_rounds(parts, stages))
+        return next((parts for parts in taken if self.micro_batch_size % parts == 0), stages)
 
     @property
     def effective_batch_size(self) -> int:
@@ -215,6 +217,11 @@ class Train(ModelSettings):
     def shared_samples(self) -> int | None:
         """The global batch, for strong scaling."""
         return self.global_batch_size
+
+
+def fill_rounds(parts: int, stages: int) -> bool:
+    """Whether ``interleaved_1f1b`` takes so many microbatches: as many in each of its rounds of ``stages`` or more."""
+    return parts % max(1, parts // stages) == 0
 
 
 _METRICS = {

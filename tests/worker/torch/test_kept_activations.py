@@ -22,7 +22,7 @@ from pybench.worker.backends.torch.train.loss import summed_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
-from tests.worker.torch.one_of_two import one_of_two
+from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.train_ranks import settings_of
 
 TOKENS = 128
@@ -155,7 +155,7 @@ def test_a_compiled_layer_keeps_what_the_formula_has(family: str, options: dict[
 def test_a_rank_of_a_split_layer_keeps_its_part(along: bool) -> None:
     """Inputs of projections are whole on each rank, also where norms are split along the sequence."""
     options = {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along}
-    with one_of_two():
+    with first_of(2):
         kept, _ = counted("llama", options, ranks=2)
     # By hand: norms 2 * 256 * 6, inputs 2 * 256 * 2; of halves attention 2 * (2 * 256 + 2 * 128) + 16, MLP 8 * 704.
     assert kept[1] == pytest.approx(3072 / (2 if along else 1) + 1024 + (1552 + 5632) / 2, rel=0.01)

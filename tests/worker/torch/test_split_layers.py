@@ -15,7 +15,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
-from tests.worker.torch.one_of_two import one_of_two
+from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.train_ranks import settings_of
 
 LAYERS = 3
@@ -58,7 +58,7 @@ def test_a_layer_exchanges_twice_each_way(along: bool, forward: dict[str, int], 
     settings = settings_of(
         {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
     )
-    with one_of_two():
+    with first_of(2):
         task = Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU))
         model, weights = trainable_model(task)
         split_layers(task, model, device_mesh(task)["tensor_parallel"])

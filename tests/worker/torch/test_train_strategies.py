@@ -121,6 +121,7 @@ TWO: dict[str, Spec] = {
     "layer_split": {"strategy": "layer_split", "pipeline_parallel": 2},
     "gpipe": {**PP, "schedule": "gpipe", "microbatches": 4},
     "1f1b": {**PP, "schedule": "1f1b", "microbatches": 4, "activation_checkpointing": "full"},
+    "1f1b_phi": {**PP, "microbatches": 2, "architecture": PHI3},
     "interleaved": {**PP, **INTERLEAVED, "grad_accum": 2},
     **{f"{name}_experts": {**spec, "architecture": GPT_OSS} for name, spec in EXPERTS.items()},
     **{f"{name}_mistral": {**spec, "architecture": MISTRAL} for name, spec in WINDOWS.items()},

@@ -40,13 +40,15 @@ def learner(task: Task) -> Learner:
     attend_over(mesh, model)
     weights.fill()
     compile_layers(task, model)
+    replica = replicated(task, model)
     whole = WholeModel(
-        replicated(task, model),
+        replica,
         optimizer_of(model.parameters(), settings),
         chunk_masks_of(task, model.config, mesh),
         settings,
         portion=Portion(chunk=mesh.get_local_rank(), num_chunks=settings.context_parallel),
         averaged_over=settings.context_parallel,
+        quiet=replica.no_sync,
     )
     whole.after_first_exchange = partial(release_first_bucket, task.ranks)
     return whole

@@ -10,11 +10,11 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
 @contextmanager
-def one_of_two() -> Iterator[None]:
-    """The first of two ranks."""
+def first_of(num_ranks: int) -> Iterator[None]:
+    """The first of so many ranks."""
     if distributed.is_initialized():
         distributed.destroy_process_group()  # a lone rank's, which an earlier test of this process made
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=num_ranks)
     try:
         yield
     finally:
