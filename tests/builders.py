@@ -298,6 +298,11 @@ def with_settings(point: Point, **settings: Any) -> Point:
     return replace(point, settings=replace(point.settings, **settings))
 
 
+def with_attempts(point: Point, attempts: int) -> Point:
+    """The point with so many attempts wanted."""
+    return replace(point, effort=replace(point.effort, attempts=attempts))
+
+
 def decode_benchmark(*, prompt_tokens: int, output_tokens: int, attempts: int, steps: int) -> str:
     """TOML of a benchmark "decode" that takes a CPU seconds; more of its settings may follow."""
     return f"""[[benchmark]]

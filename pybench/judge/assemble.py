@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.plan import left_out_list
+from pybench.compute.schedule import pending
 from pybench.judge.absolute import absolute_checks, absolute_claims
 from pybench.judge.comparisons import comparison_claims, comparison_results
 from pybench.judge.counts import count
@@ -37,8 +38,17 @@ def assemble(manifest: Manifest, measurements: Measurements) -> Results:
     losses = loss_checks(measurements)
     left_out = left_out_list(plan)
     rows: tuple[JudgedRow, ...] = (*scaling, *checks, *comparisons, *node)
+    # What a time limit left out is owed no more.
+    owed = pending(plan.points, measurements.records) if manifest.options.time_limit_s is None else ()
     verdict, reason = overall(
-        points, rows, losses, counts=counts, machine=machine.kind, left_out=left_out, skips=plan.skips
+        points,
+        rows,
+        losses,
+        counts=counts,
+        machine=machine.kind,
+        left_out=left_out,
+        skips=plan.skips,
+        num_owed=len(owed),
     )
     if verdict == "pass" and manifest.container and not manifest.container.pinned:
         verdict, reason = "inconclusive", "every expectation passes, but in an image that isn't pinned"

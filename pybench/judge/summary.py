@@ -70,11 +70,10 @@ def _unmeasured(time_limit_s: float | None) -> str:
 
 
 def _cut_short(point: Point, records: Sequence[Record], time_limit_s: float | None) -> tuple[str, ...]:
-    """Cautions where a time limit left the point fewer attempts than the suite wants, or an attempt fewer steps."""
-    if time_limit_s is None:
-        return ()
+    """Cautions where the point has fewer attempts than the suite wants, or a time limit left an attempt fewer steps."""
     few = 0 < len(records) < point.effort.attempts and all(record.ok for record in records)
-    short = any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
+    limited = time_limit_s is not None
+    short = limited and any(len(record.ranks[0].steps) < point.effort.steps for record in records if record.ok)
     return (*(("fewer_attempts",) if few else ()), *(("fewer_steps",) if short else ()))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
+from pybench.model.plural import plural
 from pybench.model.results import CheckResult, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
@@ -101,12 +102,13 @@ def overall(
     machine: str = "this machine",
     left_out: Sequence[str] = (),
     skips: Sequence[Skip] = (),
+    num_owed: int = 0,
 ) -> tuple[Verdict, str]:
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
-    required. ``guards`` are checks that no suite contains: one that fails decides, one that passes shows nothing by
-    itself.
+    required. ``num_owed`` attempts are to be made yet. ``guards`` are checks that no suite contains: one that fails
+    decides, one that passes shows nothing by itself.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
@@ -114,6 +116,8 @@ def overall(
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
+    if num_owed:
+        named.append(("missing", f"{plural(num_owed, 'attempt')} to be made"))
     for verdict in BY_IMPORTANCE:
         culprits = [reason for found, reason in named if found == verdict]
         if culprits:

@@ -25,7 +25,7 @@ _OF_CAUSE = {
     "unsupported": "remove the combination from the suite's axes",
     "time_limit": "raise time_limit_s of the benchmark, or read the log for what it waits for",
     "launch": "check --python and --engine with: pybench doctor",
-    "identity": "check the images with: pybench images check",
+    "identity": "check the images with: pybench images verify",
 }
 _FINISH = "finish the run: pybench run --resume RUN"
 _GO_ON = f"{_FINISH}, which has the same time again"
@@ -126,6 +126,9 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
             yield Finding("error", point.reason or "failed", (names[point.id],), step)
         elif point.status == "missing":
             yield Finding("missing", point.reason or "not measured", (names[point.id],), _FINISH)
+        elif "fewer_attempts" in point.flags and not _is_limited(view.results):
+            made = f"{plural(point.attempts, 'attempt')} made so far"
+            yield Finding("missing", made, (names[point.id],), _FINISH)
 
 
 def _of_failure(point: PointResult, view: RunView) -> str:
@@ -160,10 +163,15 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             if row.point_id in beside:
                 step: str | None = _IN_COMPANY
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
-                step = _GO_ON
+                step = _GO_ON if _is_limited(results) else _FINISH
             else:
                 step = _step(row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
+
+
+def _is_limited(results: Results) -> bool:
+    """Whether a time limit may have left attempts out."""
+    return any(option.startswith("--time-limit") for option in results.options)
 
 
 def _flagged(results: Results, flag: str) -> set[str]:

@@ -10,7 +10,7 @@ from pybench.report.headline import energy_name
 MEANINGS = {
     "not_steady": "neither the warm-up's last three steps nor three or more measured ones agree within 5 %",
     "single_attempt": "one attempt was measured, so the spread between runs is unknown",
-    "fewer_attempts": "--time-limit left fewer attempts than the suite wants, so the interval is wider",
+    "fewer_attempts": "there are fewer attempts than the suite wants, so the interval is wider",
     "fewer_steps": "--time-limit left an attempt fewer steps than the suite wants, so its median scatters more",
     "outlying_attempt": "one attempt lies far from the others",
     "kv_starved": "the key-value cache was too small: sequences were preempted or had to wait",

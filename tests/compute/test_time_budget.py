@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pybench.compute.schedule import pending
 from pybench.compute.time_budget import in_time, unknown, within
 from pybench.model.plan_options import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
+from tests.builders import with_attempts
 from tests.judge.conftest import Build
 
 build = Build()
@@ -17,7 +16,7 @@ build = Build()
 
 def _points(attempts: int = 2) -> tuple[Point, ...]:
     points = [build.generate(count) for count in (1, 2, 4)]
-    return tuple(replace(point, effort=replace(point.effort, attempts=attempts)) for point in points)
+    return tuple(with_attempts(point, attempts) for point in points)
 
 
 def test_points_are_left_out_once_the_time_is_spent() -> None:

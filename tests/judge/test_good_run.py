@@ -21,7 +21,7 @@ from pybench.model.record import Record
 from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.expected_tables import read_table, write_table
-from tests.builders import MANIFEST
+from tests.builders import MANIFEST, with_attempts
 from tests.judge.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
@@ -42,7 +42,7 @@ class GoodRun:
             architecture=None,
         )
         times = {one.id: [4.0, 4.0, 4.0], two.id: [2.0, 2.0, 2.0], square.id: [1.0] * len(flops)}
-        points = (one, two, square)
+        points = tuple(with_attempts(point, len(flops)) for point in (one, two, square))
         self.records: list[Record] = []
         for point in points:
             for record, value in zip(build.measured(point, [[t] for t in times[point.id]]), flops, strict=False):

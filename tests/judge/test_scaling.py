@@ -16,9 +16,10 @@ from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network
+from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.workloads.train import Train
-from tests.builders import MANIFEST
+from tests.builders import MANIFEST, with_attempts
 from tests.judge.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
@@ -364,6 +365,7 @@ def test_absolute_checks_of_a_benchmark(build: Build) -> None:
 def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
     """Records of points that the plan does not have are left aside."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]]})
+    plan = dataclasses.replace(plan, points=tuple(with_attempts(point, 2) for point in plan.points))
     stranger = build.measured(build.generate(64), [[1.0]])
     manifest = dataclasses.replace(
         MANIFEST,
@@ -385,6 +387,27 @@ def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
     provenance = assemble(manifest, Measurements.of(manifest.plan, [compatible, *records[1:]])).provenance
     assert (provenance.worker_driver, provenance.forward_compatible) == ("570.86", True)
     assert results.scaling[0].speedup == pytest.approx(4 / 2.2)
+
+
+@pytest.mark.parametrize(
+    ("time_limit_s", "verdict", "reason"),
+    [(None, "missing", "3 attempts to be made"), (600.0, "pass", "1 of 2 expectations judged; 1 has no row for h200")],
+)
+def test_an_unfinished_run_does_not_pass(build: Build, time_limit_s: float | None, verdict: str, reason: str) -> None:
+    """It owes a third attempt at one point and two at another; what a time limit left out is owed no more."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]], 4: [[1.0]]})
+    plan = dataclasses.replace(plan, points=(with_attempts(plan.points[0], 2), *plan.points[1:]))
+    manifest = dataclasses.replace(
+        MANIFEST,
+        suite=_suite(_STRONG, counts=(1, 2)),
+        plan=plan,
+        machine=build.machine(),
+        tables={"t": _table(_row())},
+        options=PlanOptions(time_limit_s=time_limit_s),
+    )
+    results = assemble(manifest, Measurements.of(plan, records))
+    assert (results.verdict, results.reason) == (verdict, reason)
+    assert ["fewer_attempts" in point.flags for point in results.points] == [False, True, True]
 
 
 def test_without_a_table_the_speedup_is_only_shown(build: Build) -> None:

@@ -12,6 +12,7 @@ from pybench.judge.summary import summarize
 from pybench.model.suite import Plan, Skip
 from pybench.model.wire import Failure, Work
 from pybench.model.workloads.registry import METRICS, METRICS_OF
+from tests.builders import with_attempts
 from tests.judge.conftest import Build
 
 
@@ -97,7 +98,7 @@ def test_energy_of_generation_by_hand(build: Build) -> None:
     """160 J in two steps of 40 tokens: 80 J a step, 2 J a token; each GPU's own joules a step."""
     point = build.generate(2)
     (record,) = build.measured(point, [[2.0, 2.0]], energy=build.energy([100.0, 60.0], 4.0, flags=("alias_risk",)))
-    (result,) = summarize(Measurements.of(_plan(point), [record]))
+    (result,) = summarize(Measurements.of(_plan(with_attempts(point, 1)), [record]))
     assert result.metrics["energy_j"].value == 80.0
     assert result.metrics["energy_j_per_output_token"].value == 2.0
     assert result.metrics["energy_j_per_output_token"].unit == "J/token"
@@ -181,7 +182,7 @@ def test_measured_steps_can_be_steady_where_the_warm_up_was_short(
     build: Build, seconds: list[float], flags: tuple[str, ...]
 ) -> None:
     """A turn has one step of warm-up, which shows nothing."""
-    point, work = build.generate(), Work(prompt_tokens=120, output_tokens=40, samples=4)
+    point, work = with_attempts(build.generate(), 2), Work(prompt_tokens=120, output_tokens=40, samples=4)
     records = [build.record(point, (build.rank(build.steps(seconds, work), steady=False),), n) for n in (1, 2)]
     (result,) = summarize(Measurements.of(_plan(point), records))
     assert result.flags == flags

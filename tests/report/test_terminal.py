@@ -334,7 +334,8 @@ def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Resul
     decision = Decision(num_attempts=1, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
     baseline, point, *_ = [point.id for point in results.points if point.status == "ok"]
     rows = (dataclasses.replace(row, decision=decision, point_id=point, baseline_id=baseline),)
-    alone = dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=())
+    options = ("--time-limit 20m",)
+    alone = dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=(), options=options)
     step = "next: finish the run: pybench run --resume RUN, which has the same time again"
     assert step not in _words(_render(alone))
     for short in (point, baseline):
