@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from pybench.model.errors import UsageError
+
+
+class _Folder(click.Path):
+    """A folder, such as a run's."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Refuse a file in one line, also where only the results of a run are there."""
+        path = Path(value)
+        if path.is_file():
+            kept = f"; what a results.json has is shown by: pybench report {path}" if path.suffix == ".json" else ""
+            raise UsageError(f"{path}: a folder is needed here, and this is a file{kept}")
+        return super().convert(value, param, ctx)
+
+
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+FOLDER = _Folder(path_type=Path, file_okay=False)

@@ -233,6 +233,7 @@ def plan(
     from pybench.report.plan import render
     from pybench.report.suites import render_suites
     from pybench.runner.suite_plan import earlier_times_s, plan_suite
+    from pybench.store.expected_tables import load_tables
     from pybench.store.shipped import described_suites
 
     width = get_terminal_size().columns
@@ -250,6 +251,7 @@ def plan(
     for fault in machine.gpu_faults:
         click.echo(f"pybench: {fault}; left out", err=True)
     found, points = plan_suite(suite, machine, options, root, num_hosts=num_hosts or 1)
+    load_tables(Path(found.path), sorted(found.tables))  # a table that is absent or wrong ends a run, too
     takes = None if options.time_limit_s is None else earlier_times_s(found, points, machine, root)
     assumed = _assumed(machine, kind, num_hosts) if is_assumed else None
     click.echo(render(found, points, takes, machine.gpu_memory_bytes, assumed=assumed, width=width), nl=False)

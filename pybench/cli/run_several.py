@@ -51,7 +51,7 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     from shutil import which
 
     from pybench.cli.compare import print_comparison
-    from pybench.cli.exit_codes import BY_CHANGE, INTERRUPTED
+    from pybench.cli.exit_codes import BY_CHANGE, BY_VERDICT, INTERRUPTED
     from pybench.cli.finish import name_faults, name_resuming, write_reports
     from pybench.cli.output import echo
     from pybench.judge.regression.comparison import compare
@@ -75,6 +75,9 @@ def run_ab(several: Several, stacks: tuple[str, str]) -> int:
     for name, stack, job in zip("AB", stacks, jobs, strict=True):
         echo(f"{name}: {stack}: {job.folder.path}")
     echo(f"again: pybench compare {jobs[1].folder.path} {jobs[0].folder.path} --across software -v")
+    if all(own.verdict == "error" for own in results):
+        echo(f"both ended in an error; the cause, and what to do: pybench report {jobs[0].folder.path}")
+        return BY_VERDICT["error"]
     return BY_CHANGE[found.verdict]
 
 

@@ -80,6 +80,9 @@ def _check_secrets(names: tuple[str, ...]) -> None:
 
 def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
     """First engine that answers and has every image; without one this Python, with the reason shown."""
+    local = get_engine(LOCAL)
+    if not needs.backends:  # no point is left to run, and any engine has all of no images
+        return local.launcher(local.find(), needs, options, notify, fetch=False)
     found = find_container_engines()
     absent = [facts.name for _, facts in found if not facts.installed]
     reasons = [f"{', '.join(absent)}: not installed"] if absent else []
@@ -97,5 +100,4 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
         raise MachineError(f"no engine has the requested image: {'; '.join(dict.fromkeys(reasons))}")
     notify(f"not containerised: {'; '.join(dict.fromkeys(reasons))}")
     _name_unapplied(needs.request, notify)
-    local = get_engine(LOCAL)
     return local.launcher(local.find(), needs, options, notify, fetch=False)

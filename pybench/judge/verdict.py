@@ -112,7 +112,7 @@ def overall(
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
-        *(("error", f"{p.id}: {p.reason}") for p in points if p.status == "failed"),
+        *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
         *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
@@ -136,3 +136,8 @@ def overall(
 
 def _subject(row: JudgedRow) -> str:
     return f"{row.name}: {row.subject}" if isinstance(row, NodeCheck) else f"{row.point_id}: {row.metric}"
+
+
+def _first_sentence(reason: str | None) -> str:
+    """A library's message goes on for lines, which the point's own result has."""
+    return (reason or "failed").partition(". ")[0]

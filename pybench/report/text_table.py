@@ -90,11 +90,26 @@ def hanging(out: Console, text: str, style: str = "") -> None:
     """A paragraph whose further lines stand deeper than its first."""
     body = text.lstrip(" ")
     indent = len(text) - len(body)
-    lines = Text(printable(body)).wrap(out, max(out.width - indent - 2, 8))
+    room = max(out.width - indent - 2, 8)
+    foldable = " ".join(piece for word in printable(body).split(" ") for piece in _pieces(word, room))
+    lines = Text(foldable).wrap(out, room)
     for number, line in enumerate(lines):
         line.rstrip()
         line.style = style if number == 0 and style else ""
         out.print(Padding(line, (0, 0, 0, indent + (2 if number else 0))))
+
+
+def _pieces(word: str, room: int) -> list[str]:
+    """An id with more axes than a line holds, in parts that end with a comma; no two of them fit one line."""
+    pieces = [""]
+    for part in word.split(",") if cell_len(word) > room else [word]:
+        joined = f"{pieces[-1]},{part}" if pieces[-1] else part
+        if cell_len(joined) + 1 > room and pieces[-1]:
+            pieces[-1] += ","
+            pieces.append(part)
+        else:
+            pieces[-1] = joined
+    return pieces
 
 
 def without_trailing_spaces(text: str) -> str:

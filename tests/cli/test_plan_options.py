@@ -122,3 +122,26 @@ def test_a_required_backend_that_no_benchmark_has_is_refused(drill: Drill) -> No
         "pybench: --require backend=vllm: no benchmark of drill has it\n",
     )
     assert CliRunner().invoke(main, ("plan", "drill.toml", "--require", "backend=torch")).exit_code == 0
+
+
+def test_the_plan_refuses_what_the_run_would(here: Path, drill: Drill) -> None:
+    """A table that is not there."""
+    drill()
+    (here / "expected" / "drill.toml").unlink()
+    found = [CliRunner().invoke(main, (command, "drill.toml")) for command in ("plan", "run")]
+    assert [each.exit_code for each in found] == [2, 2]
+    assert "drill.toml: no expected table 'drill'" in found[0].stderr
+    assert found[0].stderr == found[1].stderr
+
+
+@pytest.mark.parametrize("command", [("explain",), ("bundle",), ("expect", "--from"), ("run", "--resume")])
+def test_a_file_in_the_place_of_a_runs_folder(here: Path, command: tuple[str, ...]) -> None:
+    """One line, with what shows a kept results.json."""
+    file = here / "results.json"
+    file.write_text("{}")
+    done = CliRunner().invoke(main, (*command, str(file)))
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"pybench: {file}: a folder is needed here, and this is a file; what a results.json has is shown by: "
+        f"pybench report {file}\n"
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pybench.cli.exit_codes import BY_VERDICT
 from pybench.cli.main import main
 from pybench.store.journal import RunFolder
 from tests.cli.conftest import Drill
@@ -54,6 +55,14 @@ def test_two_equal_stacks_are_unchanged(here: Path, drill: Drill) -> None:
     again = re.search(r"again: pybench (.*)", done.output)
     assert again
     assert CliRunner().invoke(main, again[1].split()).exit_code == 0
+
+
+def test_two_stacks_that_both_fail_are_an_error(here: Path, drill: Drill) -> None:
+    """Nothing is compared: the exit code is that of a run that ends so, and the next step is named."""
+    python = drill(behaviour="crash")[-1]
+    done = CliRunner().invoke(main, ("run", "drill.toml", "--ab", python, python))
+    assert done.exit_code == BY_VERDICT["error"], done.output
+    assert "both ended in an error; the cause, and what to do: pybench report " in done.output
 
 
 def test_a_slower_stack_regresses(here: Path, drill: Drill) -> None:

@@ -55,6 +55,13 @@ def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPa
     assert notes == ["not containerised: no-docker, no-podman, no-apptainer, no-enroot: not installed"]
 
 
+def test_a_plan_without_points_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever answers would have all of its images: none."""
+    monkeypatch.setattr(choice, "find_container_engines", lambda: pytest.fail("no engine is looked for"))
+    nothing = LaunchRequirements(backends=(), device="cpu", request=ContainerRequest())
+    assert choose_launcher(EngineOptions(), nothing, pytest.fail) == Local(sys.executable)
+
+
 @pytest.mark.usefixtures("down")
 def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
     """Exit 3, with the daemon's words and the ways on."""

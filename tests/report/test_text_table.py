@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 from pybench.report.rows import Table
-from pybench.report.text_table import draw_tables
+from pybench.report.text_table import console, draw_tables, hanging
 
 HEADS = ("point", "found", "allowed", "nothing", "reason")
 ROWS = (("one", "1" * 20, "2" * 20, "-", "a limit"), ("two", "3" * 20, "-", "-", ""))
@@ -52,3 +54,17 @@ def test_more_than_three_parts_are_blocks() -> None:
     lines = drawn(Table("", heads, rows), 40)
     assert lines[0] == "one"
     assert lines[1].startswith("    metric 0")
+
+
+def test_an_id_of_more_than_a_line_folds_at_its_commas() -> None:
+    """Each part can be copied whole; other words stay as they are."""
+    stream = StringIO()
+    axes = ",".join(f"axis_{number}=1677721{number}" for number in range(4))
+    hanging(console(stream, 40, color=False), f"  gather[{axes}]: skipped")
+    lines = stream.getvalue().splitlines()
+    assert [line.strip() for line in lines] == [
+        "gather[axis_0=16777210,",
+        "axis_1=16777211,axis_2=16777212,",
+        "axis_3=16777213]: skipped",
+    ]
+    assert {len(line) - len(line.lstrip()) for line in lines} == {2, 4}
