@@ -49,10 +49,12 @@ def history(
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
-    from pybench.model.errors import RunFolderError
+    from pybench.model.errors import RunFolderError, UsageError
     from pybench.report.history import csv_text, render
     from pybench.store.history import read_history
 
+    if accepted is not None and html_file is None:
+        raise UsageError("--accepted marks accepted changes on the page of --html: give both, or neither")
     found = read_history(folder)
     runs = [run for run in found.runs if suite in {None, run.suite}]
     if not runs:

@@ -48,6 +48,8 @@ def test_a_page_is_written_besides(here: Path, drill: Drill) -> None:
     done = history("runs", "--html", "page.html")
     assert (done.exit_code, done.stdout.startswith("drill: 1 run, ")) == (0, True), done.output
     assert "TP 2: speed" in (here / "page.html").read_text()
+    alone = history("runs", "--accepted", "accepted.toml")
+    assert (alone.exit_code, "on the page of --html: give both, or neither" in alone.stderr) == (2, True)
 
 
 def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, drill: Drill) -> None:
