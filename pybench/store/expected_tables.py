@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
+from pybench.model.plural import plural
+from pybench.store.safe_folder import opened_folder, write_file
 from pybench.store.shipped import shipped_suites
 from pybench.store.table_keys import required_keys, row_keys
 from pybench.store.table_rules import WrittenTable, table_problems
 from pybench.store.table_text import table_text
-from pybench.store.text_file import refuse
+from pybench.store.text_file import MOST_NAMES, refuse
 from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import KeyPath, KeyProblem, nearest_line
 from pybench.store.toml.problem_text import did_you_mean, key_text, message_of
@@ -113,11 +115,44 @@ def _row(written: dict[str, Any]) -> ExpectedRow:
 
 
 def write_table(table: ExpectedTable, path: Path) -> None:
-    """Write a table, and read it back as any other. Raises ``FileError`` when the file can't be written."""
+    """Write a table, and read it back as any other.
+
+    Raises ``FileError`` when the file can't be written, or holds rows that ``table`` lacks.
+    """
     if path.suffix != ".toml":
         raise refuse(path, "an expected table is a .toml file")
+    if path.exists():
+        _refuse_lost_rows(table, path)
+    target = path.resolve()
     try:
-        path.write_text(table_text(table), encoding="utf-8")
+        with opened_folder(target.parent) as folder:
+            write_file(folder, target.name, table_text(table).encode())
     except OSError as error:
         raise refuse(path, f"can't be written: {error.strerror}") from error
     read_table(path)
+
+
+def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
+    """A row of the same key is replaced, every other one would be lost."""
+    kept = [_key(row) for row in table.rows]
+    lost = [row for row in read_table(path).rows if _key(row) not in kept]
+    if not lost:
+        return
+    named = "; ".join(map(_row_text, lost[:MOST_NAMES]))
+    more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
+    raise refuse(
+        path,
+        f"holds {plural(len(lost), 'row')} that this run does not give ({named}{more}), and is left as it is; "
+        "give -o another FILE, or print the table without -o and add its rows by hand",
+    )
+
+
+def _key(row: ExpectedRow) -> ExpectedRow:
+    """All that tells a row from others: its fields without the figure and its origin."""
+    return dataclasses.replace(row, value=None, minimum=None, maximum=None, tolerance=0, source="")
+
+
+def _row_text(row: ExpectedRow) -> str:
+    where = "".join(f", {name} {value}" for name, value in row.where.items()) if isinstance(row, FigureRow) else ""
+    nodes = f" on {row.nodes} nodes" if row.nodes > 1 else ""
+    return f"{row.kind} {row.metric} of {row.workload}, machine {row.machine}, count {row.count}{nodes}{where}"

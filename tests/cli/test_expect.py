@@ -23,6 +23,7 @@ def folder(finished: Path) -> Path:
 def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: Drill) -> None:
     """Written, read back, and put in the place of the old one."""
     arguments = drill(value=1.0)
+    (here / "expected" / "drill.toml").unlink()
     done = CliRunner().invoke(main, ["expect", "--from", str(folder), "-o", "expected/drill.toml"])
     assert (done.exit_code, done.output) == (0, "expected/drill.toml: 1 row\n")
     (row,) = read_table(here / "expected" / "drill.toml").rows
@@ -31,6 +32,23 @@ def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: 
     assert folder.name in row.source
     again = CliRunner().invoke(main, arguments)
     assert again.exit_code == 0, again.output
+
+
+def test_rows_that_the_run_does_not_give_are_kept(here: Path, folder: Path) -> None:
+    """A file with such rows is refused in one line that names them; one with the same rows only is written again."""
+    table = here / "expected" / "drill.toml"
+    before = table.read_bytes()
+    expect = ["expect", "--from", str(folder), "-o"]
+    done = CliRunner().invoke(main, [*expect, "expected/drill.toml"])
+    assert done.exit_code == 2
+    assert "holds 1 row that this run does not give" in done.stderr
+    assert "output_tokens_per_s of generate, machine any, count 2" in done.stderr
+    assert "give -o another FILE" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert table.read_bytes() == before
+    for _ in range(2):
+        assert CliRunner().invoke(main, [*expect, "mine.toml"]).exit_code == 0
+    assert [path.name for path in here.iterdir() if "mine" in path.name] == ["mine.toml"]
 
 
 def test_without_a_file_the_table_is_printed(folder: Path, tmp_path: Path) -> None:
