@@ -1,8 +1,9 @@
 """The state of every node of a fleet, from its figures, its pairs, its arrivals and its own checks.
 
 A node is bad when two separate measurements show it (two runs, two pairs, a run and pairs), when one shows it by more
-than GPUs of one node may differ, or when a check of its own failed. What a single run shows makes it suspect. A node is
-healthy only if it has every group of figures that half of the others have.
+than GPUs of one node may differ, or when a check of its own failed. What a single run shows makes it suspect, as does
+any distance of a single run between two nodes. A node is healthy only if it has every group of figures that half of the
+others have.
 """
 
 from __future__ import annotations

@@ -103,14 +103,18 @@ class SlowFigures:
         return discoveries({**whole, **gpus})
 
     def of_two(self) -> dict[str, list[Evidence]]:
-        """Of two nodes: the slower one where they are farther apart than GPUs of one node may be."""
+        """Of two nodes: the slower one where they are farther apart than GPUs of one node may be.
+
+        Neither is the usual one, so that no distance is certain: a second run decides.
+        """
         found: dict[str, list[Evidence]] = {}
         for row, units in self.nodes.rows.items():
             if len(units) + 1 == MIN_UNITS:
                 (slow, low), (_, high) = sorted(units.items(), key=lambda one: one[1].value)
                 distance = Distance(low.value - high.value, 1.0, tuple(run - high.value for run in low.runs))
                 if self._is_certain(row, distance):
-                    found.setdefault(slow, []).append(self._evidence(slow, row, low, distance))
+                    one = replace(self._evidence(slow, row, low, distance), is_certain=False)
+                    found.setdefault(slow, []).append(one)
         return found
 
     def _of_group(self, node: str, group: str, stand: Sequence[GpuOfNode]) -> Iterator[Evidence]:
