@@ -2,7 +2,7 @@
 
 A path is a run's folder, a ``results.json`` or ``NODE.json``, or a folder of those, three levels deep. The node of a
 run is the last part of its path that is neither a run's name nor ``runs`` or ``results``; ``NODE=PATH`` names it. Links
-are not followed.
+are not followed. A folder of a run's name that holds no run is one that cannot be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from pybench.store.run_folder_error import DEFECTS
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """What a scheduler takes as a node's name."""
 _NAMED = re.compile(rf"({NODE_NAME.pattern})=(.+)", re.DOTALL)
-_OF_NO_NODE = re.compile(r"\d{8}T\d{6}Z-.*|runs|results|\.{0,2}|/")
+_RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.*")
+_OF_NO_NODE = re.compile(rf"{_RUN_NAME.pattern}|runs|results|\.{{0,2}}|/")
 _MANIFEST, _RESULTS = "manifest.json", "results.json"
 _MOST_LEVELS = 3
 
@@ -88,12 +89,19 @@ def _runs_below(path: Path, levels: int) -> Iterator[Path]:
         yield path
     elif os.path.lexists(path / _RESULTS):
         yield path / _RESULTS
-    elif levels:
-        with os.scandir(path) as entries:
-            names = sorted(e.name for e in entries if not e.is_symlink() and (e.is_dir() or e.name.endswith(".json")))
-        for name in names:
-            if not name.startswith("."):
-                yield from _runs_below(path / name, levels - 1)
+    else:
+        found = list(_runs_inside(path, levels - 1)) if levels else []
+        if not found and _RUN_NAME.fullmatch(path.name):
+            found = [path]
+        yield from found
+
+
+def _runs_inside(folder: Path, levels: int) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        names = sorted(e.name for e in entries if not e.is_symlink() and (e.is_dir() or e.name.endswith(".json")))
+    for name in names:
+        if not name.startswith("."):
+            yield from _runs_below(folder / name, levels)
 
 
 def _node_of(place: Path) -> str | None:
@@ -107,6 +115,8 @@ def _read(node: str | None, place: Path) -> NodeRun | tuple[PairFigure, ...]:
     try:
         if not place.is_dir():
             return node_run(_known(node, place), read_results(place))
+        if not os.path.lexists(place / _MANIFEST):
+            raise RunFolderError(f"{place}: no {_MANIFEST} in this run's folder")
         folder = RunFolder.open(place)
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.records())

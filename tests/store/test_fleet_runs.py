@@ -100,6 +100,20 @@ def test_what_cannot_be_read_is_named_and_loses_nothing(collected: Path) -> None
     assert found.skipped[0].startswith(f"{collected / 'node04.json'}: ")
 
 
+def test_a_runs_folder_without_a_run_loses_no_node(collected: Path) -> None:
+    """It is empty, or has attempts and no manifest: its node is named with the reason. A collection may be named so."""
+    (collected / "node04" / "20261122T081500Z-node_check").mkdir(parents=True)
+    (collected / "node05" / "runs" / "20261122T081500Z-node_check" / "attempts").mkdir(parents=True)
+    (collected / "node06").mkdir()
+    whole = collected.rename(collected.with_name("20261122T090000Z-collected"))
+    found = read_fleet([str(whole)])
+    assert [run.node for run in found.runs] == ["node01", "node02", "node03"]
+    assert [*found.unreadable] == ["node04", "node05"]
+    assert found.unreadable["node04"] == (
+        f"{whole}/node04/20261122T081500Z-node_check: no manifest.json in this run's folder"
+    )
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
