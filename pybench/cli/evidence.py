@@ -55,7 +55,8 @@ def verify(
 ) -> None:
     """Work out a bundle or run again and list what does not hold.
 
-    Exits with 0 if everything holds, with 1 if something does not, with 4 if something could not be checked.
+    Exits with 0 if everything holds, with 1 if something does not, with 4 if the run is
+    unfinished or something could not be checked.
     """
     from dataclasses import asdict
 

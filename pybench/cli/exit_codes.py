@@ -30,7 +30,7 @@ BY_CHANGE: dict[ChangeVerdict, int] = {
     "incomparable": 4,
 }
 BY_VERIFICATION = {(True, True): 0, (True, False): 4, (False, True): 1, (False, False): 1}
-"""By whether nothing was found that does not hold, and whether everything could be checked."""
+"""By whether nothing was found that does not hold, and whether everything was there and could be checked."""
 
 BY_GATE: dict[GateState, int] = {
     "pass": 0,

@@ -1,16 +1,20 @@
-"""What a verification of a run found: all that does not hold, and all that could not be checked."""
+"""What a verification of a run found: what does not hold, what is not there yet, and what could not be checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-DiscrepancyState = Literal["does not hold", "not checked"]
+DiscrepancyState = Literal["does not hold", "unfinished", "not checked"]
+"""``unfinished`` is what a run that claims no verdict still owes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Discrepancy:
-    """One thing that does not hold, or could not be checked. ``place`` is the file, attempt or point it concerns."""
+    """One thing that does not hold, is not there yet, or could not be checked.
+
+    ``place`` is the file, attempt or point it concerns.
+    """
 
     place: str
     text: str
@@ -30,9 +34,14 @@ class Verification:
     @property
     def holds(self) -> bool:
         """Whether nothing was found that does not hold."""
-        return all(found.state == "not checked" for found in self.discrepancies)
+        return all(found.state != "does not hold" for found in self.discrepancies)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the run still owes something."""
+        return any(found.state == "unfinished" for found in self.discrepancies)
 
     @property
     def complete(self) -> bool:
-        """Whether everything could be checked."""
+        """Whether everything was there and could be checked."""
         return all(found.state == "does not hold" for found in self.discrepancies)

@@ -1,4 +1,4 @@
-"""What a verification found, in words: whether all holds first, then each thing that does not."""
+"""What a verification found, in words: whether all holds first, then each thing that does not or is not there."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from pybench.model.verification import Discrepancy, Verification
+from pybench.model.verification import Discrepancy, DiscrepancyState, Verification
 from pybench.report.printable import printable
 
 _MOST_LINES = 40
 _WIDTH = 80
+_TITLES: dict[DiscrepancyState, str] = {
+    "does not hold": "Does not hold",
+    "unfinished": "Unfinished",
+    "not checked": "Not checked",
+}
 
 
 def render(found: Verification) -> str:
     """One paragraph for each discrepancy, at most 40 of each kind."""
     lines = [*_headline(found), ""]
-    for state, title in (("does not hold", "Does not hold"), ("not checked", "Not checked")):
+    for state, title in _TITLES.items():
         own = [each for each in found.discrepancies if each.state == state]
         if own:
             lines += [f"{title} ({len(own)})", *_listed(own), ""]
@@ -28,7 +33,9 @@ def _headline(found: Verification) -> list[str]:
     run = printable(found.run_id)
     if not found.holds:
         return [f"DOES NOT HOLD  {run}", *_wrapped("", _summary(found))]
-    if not found.complete:
+    if found.unfinished:
+        head = [f"UNFINISHED  {run}", "What was recorded holds; finish the run with: pybench run --resume RUN"]
+    elif not found.complete:
         head = [f"NOT FULLY CHECKED  {run}", "What could be checked holds."]
     else:
         head = [f"HOLDS  {run}", "Every figure and verdict follows from the journal and the power traces."]

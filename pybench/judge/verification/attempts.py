@@ -25,25 +25,29 @@ def attempt_label(record: Record) -> str:
     return f"{record.point_id}, attempt {record.attempt}"
 
 
-def without_record(manifest: Manifest, place: str, text: str) -> Discrepancy:
-    """An attempt that ``text`` finds missing, or that a time limit may have kept from being recorded."""
+def without_record(manifest: Manifest, place: str, text: str, *, unfinished: bool) -> Discrepancy:
+    """An attempt that ``text`` finds missing, or that a time limit may have kept from being recorded.
+
+    A run that is ``unfinished`` still owes it.
+    """
     limit_s = manifest.options.time_limit_s
     if limit_s is None:
-        return Discrepancy(place=place, text=text)
+        return Discrepancy(place=place, text=text, state="unfinished" if unfinished else "does not hold")
     text = f"no record: {time_limit_text(limit_s)} may have left no time for it"
     return Discrepancy(place=place, text=text, state="not checked")
 
 
-def check_completeness(manifest: Manifest, records: Sequence[Record], results: Results) -> Iterator[Discrepancy]:
+def check_completeness(
+    manifest: Manifest, records: Sequence[Record], results: Results, *, unfinished: bool
+) -> Iterator[Discrepancy]:
     """Every attempt that the plan and its undecided rows call for is recorded, under the settings of the plan.
 
     What a time limit may have left out is not checked: nothing shows whether it did.
     """
     owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
-        yield without_record(
-            manifest, f"{point}, attempt {number}", "no record: a missing attempt, or an unfinished run"
-        )
+        text = "no record: a missing attempt, or an unfinished run"
+        yield without_record(manifest, f"{point}, attempt {number}", text, unfinished=unfinished)
     planned = manifest.plan.digests
     for line, record in enumerate(records, start=1):
         if planned.get(record.point_id) != record.point_digest:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from pybench.judge.verification.figures import UNCLAIMED, differences, num_values
@@ -27,7 +29,11 @@ _PACKED = re.compile(r"H4sI[A-Za-z0-9+/]+=*")
 
 
 def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> Iterator[Discrepancy]:
-    """The reports in the folder are those that follow from its journal."""
+    """The reports in the folder are those that follow from its journal; without any the run is unfinished."""
+    if not has_reports(folder.path):
+        text = "not there, nor is any other report: the run was stopped before it wrote them"
+        yield Discrepancy(place=_RESULTS, text=text, state="unfinished")
+        return
     same_version = view.manifest is not None and view.manifest.pybench_version == version("pybench")
     if not same_version and view.manifest is not None:
         text = f"written by pybench {view.manifest.pybench_version}, whose formulas may differ; verify with that one"
@@ -52,6 +58,11 @@ def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> 
             yield Discrepancy(place=file, text=text, state="not checked")
         elif _unpacked(text) != _unpacked(computed):
             yield Discrepancy(place=file, text="not the report that follows from the journal: it was edited")
+
+
+def has_reports(path: Path) -> bool:
+    """Whether the run in ``path`` wrote any report."""
+    return any(os.path.lexists(path / file) for file in REPORT_FILES.values())
 
 
 def _figures(text: str, computed: str, checked: dict[str, int]) -> Iterator[Discrepancy]:

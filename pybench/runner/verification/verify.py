@@ -26,7 +26,7 @@ from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.malformed import MALFORMED, guarded
 from pybench.runner.verification.origin import check_origin, check_worker
-from pybench.runner.verification.reports import check_reports
+from pybench.runner.verification.reports import check_reports, has_reports
 from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
 from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.model_shapes import load_models
@@ -59,15 +59,17 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         found.append(Discrepancy(place=_JOURNAL, text=f"cannot be judged: {type(error).__name__}: {error}"))
         return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
     view = RunView(results=results, manifest=manifest, records=records, path=folder.path)
+    # A run that was stopped claims no verdict: it has no report, or the verdict `missing`.
+    unfinished = results.verdict == "missing" or not has_reports(folder.path)
     found += check_reports(folder, view, checked)
     found += guarded(_MANIFEST, check_machine(manifest))
     found += guarded(_MANIFEST, check_origin(manifest, suite_file))
     found += guarded(_MANIFEST, check_plan(manifest, load_models()))
     found += check_worker(folder, manifest)
-    found += guarded(_JOURNAL, check_completeness(manifest, records, results))
+    found += guarded(_JOURNAL, check_completeness(manifest, records, results, unfinished=unfinished))
     found += guarded(_JOURNAL, check_order(manifest, records))
     found += guarded(_JOURNAL, check_places(manifest, records))
-    found += _attempt_folders(names, manifest, records)
+    found += _attempt_folders(names, manifest, records, unfinished=unfinished)
     found += guarded("attempts", check_events(folder.path, manifest, records))
     found += _traces(view, manifest, checked)
     checked["attempts"] = len(records)
@@ -92,11 +94,14 @@ def _digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
         yield Discrepancy(place=name, text="no file of a run; a bundle holds nothing else")
 
 
-def _attempt_folders(names: Sequence[str], manifest: Manifest, records: Sequence[Record]) -> Iterator[Discrepancy]:
+def _attempt_folders(
+    names: Sequence[str], manifest: Manifest, records: Sequence[Record], *, unfinished: bool
+) -> Iterator[Discrepancy]:
     """Every attempt that left a folder is recorded."""
     present = {name.split("/")[1] for name in names if name.startswith("attempts/") and name.count("/") > 1}
     for name in sorted(present - {attempt_name(record.point_id, record.attempt) for record in records}):
-        yield without_record(manifest, f"attempts/{name}", "an attempt that left files here has no record")
+        text = "an attempt that left files here has no record"
+        yield without_record(manifest, f"attempts/{name}", text, unfinished=unfinished)
 
 
 def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Iterator[Discrepancy]:

@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from pybench.cli.main import main
 from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.engines.stage import worker_digest
 from pybench.model.container import ContainerRun
 from pybench.model.manifest import Manifest
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure
+from pybench.report.formats import REPORT_FILES
 from pybench.runner.verification.verify import verify_folder
 from tests.runner.verification.forgery import Forgery, cheaper, faster
 
@@ -395,6 +398,34 @@ def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:
     found = verify_folder(original)
     assert (found.holds, found.complete) == (True, False)
     assert [each.place for each in found.discrepancies] == ["table drill", "suite drill"]
+
+
+def _stopped(forgery: Forgery, *, with_reports: bool) -> None:
+    """Killed in its last attempt, before any report; or interrupted before the second point, with its reports."""
+    if not with_reports:
+        for name in REPORT_FILES.values():
+            (forgery.path / name).unlink()
+        *records, _ = (forgery.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+        (forgery.path / "journal.jsonl").write_bytes(b"".join(records))
+    else:
+        forgery.journal(forgery.records[:1])
+        for name in ("1.2", "2.1", "2.2"):
+            shutil.rmtree(forgery.path / "attempts" / f"decode_tensor_parallel={name}")
+
+
+@pytest.mark.parametrize("with_reports", [True, False])
+def test_a_run_that_was_stopped_is_unfinished(forgery: Forgery, original: Path, *, with_reports: bool) -> None:
+    """It claims no verdict: nothing accuses it, and the next step is named. An edit of what it has still counts."""
+    _stopped(forgery, with_reports=with_reports)
+    arguments = ["verify", str(forgery.path), "--suite", str(original.parents[1] / "drill.toml")]
+    done = CliRunner().invoke(main, arguments)
+    lines = done.stdout.splitlines()
+    assert (done.exit_code, lines[0]) == (4, f"UNFINISHED  {original.name}"), done.output
+    assert lines[1].endswith("finish the run with: pybench run --resume RUN")
+    assert "\nUnfinished (3)\n" in done.stdout
+    (forgery.path / "worker" / "pybench" / "model" / "wire.py").write_text("")
+    edited = CliRunner().invoke(main, arguments)
+    assert (edited.exit_code, edited.stdout.split("  ")[0]) == (1, "DOES NOT HOLD")
 
 
 def test_another_version_is_not_fully_checked(forgery: Forgery, original: Path) -> None:
