@@ -260,16 +260,37 @@ def test_more_files_than_a_bundle_has(small: Path, suite: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a bundle (no zip archive)"),
         (b"PK\x05\x06" + b"\0" * 18, "not in one folder"),
         (b"PK\x06\x07" + b"\0" * 16 + b"PK\x05\x06" + b"\xff" * 16 + b"\0\0", "more or larger files"),
-        (b"x" * 10_000, "not a bundle (no zip archive)"),
+        (b"PK" + b"x" * 10_000, "not a bundle (no zip archive)"),
     ],
 )
 def test_no_archive(tmp_path: Path, suite: Path, data: bytes, message: str) -> None:
     """One line, no traceback."""
     (tmp_path / "b.zip").write_bytes(data)
     assert message in faults(tmp_path / "b.zip", suite)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "end"),
+    [
+        ("results.json", b"{}", "; a results.json has no evidence to check"),
+        ("passwd", b"x" * 10_000, ""),
+        ("a.zip", b"", ""),
+    ],
+)
+def test_a_file_of_another_kind_accuses_no_run(tmp_path: Path, name: str, data: bytes, end: str) -> None:
+    """One line with what verify takes, exit code 2."""
+    (tmp_path / name).write_bytes(data)
+    result = pybench("verify", tmp_path / name)
+    line = f"pybench: {tmp_path / name}: not a bundle; verify takes a bundle (.zip) or a run's folder{end}\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_signers_that_are_not_there(bundle: Path) -> None:
+    """They are named before a bundle that nobody signed."""
+    result = pybench("verify", bundle, "--signers", "nofile")
+    assert (result.exit_code, result.stderr) == (2, "pybench: --signers nofile: no such file\n")
 
 
 def test_a_bundle_cut_short(bundle: Path, suite: Path) -> None:
