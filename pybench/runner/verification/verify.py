@@ -40,6 +40,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     With ``bundled`` the folder was unpacked from a bundle, and has its list of digests. Raises ``RunFolderError`` where
     there is no run, and ``FileError`` for a suite file that can't be read; whatever else is wrong is a discrepancy.
     """
+    path = path.resolve()  # as errors below name it
     checked: dict[str, int] = {}
     found: list[Discrepancy] = []
     try:

@@ -400,6 +400,19 @@ def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:
     assert [each.place for each in found.discrepancies] == ["table drill", "suite drill"]
 
 
+def test_a_place_is_within_the_folder_by_any_path(forgery: Forgery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged line is named by its file, wherever verify is run."""
+    with (forgery.path / "journal.jsonl").open("a") as journal:
+        journal.write("{}\n")
+    whole = verify_folder(forgery.path)
+    for folder in (forgery.path.parent, forgery.path):
+        monkeypatch.chdir(folder)
+        assert verify_folder(forgery.path.relative_to(folder)) == whole
+    (one,) = whole.discrepancies
+    assert one.place == forgery.path.name
+    assert one.text.startswith("journal.jsonl:5: ")
+
+
 def _stopped(forgery: Forgery, *, with_reports: bool) -> None:
     """Killed in its last attempt, before any report; or interrupted before the second point, with its reports."""
     if not with_reports:
