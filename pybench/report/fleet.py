@@ -51,7 +51,8 @@ def render(result: FleetResult, points: Sequence[PointFigures], *, width: int = 
             _of_state(out, state, nodes, links, names)
     _notes(out, result.notes)
     out.print()
-    if result.state in _NEXT:
+    # Without runs there is nothing that three nodes, or a key, would let be compared.
+    if result.state in _NEXT and (result.suite or result.state != "not compared"):
         hanging(out, f"next: {_NEXT[result.state]}")
     out.print(Text.assemble("verdict: ", _word(result.state), f" - {_counts(result)}"), soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
@@ -67,7 +68,8 @@ def drain_list(result: FleetResult) -> Iterator[str]:
 
 
 def _head(out: Console, result: FleetResult) -> None:
-    subject = f"{result.suite or 'pairs'} on {plural(len(result.nodes), 'node')}"
+    what = result.suite or ("pairs" if result.num_pairs else "barriers")
+    subject = f"{what} on {plural(len(result.nodes), 'node')}"
     out.print(Text.assemble((printable(f"{subject}: "), "bold"), _word(result.state)))
     if measured := "; ".join(_measured(result)):
         hanging(out, measured, style="dim")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 
 import numpy as np
 
 from pybench.judge.fleet.decision import judge_fleet
-from pybench.model.fleet import FleetNode, FleetResult, NodeRun
+from pybench.model.fleet import Barriers, FleetNode, FleetResult, NodeRun
 from pybench.report.fleet import drain_list, render
+from tests.documents import DOCS
 from tests.fleets import Fleet
 
 
@@ -54,6 +56,24 @@ def test_text_of_a_run_does_not_steer_the_terminal_or_the_shell() -> None:
     assert "\x1b" not in "".join(shown(result, fleet))
     (line,) = drain_list(result)
     assert shlex.split(line)[-1] == "Reason=pybench: GPU 1:  [31m'; reboot # second"
+
+
+def test_few_barriers_are_called_so() -> None:
+    """The example of docs/fleet.md: too few show nobody, and nothing else is advised."""
+    text = (DOCS / "fleet.md").read_text().partition("## Who arrives last")[2]
+    example = json.loads(text.partition("```json\n")[2].partition("```")[0])
+    barriers = Barriers(clock_bound_s=example["clock_bound_s"], arrivals_s=tuple(example["barriers"]))
+    assert shown(judge_fleet((), barriers=barriers), []) == [
+        "barriers on 2 nodes: not compared",
+        "2 barriers; smallest effect 1 %",
+        "",
+        "not compared: node[01-02]: no run was given; what nodes do together shows none",
+        "  of them as healthy",
+        "",
+        "note: 2 barriers of several nodes: 8 are the least that show who arrives last",
+        "",
+        "verdict: not compared - of 2 nodes: 2 not compared",
+    ]
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -10,6 +10,7 @@ from statistics import median
 from pybench.compute.false_discovery import discoveries
 from pybench.model.change import SmallestEffects
 from pybench.model.fleet import Barriers, Evidence
+from pybench.model.plural import plural
 
 MIN_BARRIERS = 8
 """Fewer show no habit."""
@@ -20,7 +21,7 @@ def late_nodes(barriers: Barriers, effects: SmallestEffects) -> dict[str, Eviden
 
     The interval between barriers is what the smallest effect is a fraction of.
     """
-    whole = [one for one in barriers.arrivals_s if len(one) > 1]
+    whole = _whole(barriers)
     if len(whole) < MIN_BARRIERS:
         return {}
     nodes = {name: None for one in whole for name in one}
@@ -41,6 +42,16 @@ def late_nodes(barriers: Barriers, effects: SmallestEffects) -> dict[str, Eviden
                 p=_p(last, shares),
             )
     return found
+
+
+def too_few(barriers: Barriers) -> Iterator[str]:
+    """A note where there are not enough barriers at which nodes met."""
+    if (num := len(_whole(barriers))) < MIN_BARRIERS:
+        yield f"{plural(num, 'barrier')} of several nodes: {MIN_BARRIERS} are the least that show who arrives last"
+
+
+def _whole(barriers: Barriers) -> list[dict[str, float]]:
+    return [one for one in barriers.arrivals_s if len(one) > 1]
 
 
 def _interval_s(barriers: list[dict[str, float]]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pybench.judge.fleet.alike import Alike, alike
-from pybench.judge.fleet.barriers import late_nodes
+from pybench.judge.fleet.barriers import late_nodes, too_few
 from pybench.judge.fleet.figures import MIN_UNITS
 from pybench.judge.fleet.groups import group_of
 from pybench.judge.fleet.identity import identified, usual_suite
@@ -65,7 +65,13 @@ def judge_fleet(
         nodes=tuple(nodes),
         links=fleet.pairs.links,
         groups=tuple(fleet.figures.spreads),
-        notes=(*own.notes, *fleet.alike.notes, *fleet.notes(), *fleet.pairs.notes),
+        notes=(
+            *own.notes,
+            *fleet.alike.notes,
+            *fleet.notes(),
+            *fleet.pairs.notes,
+            *(too_few(barriers) if barriers else ()),
+        ),
         wanted=fleet.alike.wanted,
         keys=dict(fleet.alike.runs[0].figures.keys) if fleet.alike.runs else {},
         num_pairs=len(pairs),
