@@ -137,7 +137,8 @@ class FleetResult:
     """A fleet, the most important nodes first.
 
     ``state`` is that of the worst node or link. ``notes`` are what was left out, and what could not be decided, each
-    with its reason. ``keys`` are those that the compared nodes agree in, ``wanted`` the differences that are allowed.
+    with its reason. ``keys`` are those that the ``num_compared`` runs which are compared agree in, ``wanted`` the
+    differences that are allowed.
     """
 
     suite: str
@@ -148,6 +149,7 @@ class FleetResult:
     notes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
+    num_compared: int = 0
     num_pairs: int = 0
     num_barriers: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)

@@ -80,8 +80,8 @@ def _head(out: Console, result: FleetResult) -> None:
 
 
 def _measured(result: FleetResult) -> Iterator[str]:
-    if num := sum(node.num_runs for node in result.nodes):
-        yield f"{plural(num, 'run')}{_kind(result.keys)}"
+    if result.num_compared:
+        yield f"{plural(result.num_compared, 'run')}{_kind(result.keys)}"
     if result.num_pairs:
         yield f"{plural(result.num_pairs, 'measurement')} of pairs"
     if result.num_barriers:
@@ -169,7 +169,7 @@ def _counts(result: FleetResult) -> str:
     text = ", ".join(f"{count} {state}" for state, count in found if count) or "no node"
     slow = len(result.links)
     links = f", {plural(slow, 'slow link')}" if slow else ""
-    return f"of {len(result.nodes)} nodes: {text}{links}"
+    return f"of {plural(len(result.nodes), 'node')}: {text}{links}"
 
 
 def _word(state: NodeState) -> tuple[str, str]:

@@ -32,7 +32,7 @@ def test_every_state_has_its_lines() -> None:
         lines = shown(result, fleet, width)
         assert max(map(len, lines[:-1])) <= width
     text = "\n".join(shown(result, fleet, 200))
-    assert text.startswith("node_check on 8 nodes: bad\n6 runs of driver 580.1; smallest effect 1 %\n")
+    assert text.startswith("node_check on 8 nodes: bad\n5 runs of driver 580.1; smallest effect 1 %\n")
     places = [
         text.index(line)
         for line in (
@@ -56,6 +56,13 @@ def test_text_of_a_run_does_not_steer_the_terminal_or_the_shell() -> None:
     assert "\x1b" not in "".join(shown(result, fleet))
     (line,) = drain_list(result)
     assert shlex.split(line)[-1] == "Reason=pybench: GPU 1:  [31m'; reboot # second"
+
+
+def test_one_node_is_no_plural() -> None:
+    """Neither is its run."""
+    lines = shown(judge_fleet(runs()[:1]), runs()[:1])
+    assert lines[1] == "1 run of driver 580.1; smallest effect 1 %"
+    assert lines[-1] == "verdict: not compared - of 1 node: 1 not compared"
 
 
 def test_few_barriers_are_called_so() -> None:

@@ -74,6 +74,7 @@ def judge_fleet(
         ),
         wanted=fleet.alike.wanted,
         keys=dict(fleet.alike.runs[0].figures.keys) if fleet.alike.runs else {},
+        num_compared=len(fleet.alike.runs),
         num_pairs=len(pairs),
         num_barriers=len(barriers.arrivals_s) if barriers else 0,
         effects=effects,
