@@ -62,7 +62,11 @@ class _Tracks:
 
 
 def render(view: RunView) -> bytes:
-    """A protobuf ``Trace`` of every attempt that ran, failed ones with what was recorded of them."""
+    """A protobuf ``Trace`` of every attempt that ran, failed ones with what was recorded of them.
+
+    Raises ``UsageError`` for results without a folder.
+    """
+    view.require_attempts("perfetto")
     tracks = _Tracks(packets=[*_parents(view)])
     for record in view.records:
         trace = view.trace(record)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pybench.judge.assemble import assemble
 from pybench.judge.measurements import Measurements
+from pybench.model.errors import UsageError
 from pybench.model.explanation import Explanation
 from pybench.model.host import HostPart
 from pybench.model.manifest import Manifest
@@ -50,6 +51,14 @@ class RunView:
         """Records of attempts that measured a point of the plan to its end."""
         known = self.manifest.plan.digests if self.manifest else {}
         return tuple(r for r in self.records if r.ok and known.get(r.point_id) == r.point_digest)
+
+    def require_attempts(self, name: str) -> None:
+        """Refuse results without a folder for the format ``name``. Raises ``UsageError``."""
+        if self.manifest is None:
+            raise UsageError(
+                f"{self.results.run_id}: --format {name} needs the run's folder; "
+                "its attempts and traces are not in results.json"
+            )
 
     def trace(self, record: Record) -> PowerTrace | None:
         """The power trace of one attempt, ``None`` where none was recorded. Raises ``RunFolderError`` on damage."""

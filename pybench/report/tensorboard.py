@@ -26,9 +26,10 @@ Scalar = tuple[str, int, float, float]
 def export(view: RunView, out: Path) -> str:
     """Write every good attempt of a run below ``out``, a folder for each.
 
-    Steps are numbered as measured, power samples in order. Raises ``UsageError`` where the package is absent or ``out``
-    can't be written.
+    Steps are numbered as measured, power samples in order. Raises ``UsageError`` where the package is absent, ``out``
+    can't be written, or the results have no folder.
     """
+    view.require_attempts("tensorboard")
     points = {point.id: point for point in view.manifest.plan.points} if view.manifest else {}
     writer = _writer()
     for record in view.good_records:

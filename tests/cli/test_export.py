@@ -42,6 +42,17 @@ def test_an_old_kept_result_has_no_attempts_to_export(here: Path) -> None:
     assert "no point has attempts with step times" in done.output
 
 
+@pytest.mark.parametrize("name", ["perfetto", "tensorboard"])
+def test_a_kept_result_has_no_traces_to_export(here: Path, name: str) -> None:
+    """One line that names what is needed; nothing is written."""
+    kept = MEASURED / "tp_scaling-h200x2-20261122.json"
+    done = CliRunner().invoke(main, ("report", str(kept), "--format", name, "-o", "out"))
+    assert done.exit_code == 2
+    assert f"--format {name} needs the run's folder; its attempts and traces are not in results.json" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (here / "out").exists()
+
+
 def test_a_file_is_replaced_whole(finished: Path, here: Path) -> None:
     """A collector that reads at that moment has the old file or the new one; nothing else is left beside it."""
     target = here / "out" / "pybench.prom"

@@ -13,6 +13,7 @@ from pybench.model.results import Estimate, Results
 from pybench.report.formats import FORMATS, export, render, render_bytes
 from pybench.report.run_view import RunView
 from pybench.store.results_file import read_results
+from tests.builders import MANIFEST
 from tests.report.conftest import HOSTILE
 
 KEPT = Path(__file__).parents[2] / "suites" / "measured" / "tp_scaling-h200x4-20261121.json"
@@ -51,7 +52,8 @@ def evil() -> Results:
 
 def written(name: str, results: Results, folder: Path) -> str:
     """Everything that a format writes."""
-    view = RunView(results=results)
+    # Formats of attempts refuse results without a folder; this one has no attempt.
+    view = RunView(results=results, manifest=MANIFEST if name in {"perfetto", "tensorboard"} else None)
     match FORMATS[name].output:
         case "text":
             return render(view, name)
