@@ -46,7 +46,7 @@ def check_completeness(
     """
     owed = (*pending(manifest.plan.points, records), *undecided(manifest.plan.points, results.rows, records))
     for point, number in dict.fromkeys((point.id, number) for point, number in owed):
-        text = "no record: a missing attempt, or an unfinished run"
+        text = "no record: a missing attempt, or an unfinished run, which pybench run --resume RUN finishes"
         yield without_record(manifest, f"{point}, attempt {number}", text, unfinished=unfinished)
     planned = manifest.plan.digests
     for line, record in enumerate(records, start=1):

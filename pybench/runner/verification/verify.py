@@ -20,6 +20,7 @@ from pybench.machine.sensor_models import shipped_model
 from pybench.model.errors import PybenchError
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
+from pybench.model.verdict import Verdict
 from pybench.model.verification import Discrepancy, Verification
 from pybench.report.run_view import RunView
 from pybench.runner.host_parts import joined_parts
@@ -32,6 +33,7 @@ from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.model_shapes import load_models
 
 _MANIFEST, _JOURNAL = "manifest.json", "journal.jsonl"
+_UNDECIDED: frozenset[Verdict] = frozenset({"missing", "inconclusive", "no_expectation"})
 
 
 def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool = False) -> Verification:
@@ -60,8 +62,8 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         found.append(Discrepancy(place=_JOURNAL, text=f"cannot be judged: {type(error).__name__}: {error}"))
         return Verification(run_id=manifest.run_id, discrepancies=tuple(found), checked=checked)
     view = RunView(results=results, manifest=manifest, records=records, path=folder.path)
-    # A run that was stopped claims no verdict: it has no report, or the verdict `missing`.
-    unfinished = results.verdict == "missing" or not has_reports(folder.path)
+    # A run that was stopped has no report, or claims neither a pass nor a failure.
+    unfinished = results.verdict in _UNDECIDED or not has_reports(folder.path)
     found += check_reports(folder, view, checked)
     found += guarded(_MANIFEST, check_machine(manifest))
     found += guarded(_MANIFEST, check_origin(manifest, suite_file))

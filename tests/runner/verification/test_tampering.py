@@ -19,10 +19,12 @@ from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.engines.stage import worker_digest
 from pybench.model.container import ContainerRun
 from pybench.model.manifest import Manifest
+from pybench.model.suite import Plan
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure
 from pybench.report.formats import REPORT_FILES
 from pybench.runner.verification.verify import verify_folder
+from pybench.store.journal import attempt_name
 from tests.runner.verification.forgery import Forgery, cheaper, faster
 
 FIRST = "decode[tensor_parallel=1], attempt 1"
@@ -57,10 +59,9 @@ def _machine(manifest: Manifest, *, sealed: bool) -> Manifest:
     return replace(manifest, machine=machine, fingerprint=print_)
 
 
-def _fewer_records(forgery: Forgery, *, with_folder: bool) -> None:
-    if with_folder:
-        shutil.rmtree(forgery.path / "attempts" / "decode_tensor_parallel=1.2")
-    forgery.journal(forgery.records[:-1])
+def _more_attempts(plan: Plan) -> Plan:
+    effort = replace(plan.points[0].effort, attempts=3, max_attempts=3)
+    return replace(plan, points=tuple(replace(point, effort=effort) for point in plan.points))
 
 
 def _copied_attempt(forgery: Forgery) -> None:
@@ -245,12 +246,11 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         FIRST,
         "rank 0: metrics has 0 entries, not 1",
     ),
-    "a record less, sealed": (
-        lambda f: _fewer_records(f, with_folder=False),
-        "attempts/decode_tensor_parallel=1.2",
-        "has no record",
+    "attempts that a pass owes": (
+        lambda f: f.manifest(lambda m: replace(m, plan=_more_attempts(m.plan))),
+        "decode[tensor_parallel=1], attempt 3",
+        "a missing attempt",
     ),
-    "an attempt less, sealed": (lambda f: _fewer_records(f, with_folder=True), LAST, "a missing attempt"),
     "an attempt counted as failed, sealed": (_hidden_attempt, LAST, "its worker measured it to its end"),
     "an attempt twice, sealed": (_copied_attempt, LAST, f"its steps begin before those of {THIRD} end"),
     "a longer attempt, sealed": (
@@ -413,29 +413,44 @@ def test_a_place_is_within_the_folder_by_any_path(forgery: Forgery, monkeypatch:
     assert one.text.startswith("journal.jsonl:5: ")
 
 
-def _stopped(forgery: Forgery, *, with_reports: bool) -> None:
-    """Killed in its last attempt, before any report; or interrupted before the second point, with its reports."""
-    if not with_reports:
-        for name in REPORT_FILES.values():
-            (forgery.path / name).unlink()
-        *records, _ = (forgery.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
-        (forgery.path / "journal.jsonl").write_bytes(b"".join(records))
-    else:
-        forgery.journal(forgery.records[:1])
-        for name in ("1.2", "2.1", "2.2"):
-            shutil.rmtree(forgery.path / "attempts" / f"decode_tensor_parallel={name}")
+def _killed(forgery: Forgery) -> None:
+    """In its last attempt, before any report."""
+    for name in REPORT_FILES.values():
+        (forgery.path / name).unlink()
+    *records, _ = (forgery.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (forgery.path / "journal.jsonl").write_bytes(b"".join(records))
 
 
-@pytest.mark.parametrize("with_reports", [True, False])
-def test_a_run_that_was_stopped_is_unfinished(forgery: Forgery, original: Path, *, with_reports: bool) -> None:
+def _interrupted(forgery: Forgery, num_records: int) -> None:
+    """After so many attempts, with reports of them; an attempt less of a whole run is the same."""
+    kept, rest = forgery.records[:num_records], forgery.records[num_records:]
+    for record in rest:
+        shutil.rmtree(forgery.path / "attempts" / attempt_name(record.point_id, record.attempt))
+    forgery.journal(kept)
+
+
+@pytest.mark.parametrize(
+    ("stop", "num_owed"),
+    [
+        (_killed, 3),
+        (lambda f: _interrupted(f, 1), 3),
+        (lambda f: _interrupted(f, 3), 1),
+        (lambda f: f.journal(f.records[:-1]), 2),
+    ],
+    ids=["killed", "a point missing", "an attempt less", "a record less"],
+)
+def test_a_run_that_was_stopped_is_unfinished(
+    forgery: Forgery, original: Path, stop: Callable[[Forgery], object], num_owed: int
+) -> None:
     """It claims no verdict: nothing accuses it, and the next step is named. An edit of what it has still counts."""
-    _stopped(forgery, with_reports=with_reports)
+    stop(forgery)
     arguments = ["verify", str(forgery.path), "--suite", str(original.parents[1] / "drill.toml")]
     done = CliRunner().invoke(main, arguments)
     lines = done.stdout.splitlines()
     assert (done.exit_code, lines[0]) == (4, f"UNFINISHED  {original.name}"), done.output
     assert lines[1].endswith("finish the run with: pybench run --resume RUN")
-    assert "\nUnfinished (3)\n" in done.stdout
+    assert f"\nUnfinished ({num_owed})\n" in done.stdout
+    assert f"  {LAST}: no record: a missing attempt, or" in done.stdout
     (forgery.path / "worker" / "pybench" / "model" / "wire.py").write_text("")
     edited = CliRunner().invoke(main, arguments)
     assert (edited.exit_code, edited.stdout.split("  ")[0]) == (1, "DOES NOT HOLD")
