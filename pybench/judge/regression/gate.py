@@ -15,7 +15,7 @@ from pybench.compute.stats import as_fraction
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
-from pybench.judge.regression.level_change import Split, best_split, last_change
+from pybench.judge.regression.level_change import Split, last_change, newest_change
 from pybench.judge.regression.night_look import Look, detectable, flagged, look
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
@@ -178,13 +178,13 @@ class _Night:
         if is_flagged:
             points = self.series.points(row.point_id)
             clock = clock_change(points, found.num_nights, self.learnt[row].level)
-            dated = replace(figures, level_change=self._dated(row), is_look=True)
+            dated = replace(figures, level_change=self._dated(row, found), is_look=True)
             if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
                 return replace(dated, state="clock", reason=clock_words(points, self.learnt[row].level))
             return replace(
                 dated, state="regressed", reason=clock_words(points, self.learnt[row].level) if clock else ""
             )
-        if drift is not None and drift.after < drift.before:
+        if drift is not None and drift.is_lower:
             change = self._level_change(row, drift)
             return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
         tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
@@ -194,7 +194,7 @@ class _Night:
         return figures
 
     def _improved(self, row: Row, found: Look) -> GateRow:
-        return replace(self._figures(row, found), state="improved", level_change=self._dated(row))
+        return replace(self._figures(row, found), state="improved", level_change=self._dated(row, found))
 
     def _learning(self, row: Row) -> GateRow:
         """A row with too few nights, or whose nights were all measured otherwise."""
@@ -211,11 +211,11 @@ class _Night:
         found = last_change(values) if places else None
         return found if found is not None and abs(found.after - found.before) >= self.smallest(row.metric) else None
 
-    def _dated(self, row: Row) -> LevelChange | None:
-        """The most likely night of a change that is known already."""
+    def _dated(self, row: Row, found: Look) -> LevelChange | None:
+        """The most likely night of a change that a look shows."""
         _, values = self._level(row)
-        found = last_change(values) or best_split(values)
-        return self._level_change(row, found) if found else None
+        change = newest_change(values, is_lower=found.deviation < 0)
+        return self._level_change(row, change) if change else None
 
     def _level(self, row: Row) -> tuple[list[int], list[float]]:
         nights = self.rows[row]

@@ -3,14 +3,16 @@
 The nights are split where two means fit best, and split again within the later part, as long as each part has four
 nights and the t statistic of a split is beyond chance over all splits tried (Bonferroni). The night of a change has the
 likelihood interval of its place: every split whose sum of squares is within what chance adds (chi-squared, one degree).
+A change that is known otherwise, by a look at the newest nights, may be as new as the last night: no four nights after
+it are needed.
 This is binary segmentation (L. Vostrikova, Soviet Mathematics Doklady 24, 1981) from the newest night backwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from pybench.compute.student_t import upper_tail
@@ -36,10 +38,33 @@ class Split:
     before: float
     after: float
 
+    @property
+    def is_lower(self) -> bool:
+        """Whether the later level is the lower one."""
+        return self.after < self.before
 
-def best_split(values: Sequence[float]) -> Split | None:
-    """The most likely single change, whether or not it is beyond chance; ``None`` with too few values."""
-    squares = _sums_of_squares(values)
+
+def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
+    """When the last value's level began, which is known to be lower, or higher, than before; ``None``: not known."""
+    found = last_change(values)
+    if found is not None and found.is_lower == is_lower:
+        if len(values) - found.place > MIN_PART:
+            return found
+        # Parts of four nights put a change that is newer too early.
+        found = last_change(values[: found.place])
+    start = found.place if found is not None else 0
+    level = values[start:]
+    squares = {
+        place: square
+        for place, square in _sums_of_squares(level, least_after=1).items()
+        if (_mean(level[place:]) < _mean(level[:place])) == is_lower
+    }
+    split = _best_split(level, squares)
+    return split and replace(split, place=start + split.place, first=start + split.first, last=start + split.last)
+
+
+def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split | None:
+    """The most likely one of some splits, whether or not it is beyond chance; ``None`` of none."""
     if not squares:
         return None
     place = min(squares, key=squares.__getitem__)
@@ -57,24 +82,25 @@ def last_change(values: Sequence[float], p_value: float = P_VALUE) -> Split | No
     if later is None:
         return found
     start = found.place
-    return Split(start + later.place, start + later.first, start + later.last, later.before, later.after)
+    return replace(later, place=start + later.place, first=start + later.first, last=start + later.last)
 
 
 def _significant(values: Sequence[float], p_value: float) -> Split | None:
-    found = best_split(values)
+    squares = _sums_of_squares(values)
+    found = _best_split(values, squares)
     if found is None:
         return None
     num = len(values)
     before, after = found.place, num - found.place
     if abs(found.after - found.before) < _SAME:
         return None
-    residual = max(_sums_of_squares(values)[found.place] / (num - 2), _SAME**2)
+    residual = max(squares[found.place] / (num - 2), _SAME**2)
     t = abs(found.after - found.before) / math.sqrt(residual * (1 / before + 1 / after))
     tried = num - 2 * MIN_PART + 1
     return found if 2 * upper_tail(t, num - 2) * tried <= p_value else None
 
 
-def _sums_of_squares(values: Sequence[float]) -> dict[int, float]:
+def _sums_of_squares(values: Sequence[float], least_after: int = MIN_PART) -> dict[int, float]:
     """Sum of squares about the means of both parts, by the place of the split."""
     # Sums of deviations: those of large values would lose digits.
     centre = _mean(values) if values else 0.0
@@ -83,7 +109,7 @@ def _sums_of_squares(values: Sequence[float]) -> dict[int, float]:
     total, num = sums[-1] if sums else 0.0, len(values)
     return {
         place: max(squares - sums[place - 1] ** 2 / place - (total - sums[place - 1]) ** 2 / (num - place), 0.0)
-        for place in range(MIN_PART, num - MIN_PART + 1)
+        for place in range(MIN_PART, num - least_after + 1)
     }
 
 

@@ -156,6 +156,21 @@ def test_a_slow_drift_is_dated_with_an_interval() -> None:
     assert found(result, "regressed") == {"p3"}
 
 
+@pytest.mark.parametrize("earlier", [0.0, -0.04])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("num", [1, 2, 3, 4, 5])
+def test_a_fresh_change_is_dated_on_its_first_night(num: int, sign: int, earlier: float) -> None:
+    """Also where it is of fewer nights than a change needs that no look shows, and after a change the other way."""
+    series = nights(lambda point, night: sign * (earlier * (night >= 12) + 0.1 * (night > 30 - num)) * (point == 3))
+    result = judge_night(series)
+    rows = [row for row in result.rows if row.row.point_id == "p3"]
+    assert {row.state for row in rows} == {"regressed" if sign > 0 else "improved"}
+    first = series.runs[31 - num].created_utc[:10]
+    assert {row.level_change.since for row in rows if row.level_change} == {first}
+    accepted = (Accepted(point="p3", since=first, reason="meant"),)
+    assert judge_night(series, accepted).state == "pass"
+
+
 def test_an_accepted_change_is_the_new_level() -> None:
     """After one night of it, the row is judged with the spread of the nights before; another change is found."""
     accepted = (Accepted(point="p3", since="2026-01-29", reason="a wider layer"),)
