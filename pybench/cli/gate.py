@@ -58,18 +58,28 @@ def gate(
     from pybench.judge.regression.gate import judge_night
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
+    from pybench.model.errors import MachineError, RunFolderError
     from pybench.report.gate import render
+    from pybench.report.history import no_run, skipped
     from pybench.store.history import read_history
     from pybench.store.results_file import results_of
 
     run = run_figures(results_of(run_path))
     history = read_history(folder)
+    if history.skipped and not history.runs:
+        raise RunFolderError(no_run(history))
     check_across(across, {name for one in (run, *history.runs) for name in one.keys})
     series = series_of(nights(history.runs), run, across)
+    if series.num_later and not series.has_earlier and run.run_id not in history.entries:
+        raise MachineError(
+            f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
+            f"{folder}: check the clock"
+        )
     result = judge_night(series, accepted_changes(accepted), effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
     points = [point for one in series.runs for point in one.points]
-    echo(render(result, points, detail=detail, **terminal_options()), nl=False)
+    unread = tuple(skipped(history))
+    echo(render(result, points, unread=unread, detail=detail, **terminal_options()), nl=False)
     ctx.exit(BY_GATE[result.state])
 
 

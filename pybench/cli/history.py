@@ -50,7 +50,7 @@ def history(
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
     from pybench.model.errors import RunFolderError, UsageError
-    from pybench.report.history import csv_text, render
+    from pybench.report.history import csv_text, no_run, render
     from pybench.store.history import read_history
 
     if accepted is not None and html_file is None:
@@ -58,14 +58,7 @@ def history(
     found = read_history(folder)
     runs = [run for run in found.runs if suite in {None, run.suite}]
     if not runs:
-        others = ", ".join(sorted({run.suite for run in found.runs}))
-        skipped = "".join(f"\nskipped: {name}: {reason}" for name, reason in found.skipped[:5])
-        what = (
-            f"no run of {suite}; there are {others}"
-            if others
-            else "no run here; give the folder of `pybench run --runs`"
-        )
-        raise RunFolderError(f"{folder}: {what}{skipped}")
+        raise RunFolderError(no_run(found, suite))
     check_across(across, {name for run in runs for name in run.keys})
     if as_csv:
         echo(csv_text(runs), nl=False)

@@ -99,7 +99,7 @@ class GateResult:
     """A night. ``rows`` stand with the most important first.
 
     ``num_nights`` are the nights that agree with this one in every key. ``differences`` name the keys that keep earlier
-    nights apart, with the number of nights; ``broken`` are nights whose verdict was bad.
+    nights apart, with the number of nights; ``broken`` are nights whose verdict was bad; ``num_later`` are later ones.
     """
 
     run_id: str
@@ -110,5 +110,6 @@ class GateResult:
     host: tuple[HostShift, ...] = ()
     differences: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    num_later: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)
     note: str | None = None

@@ -48,13 +48,19 @@ def render(
     *,
     width: int = 80,
     color: bool = False,
+    unread: Sequence[str] = (),
     detail: bool = False,
 ) -> str:
-    """Draw it. ``points`` are those of the night and the nights before; rows that pass are only counted by default."""
+    """Draw it. ``points`` are those of the night and the nights before, ``unread`` lines of what the history skipped.
+
+    Rows that pass are only counted by default.
+    """
     stream = io.StringIO()
     out = console(stream, width, color=color)
     names = labels_of_runs(points)
     _head(out, result)
+    for text in unread:
+        hanging(out, text)
     for state in BY_IMPORTANCE:
         rows = [row for row in result.rows if row.state == state]
         if rows and (detail or state != "pass"):
@@ -87,6 +93,11 @@ def _head(out: Console, result: GateResult) -> None:
         hanging(out, f"left out: nights that differ in {more} more keys or values")
     if result.broken:
         hanging(out, f"left out: {len(result.broken)} broken nights, the last {result.broken[-1]}")
+    if result.num_later:
+        hanging(
+            out,
+            f"left out: {plural(result.num_later, 'night')} later than this run; if it is the newest, check the clock",
+        )
     if result.note:
         hanging(out, result.note)
 

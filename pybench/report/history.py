@@ -86,12 +86,26 @@ def left_out(history: History, series: Series) -> Iterator[str]:
     if others:
         listed = ", ".join(f"{name} ({count})" for name, count in others.most_common())
         yield f"other suites: {listed}"
+    yield from skipped(history)
+
+
+def skipped(history: History) -> Iterator[str]:
+    """Entries of a history's folder that are no run, with the reason, and what else is to be known of its reading."""
     for name, reason in history.skipped[:_MOST_SKIPPED]:
         yield f"skipped: {name}: {reason}"
     if (more := len(history.skipped) - _MOST_SKIPPED) > 0:
         yield f"skipped: {more} more"
     if history.note:
         yield f"note: {history.note}"
+
+
+def no_run(history: History, suite: str | None = None) -> str:
+    """That a folder has no run, or none of a suite, with the entries that were skipped."""
+    others = ", ".join(sorted({run.suite for run in history.runs}))
+    what = (
+        f"no run of {suite}; there are {others}" if others else "no run here; give the folder of `pybench run --runs`"
+    )
+    return "\n".join((f"{history.folder}: {what}", *skipped(history)))
 
 
 def _table(series: Series, found: Sequence[Trend], room: int) -> Table:

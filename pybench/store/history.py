@@ -22,6 +22,7 @@ from pybench.store.safe_folder import opened_folder, read_below, write_file
 _MAX_INDEX_BYTES = 2**28
 _MANIFEST, _JOURNAL, _RESULTS = "manifest.json", "journal.jsonl", "results.json"
 _MAX_REASON = 300
+_NESTED = "a folder of runs, which are not looked for in it; give that folder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ def _entry(folder: Path, name: str, known: Entry | None) -> Entry | None:
         return Entry(name=name, sources=(), reason="a link; copy the run into the folder instead")
     files = _files(folder, name)
     if not files:
-        return None
+        return Entry(name=name, sources=(), reason=_NESTED) if _holds_runs(folder / name) else None
     if known is not None and known.is_current(folder, files):
         return known
     try:
@@ -97,6 +98,15 @@ def _files(folder: Path, name: str) -> list[str]:
         return [name] if path.suffix == ".json" else []
     wanted = (_MANIFEST, _JOURNAL) if os.path.lexists(path / _MANIFEST) else (_RESULTS,)
     return [f"{name}/{file}" for file in wanted if os.path.lexists(path / file)]
+
+
+def _holds_runs(folder: Path) -> bool:
+    """Whether a folder looks like a history of its own."""
+    try:
+        with os.scandir(folder) as found:
+            return any(_files(folder, entry.name) for entry in found if not entry.is_symlink())
+    except OSError:
+        return False
 
 
 def _read(path: Path, entry: Entry) -> Entry:

@@ -163,3 +163,38 @@ def test_a_bad_file_of_accepted_changes_is_refused(here: Path, nights: Path, tex
     done = gate(str(nights / "1.json"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_a_history_that_cannot_be_read_is_no_learning(here: Path, nights: Path) -> None:
+    """What was skipped is named beside nights that can be read; where none can, the exit code is another."""
+    (nights / "cut.json").write_text("{")
+    (nights / "link.json").symlink_to(nights / "1.json")
+    done = gate(str(nights / f"{NUM_NIGHTS}.json"))
+    assert done.exit_code == 0, done.output
+    assert "skipped: link.json: a link" in done.stdout
+    assert "skipped: cut.json: not a results.json" in done.stdout
+    for number in range(1, NUM_NIGHTS + 1):
+        (nights / f"{number}.json").rename(here / f"{number}.json")
+    done = gate("1.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no run here" in done.stderr
+    assert "skipped: cut.json: " in done.stderr
+
+
+def test_a_history_that_is_empty_is_the_first_night(nights: Path) -> None:
+    """And learns."""
+    first = nights.with_name("first")
+    first.mkdir()
+    done = CliRunner().invoke(main, ["gate", str(nights / "1.json"), "--history", str(first)])
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (4, "drill: learning"), done.output
+
+
+def test_a_clock_that_went_back_is_trouble_with_the_machine(here: Path, nights: Path) -> None:
+    """Every night is later than tonight. A night of the folder that is judged again learns."""
+    (nights / "1.json").rename(here / "1.json")
+    done = gate("1.json")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "is before that of all 9 runs of drill in nights: check the clock" in done.stderr
+    done = gate("nights/2.json")
+    assert done.exit_code == 4, done.output
+    assert "8 nights later than this run" in done.stdout

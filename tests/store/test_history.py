@@ -137,6 +137,9 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "begun" / "manifest.json").write_text('{\n "checksum": "0"')
     (tmp_path / "copied").mkdir()
     (tmp_path / "copied" / "results.json").write_bytes((tmp_path / "good.json").read_bytes())
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "nested.json").write_bytes((tmp_path / "good.json").read_bytes())
     found = read_history(tmp_path)
     assert ids(found) == ["good"]
     reasons = dict(found.skipped)
@@ -152,11 +155,12 @@ def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
             "link.json",
             "pipe.json",
         ),
-        *("begun", "good.json"),
+        *("begun", "good.json", "more"),
     }
     assert "results of version 99" in reasons["newer.json"]
     assert "is no ISO 8601 time" in reasons["timeless.json"]
     assert "a link" in reasons["link.json"]
+    assert "a folder of runs" in reasons["more"]
     assert "not JSON" in reasons["begun"]
     assert reasons["good.json"] == "the same run as another entry, good"
     assert all(len(reason) <= 300 for reason in reasons.values())

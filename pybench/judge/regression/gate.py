@@ -55,6 +55,7 @@ def judge_night(
         host=host,
         differences=tuple(f"{text} ({count})" for text, count in (series.apart or {}).items()),
         broken=series.broken,
+        num_later=series.num_later,
         effects=night.effects,
         note=None if rows else _why_no_row(series.last),
     )

@@ -21,18 +21,24 @@ class Series:
     """Runs that agree in every key, the oldest first; the last one is the run that is looked at.
 
     ``apart`` counts the runs that were left out, by the key that differs, most first; ``broken`` names those whose
-    verdict was bad.
+    verdict was bad; ``num_later`` are later than the last.
     """
 
     runs: tuple[RunFigures, ...]
     across: tuple[str, ...] = ()
     apart: Mapping[str, int] | None = None
     broken: tuple[str, ...] = ()
+    num_later: int = 0
 
     @property
     def last(self) -> RunFigures:
         """The run that is looked at."""
         return self.runs[-1]
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether any run is earlier, also one that was left out."""
+        return len(self.runs) > 1 or bool(self.apart or self.broken)
 
     def newest(self, num: int) -> Series:
         """The last ``num`` runs."""
@@ -80,7 +86,9 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
 
     Where ``last`` measured nothing, so that its software is not known, the newest run that may be like it stands in.
     """
-    before = [run for run in runs if run.suite == last.suite and _order(run) < _order(last)]
+    same_suite = [run for run in runs if run.suite == last.suite]
+    before = [run for run in same_suite if _order(run) < _order(last)]
+    num_later = sum(_order(run) > _order(last) for run in same_suite)
     like = last if last.is_measured else _newest_like(before, last, across)
     apart: Counter[str] = Counter()
     same: list[RunFigures] = []
@@ -92,7 +100,7 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
             broken.append(run.run_id)
         else:
             same.append(run)
-    return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken))
+    return Series((*sorted(same, key=_order), last), tuple(across), dict(apart.most_common()), tuple(broken), num_later)
 
 
 def _newest_like(runs: Sequence[RunFigures], last: RunFigures, across: Collection[str]) -> RunFigures:

@@ -25,6 +25,8 @@ def test_runs_that_agree_are_taken_by_time() -> None:
     found = series_of(runs, night(4))
     assert [one.run_id for one in found.runs] == ["night 1", "night 3", "night 4"]
     assert found.apart == {"driver: 1 -> 580.1": 1}
+    assert (found.num_later, found.has_earlier) == (1, True)
+    assert (series_of(runs, night(1)).num_later, series_of(runs, night(1)).has_earlier) == (3, False)
     assert len(series_of(runs, night(4), across=["driver"]).runs) == 4
 
 
