@@ -55,7 +55,7 @@ def gate(
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.confirm import unconfirmed
     from pybench.judge.regression.figures import run_figures
-    from pybench.judge.regression.gate import judge_night
+    from pybench.judge.regression.gate import judge_night, unused
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
     from pybench.model.errors import MachineError, RunFolderError
@@ -75,11 +75,12 @@ def gate(
             f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
             f"{folder}: check the clock"
         )
-    result = judge_night(series, accepted_changes(accepted), effects_of(smallest))
+    changes = accepted_changes(accepted)
+    result = judge_night(series, changes, effects_of(smallest))
     result = unconfirmed(result, "--no-rerun") if no_rerun else _confirmed(result, run_path, history, series, python)
     points = [point for one in series.runs for point in one.points]
-    unread = tuple(skipped(history))
-    echo(render(result, points, unread=unread, detail=detail, **terminal_options()), nl=False)
+    unused_lines = (*skipped(history), *unused(changes, run, history.runs))
+    echo(render(result, points, unused=unused_lines, detail=detail, **terminal_options()), nl=False)
     ctx.exit(BY_GATE[result.state])
 
 

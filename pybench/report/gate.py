@@ -48,10 +48,10 @@ def render(
     *,
     width: int = 80,
     color: bool = False,
-    unread: Sequence[str] = (),
+    unused: Sequence[str] = (),
     detail: bool = False,
 ) -> str:
-    """Draw it. ``points`` are those of the night and the nights before, ``unread`` lines of what the history skipped.
+    """Draw it. ``points`` are those of the night and the nights before, ``unused`` lines about what does not count.
 
     Rows that pass are only counted by default.
     """
@@ -59,7 +59,7 @@ def render(
     out = console(stream, width, color=color)
     names = labels_of_runs(points)
     _head(out, result)
-    for text in unread:
+    for text in unused:
         hanging(out, text)
     for state in BY_IMPORTANCE:
         rows = [row for row in result.rows if row.state == state]

@@ -198,3 +198,14 @@ def test_a_clock_that_went_back_is_trouble_with_the_machine(here: Path, nights: 
     done = gate("nights/2.json")
     assert done.exit_code == 4, done.output
     assert "8 nights later than this run" in done.stdout
+
+
+def test_an_accepted_change_of_another_year_is_named(here: Path, nights: Path) -> None:
+    """And is not applied."""
+    (here / "accepted.toml").write_text(
+        'schema = 1\n[[accepted]]\npoint = "decode[tensor_parallel=2]"\ndate = 2027-11-01\nreason = "a slip"\n'
+    )
+    done = gate(str(nights / f"{NUM_NIGHTS}.json"))
+    assert done.exit_code == 0, done.output
+    assert "not accepted: decode[tensor_parallel=2]: its date, 2027-11-01, is after" in " ".join(done.stdout.split())
+    assert "learning" not in done.stdout

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pybench.compute.stats import as_fraction
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
+from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
 from pybench.judge.regression.level_change import Split, last_change, newest_change
@@ -66,6 +67,20 @@ def _why_no_row(run: RunFigures) -> str | None:
     return next((f"{point.id}: {point.absence}" for point in run.points if point.absence), None)
 
 
+def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFigures]) -> Iterator[str]:
+    """Accepted changes that do not count tonight, with the reason. ``runs`` are earlier ones, also of other suites."""
+    points = {point.id for run in (last, *runs) for point in run.points}
+    rows = {row for run in (last, *runs) for row in rows_of(run)}
+    for one in accepted:
+        name = f"{one.point} {one.metric}" if one.metric else one.point
+        if one.since > last.created_utc[:10]:
+            yield f"not accepted: {name}: its date, {one.since}, is after this run"
+        elif one.point not in points:
+            yield f"not accepted: {one.point}: no run here has such a point"
+        elif one.metric and Row(one.point, one.metric) not in rows:
+            yield f"not accepted: {name}: no run here has such a row"
+
+
 def overall(rows: Sequence[GateRow], host: Sequence[HostShift] = ()) -> GateState:
     """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
     found = {row.state for row in rows} | ({"host off"} if host else set())
@@ -79,6 +94,7 @@ class _Night:
 
     series: Series
     effects: SmallestEffects
+    accepted: Sequence[Accepted]
     expected: Mapping[Row, Nights]
     rows: Mapping[Row, Nights]
     learnt: Mapping[Row, Baseline]
@@ -86,6 +102,8 @@ class _Night:
 
     @classmethod
     def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
+        # A date that is still to come would leave every row without a level to be held to.
+        accepted = [one for one in accepted if one.since <= series.last.created_utc[:10]]
         expected = {row: _nights(series, row, accepted) for row in series.rows}
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         first = _baselines(rows, effects)
@@ -94,7 +112,9 @@ class _Night:
             rows = {row: replace(nights, apart=nights_off) for row, nights in rows.items()}
         learnt = _baselines(rows, effects) if nights_off else first
         shifts = {noun: shift_tonight(rows, learnt, noun, effects.default) for noun in _NOUNS}
-        return cls(series, effects, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one})
+        return cls(
+            series, effects, accepted, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one}
+        )
 
     @property
     def has_nights(self) -> bool:
@@ -204,7 +224,12 @@ class _Night:
         ours = GateRow(row=row, unit=METRICS[row.metric].unit, state="learning", now=self.series.values(row)[-1])
         if not known and nights.start == 0 and self.series.has_otherwise(row):
             return replace(ours, state="incomparable", reason="its settings are not those of earlier nights")
-        return replace(ours, num_nights=known, reason=f"{known} of {MIN_NIGHTS} nights")
+        reason = (
+            f"{known} of {MIN_NIGHTS} nights"
+            if known < MIN_NIGHTS
+            else f"level accepted on {_accepted_on(row, self.accepted)}; judged from the next night"
+        )
+        return replace(ours, num_nights=known, reason=reason)
 
     def _drift(self, row: Row) -> Split | None:
         """The newest change of level beyond chance, where it is large enough."""
@@ -236,9 +261,14 @@ def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
     sign = METRICS[row.metric].sign
     values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
-    since = max((one.since for one in accepted if one.is_of(row)), default="")
+    since = _accepted_on(row, accepted)
     start = next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(values) - 1)
     return Nights(values, start)
+
+
+def _accepted_on(row: Row, accepted: Sequence[Accepted]) -> str:
+    """Date from which a row's present level holds; empty where none was accepted."""
+    return max((one.since for one in accepted if one.is_of(row)), default="")
 
 
 def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row, Baseline]:

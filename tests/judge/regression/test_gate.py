@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pybench.judge.regression.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
-from pybench.judge.regression.gate import judge_night
+from pybench.judge.regression.gate import judge_night, unused
 from pybench.judge.regression.series import Series, series_of
 from pybench.model.figures import PointFigures, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult
@@ -181,6 +181,22 @@ def test_an_accepted_change_is_the_new_level() -> None:
     assert found(judge_night(worse, accepted), "regressed") == {"p3"}
     only = (Accepted(point="p3", metric="output_tokens_per_s", since="2026-01-29", reason="r"),)
     assert {row.row.metric for row in flagged(judge_night(step, only))} == {"energy_j_per_output_token"}
+
+
+def test_an_acceptance_that_does_not_count_silences_nothing() -> None:
+    """One of a later date, of a point or a metric that no run has: each is named, and the row stays regressed."""
+    series = nights(lambda point, night: 0.1 * (point == 3 and night == 30))
+    later = Accepted(point="p3", since="2027-01-31", reason="a slip of the year")
+    assert found(judge_night(series, (later,)), "regressed") == {"p3"}
+    tonight = Accepted(point="p3", since=series.last.created_utc[:10], reason="meant")
+    unknown = (Accepted(point="p33", since="2026-01-20", reason="r"), replace(tonight, metric="ttft_s"))
+    assert list(unused((later, tonight, *unknown), series.last, series.runs)) == [
+        "not accepted: p3: its date, 2027-01-31, is after this run",
+        "not accepted: p33: no run here has such a point",
+        "not accepted: p3 ttft_s: no run here has such a row",
+    ]
+    reasons = {row.reason for row in judge_night(series, (tonight,)).rows if row.state == "learning"}
+    assert reasons == {"level accepted on 2026-01-31; judged from the next night"}
 
 
 def test_a_change_that_is_not_accepted_never_becomes_normal() -> None:
