@@ -35,7 +35,8 @@ class PointFigures:
     """One point of a run.
 
     ``medians`` has the median step of each good attempt, by metric; a metric that was not measured is absent.
-    ``absence`` is why nothing was measured, and is ``None`` where something was. ``digest`` is equal for points of
+    ``absence`` is why nothing was measured, and is ``None`` where something was; ``is_missing`` is what was to be
+    measured then, but failed or was not reached. ``digest`` is equal for points of
     equal work (``None``: not recorded); ``settings`` are for naming what differs, and empty where a run was
     read from an index. ``sm_clock_hz`` is the mean over GPUs of their median clocks, ``temperature_c`` the highest,
     ``held_by`` names what held any clock down.
@@ -54,6 +55,7 @@ class PointFigures:
     temperature_c: float | None = None
     held_by: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    is_missing: bool = False
 
     @property
     def is_alone(self) -> bool:

@@ -100,6 +100,7 @@ class GateResult:
 
     ``num_nights`` are the nights that agree with this one in every key. ``differences`` name the keys that keep earlier
     nights apart, with the number of nights; ``broken`` are nights whose verdict was bad; ``num_later`` are later ones.
+    ``unmeasured`` are points, each with the reason, that failed or were not reached and of which no night has a row.
     """
 
     run_id: str
@@ -109,6 +110,7 @@ class GateResult:
     num_nights: int
     host: tuple[HostShift, ...] = ()
     differences: tuple[str, ...] = ()
+    unmeasured: tuple[tuple[str, str], ...] = ()
     broken: tuple[str, ...] = ()
     num_later: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)

@@ -65,6 +65,11 @@ def render(
         rows = [row for row in result.rows if row.state == state]
         if rows and (detail or state != "pass"):
             _rows(out, state, rows, names, width)
+        if state == "not measured" and result.unmeasured:
+            out.print()
+            out.print(Text(f"{state}: {plural(len(result.unmeasured), 'point')} that no night has", style="bold"))
+            for point, reason in result.unmeasured:
+                hanging(out, f"  {names.get(point, point)}: {reason}")
     out.print()
     if (step := _next(result)) is not None:
         hanging(out, f"next: {step}")
@@ -74,7 +79,7 @@ def render(
 
 
 def _next(result: GateResult) -> str | None:
-    if result.rows and all(row.state == "not measured" for row in result.rows):
+    if result.state == "not measured" and all(row.state == "not measured" for row in result.rows):
         return _FINISH
     return _NEXT.get(result.state)
 
@@ -164,4 +169,5 @@ def _reason(result: GateResult) -> str:
     seen = ""
     if found:
         seen = f"; one night finds {short_percent(median(found))} (median row) to {short_percent(max(found))}"
-    return f"of {len(result.rows)} rows: {text}; smallest effect {plain(100 * result.effects.default)} %{seen}"
+    points = f", {plural(len(result.unmeasured), 'point')} not measured" if result.unmeasured else ""
+    return f"of {len(result.rows)} rows: {text}{points}; smallest effect {plain(100 * result.effects.default)} %{seen}"

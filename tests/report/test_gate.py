@@ -62,6 +62,18 @@ def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
     assert "accepted.toml" not in text
 
 
+def test_a_point_that_no_night_has_and_that_failed_is_named() -> None:
+    """With its reason, and in the verdict."""
+    series = QUIET.series(np.random.default_rng(5), 9)
+    new = replace(
+        series.last.points[0], id="new", axes={"point": 99}, medians={}, absence="exit code 9", is_missing=True
+    )
+    last = replace(series.last, points=(*series.last.points, new))
+    text = render(judge_night(Series((*series.runs[:-1], last))), [*_points(series), new])
+    assert "not measured: 1 point that no night has\n  point 99: exit code 9\n" in text
+    assert "verdict: not measured - of 40 rows: 40 pass, 1 point not measured; " in text
+
+
 def test_rows_that_pass_are_shown_with_detail() -> None:
     """Else they are counted."""
     assert "pass: 40 rows" in shown(lambda _point, _night: 0.0, detail=True)

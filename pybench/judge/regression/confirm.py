@@ -49,7 +49,7 @@ def confirm(result: GateResult, rerun: Rerun) -> GateResult:
         _confirmed(row, rerun, result.effects.of(row.row.metric)) if row.row in chosen else row for row in result.rows
     ]
     ordered = tuple(sorted(rows, key=lambda row: BY_IMPORTANCE.index(row.state)))
-    return replace(result, rows=ordered, state=overall(ordered, result.host))
+    return replace(result, rows=ordered, state=overall(ordered, result.host, result.unmeasured))
 
 
 def unconfirmed(result: GateResult, reason: str) -> GateResult:

@@ -8,7 +8,7 @@ its level has changed (:mod:`level_change`). What all points share is taken out 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pybench.compute.stats import as_fraction
@@ -47,18 +47,22 @@ def judge_night(
     night = _Night.of(series.newest(MAX_NIGHTS + 1), accepted, effects or SmallestEffects())
     rows = tuple(sorted((*night.judged(), *night.absent()), key=_importance))
     host = tuple(night.host_shifts())
+    unmeasured = tuple(night.unmeasured({row.row.point_id for row in rows}))
     return GateResult(
         run_id=series.last.run_id,
         suite=series.last.suite,
-        state="incomparable" if series.apart and not night.has_nights else overall(rows, host),
+        state="incomparable"
+        if series.apart and not night.has_nights and not unmeasured
+        else overall(rows, host, unmeasured),
         rows=rows,
         num_nights=len(series.runs) - 1,
         host=host,
         differences=tuple(f"{text} ({count})" for text, count in (series.apart or {}).items()),
+        unmeasured=unmeasured,
         broken=series.broken,
         num_later=series.num_later,
         effects=night.effects,
-        note=None if rows else _why_no_row(series.last),
+        note=None if rows or unmeasured else _why_no_row(series.last),
     )
 
 
@@ -81,9 +85,13 @@ def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFig
             yield f"not accepted: {name}: no run here has such a row"
 
 
-def overall(rows: Sequence[GateRow], host: Sequence[HostShift] = ()) -> GateState:
+def overall(
+    rows: Sequence[GateRow], host: Sequence[HostShift] = (), unmeasured: Sequence[tuple[str, str]] = ()
+) -> GateState:
     """The worst state. Rows that still learn, or improve, do not keep a night from passing in which others pass."""
-    found = {row.state for row in rows} | ({"host off"} if host else set())
+    found = (
+        {row.state for row in rows} | ({"host off"} if host else set()) | ({"not measured"} if unmeasured else set())
+    )
     worst: GateState = next((state for state in BY_IMPORTANCE if state in found), "learning")
     return "pass" if worst == "improved" and "pass" in found else worst
 
@@ -174,6 +182,13 @@ class _Night:
                 "the suite has no such point now" if point is None else point.absence or "this metric was not measured"
             )
             yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
+
+    def unmeasured(self, shown: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Points that were to be measured and stand in no row, each with the reason: no night has a row of them."""
+        accepted = {one.point for one in self.accepted if one.metric is None}
+        for point in self.series.last.points:
+            if point.is_missing and point.id not in shown and point.id not in accepted:
+                yield point.id, point.absence or "not measured"
 
     def _figures(self, row: Row, found: Look | None) -> GateRow:
         """The figures of a row, before any decision."""

@@ -33,6 +33,7 @@ def test_a_figure_is_the_median_step_of_each_attempt(build: Any) -> None:
     assert two.absence is not None
     assert two.absence.startswith("out_of_memory")
     assert skipped.absence == "8 GPUs wanted, 4 are here"
+    assert (one.is_missing, two.is_missing, skipped.is_missing) == (False, True, False)
 
 
 def test_other_metrics_are_there_by_wish(build: Any) -> None:

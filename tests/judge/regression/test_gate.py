@@ -215,6 +215,22 @@ def test_a_vanished_point_is_not_measured_until_it_is_accepted() -> None:
     assert judge_night(gone, accepted).state == "pass"
 
 
+def test_a_new_point_that_failed_does_not_pass() -> None:
+    """No night has a row of it: it is named with the reason, until it is accepted. One that can't run is none."""
+    series = nights()
+    new = PointFigures(id="new", benchmark="p", axes={}, num_gpus=1, digest="d", medians={}, absence="exit code 9")
+    failed, skipped = replace(new, is_missing=True), replace(new, id="large", absence="8 GPUs (4 here)")
+    tonight = Series((*series.runs[:-1], replace(series.last, points=(*series.last.points, failed, skipped))))
+    result = judge_night(tonight)
+    assert (result.state, result.unmeasured) == ("not measured", (("new", "exit code 9"),))
+    assert {row.state for row in result.rows} == {"pass"}
+    assert judge_night(Series((tonight.last,))).state == "not measured"
+    accepted = Accepted(point="new", since="2026-01-31", reason="known to fail")
+    assert judge_night(tonight, (accepted,)).state == "pass"
+    gone = judge_night(Series((*series.runs[:-1], _failed(series.last, "p3"))))
+    assert (found(gone, "not measured"), gone.unmeasured) == ({"p3"}, ())
+
+
 def test_a_new_point_learns_and_the_night_passes() -> None:
     """It has no nights yet."""
     series = nights()
@@ -250,6 +266,13 @@ def test_a_night_that_measured_nothing_is_not_measured() -> None:
 
 def _without(run: RunFigures, point_id: str) -> RunFigures:
     return replace(run, points=tuple(point for point in run.points if point.id != point_id))
+
+
+def _failed(run: RunFigures, point_id: str) -> RunFigures:
+    def fail(point: PointFigures) -> PointFigures:
+        return replace(point, medians={}, absence="failed", is_missing=True) if point.id == point_id else point
+
+    return replace(run, points=tuple(fail(point) for point in run.points))
 
 
 def _rerun(result: GateResult, factor: float, num: int = 3) -> RunFigures:
