@@ -17,6 +17,8 @@ from pybench.model.verdict import Verdict
 FIGURES_VERSION = 1
 
 
+MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")
+"""Keys of a run that are of its machine."""
 NOT_ALONE = "a process of somebody else was on a GPU while it was measured; end it and measure again"
 
 
@@ -78,6 +80,11 @@ class RunFigures:
     points: tuple[PointFigures, ...]
     part_of: PartOf | None = None
     version: int = FIGURES_VERSION
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for two records of one run alone: machines that begin a run in the same second give it the same id."""
+        return self.run_id, *(self.keys.get(name, "") for name in (*MACHINE_KEYS, "machine"))
 
     @property
     def is_measured(self) -> bool:

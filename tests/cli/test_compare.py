@@ -90,6 +90,20 @@ def test_a_bad_option_is_refused(finished: Path, arguments: tuple[str, ...], mes
     assert message in done.stderr
 
 
+def test_a_run_that_is_given_twice_is_refused(here: Path, measure: Measure) -> None:
+    """As its own reference, twice as a reference, by its folder or its results: it would agree with itself."""
+    then, now = measure("then"), measure("now")
+    for command in ("compare", "report"):
+        for paths, message in {
+            (now, now): f"{Path(now).name} is the run itself",
+            (now, f"{now}/results.json"): f"{Path(now).name} is the run itself",
+            (now, then, f"{then}/results.json"): f"{Path(then).name} is given twice as a reference",
+        }.items():
+            done = CliRunner().invoke(main, [command, *paths])
+            assert (done.exit_code, done.stdout) == (2, ""), done.output
+            assert message in done.stderr
+
+
 def test_what_is_no_run_is_refused(here: Path, finished: Path) -> None:
     """A folder, a file that is no JSON, one of another version, one that is a pipe or absent."""
     good = str(finished)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_every_key_absent_or_of_another_type(
 ) -> None:
     """What is refused is refused in one line that begins with the file; all else can be judged, shown and compared."""
     values = values_of(finished)
-    good = run_figures(read(finished, file).results)
+    good = replace(run_figures(read(finished, file).results), run_id="then")
     found = [*keys_of(values)]
     num_refused = 0
     for place, keys in enumerate(found):

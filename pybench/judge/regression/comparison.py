@@ -8,6 +8,7 @@ from dataclasses import replace
 from pybench.judge.regression.change import Sides, changes_of
 from pybench.judge.regression.keys import check_across, differing, point_difference
 from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
+from pybench.model.errors import UsageError
 from pybench.model.figures import NOT_ALONE, PointFigures, Row, RunFigures
 from pybench.model.workloads.registry import METRICS
 
@@ -29,11 +30,15 @@ def compare(
     across: Collection[str] = (),
     effects: SmallestEffects | None = None,
 ) -> RunComparison:
-    """Compare ``run`` with one reference or more. Raises ``UsageError`` where ``across`` names no key."""
+    """Compare ``run`` with one reference or more.
+
+    Raises ``UsageError`` where ``across`` names no key, and where a run is given twice.
+    """
     effects = effects or SmallestEffects()
     check_across(across, {name for one in (run, *references) for name in one.keys})
-    apart = {one.run_id: differing(one, run, across) for one in references}
-    usable = [one for one in references if not apart[one.run_id]]
+    _check_apart(run, references)
+    apart = [(one, differing(one, run, across)) for one in references]
+    usable = [one for one, texts in apart if not texts]
     shown = RunComparison(
         run_id=run.run_id,
         suite=run.suite,
@@ -43,7 +48,7 @@ def compare(
         effects=effects,
     )
     if not usable:
-        return replace(shown, differences=tuple(dict.fromkeys(text for texts in apart.values() for text in texts)))
+        return replace(shown, differences=tuple(dict.fromkeys(text for _, texts in apart for text in texts)))
     changes = tuple(sorted(_changes(run, usable, across, effects), key=_importance))
     known = {row for one in usable for row in rows_of(one)}
     return replace(
@@ -53,8 +58,19 @@ def compare(
         changes=changes,
         added=tuple(row for row in rows_of(run) if row not in known),
         wanted=tuple(dict.fromkeys(text for one in usable for text in differing(one, run))),
-        left_out=tuple(f"{name}: {'; '.join(texts)}" for name, texts in apart.items() if texts),
+        left_out=tuple(f"{one.run_id}: {'; '.join(texts)}" for one, texts in apart if texts),
     )
+
+
+def _check_apart(run: RunFigures, references: Sequence[RunFigures]) -> None:
+    """A run that is counted twice looks like two nights that agree."""
+    seen = {run.identity}
+    for one in references:
+        if one.identity == run.identity:
+            raise UsageError(f"{one.run_id} is the run itself; give another run as the reference")
+        if one.identity in seen:
+            raise UsageError(f"{one.run_id} is given twice as a reference; give each run once")
+        seen.add(one.identity)
 
 
 def overall(changes: Sequence[Change]) -> ChangeVerdict:

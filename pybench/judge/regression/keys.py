@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pybench.model.errors import UsageError
-from pybench.model.figures import PointFigures, RunFigures
+from pybench.model.figures import MACHINE_KEYS, PointFigures, RunFigures
 from pybench.model.results import Results
 
 SETTINGS, MODEL = "settings", "model"
@@ -18,10 +18,9 @@ GROUPS = {
     "environment": "the variables that tune workers",
 }
 """Words of ``--across`` that stand for several keys."""
-_MACHINE = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")
 _OF_RUN = ("suite", "profile", "engine", "pybench")
 _FINGERPRINTS = frozenset(("machine", "software"))
-_NOT_PACKAGES = frozenset((*_MACHINE, *_OF_RUN, "image", "machine", "software"))
+_NOT_PACKAGES = frozenset((*MACHINE_KEYS, *_OF_RUN, "image", "machine", "software"))
 _SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
 
 
@@ -40,7 +39,7 @@ def run_keys(results: Results) -> dict[str, str]:
 
 def check_across(across: Collection[str], keys: Collection[str]) -> None:
     """Refuse a name that is no key. Raises ``UsageError``, which lists the keys."""
-    valid = [*GROUPS, *_MACHINE, *_OF_RUN, "image", SETTINGS, MODEL]
+    valid = [*GROUPS, *MACHINE_KEYS, *_OF_RUN, "image", SETTINGS, MODEL]
     for name in across:
         if name not in valid and name not in keys:
             listed = ", ".join(dict.fromkeys((*valid, *keys)))

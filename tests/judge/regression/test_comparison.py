@@ -147,6 +147,18 @@ def test_an_unknown_key_is_refused() -> None:
         compare(run(point()), [run(point(), run_id="then")], across=["drivre"])
 
 
+def test_a_run_is_no_reference_of_itself_and_counts_once() -> None:
+    """A run of another machine with the same id is another run."""
+    now, then = run(point()), run(point(), run_id="then")
+    with pytest.raises(UsageError, match="now is the run itself"):
+        compare(now, [then, now])
+    with pytest.raises(UsageError, match="then is given twice"):
+        compare(now, [then, then])
+    other = run(point(), run_id="then", gpu='["NVIDIA H200 GPU-9"]')
+    found = compare(now, [then, other])
+    assert (found.reference_ids, len(found.left_out)) == (("then",), 1)
+
+
 def test_other_settings_of_a_point_are_incomparable_by_name() -> None:
     """An id alone proves nothing; other points are compared all the same."""
     then = run(point(), point("other"), run_id="then")
