@@ -14,6 +14,7 @@ from pybench.model.plural import plural
 
 if TYPE_CHECKING:
     from pybench.judge.regression.series import Series
+    from pybench.model.figures import RunFigures
     from pybench.model.gate import Accepted, GateResult
     from pybench.model.manifest import Manifest
     from pybench.store.history import History
@@ -70,7 +71,7 @@ def gate(
         raise RunFolderError(no_run(history))
     check_across(across, {name for one in (run, *history.runs) for name in one.keys})
     series = series_of(nights(history.runs), run, across)
-    if series.num_later and not series.has_earlier and run.run_id not in history.entries:
+    if series.num_later and not series.has_earlier and run.identity not in history.entries:
         raise MachineError(
             f"{run_path}: its time, {run.created_utc}, is before that of all {series.num_later} runs of {run.suite} in "
             f"{folder}: check the clock"
@@ -114,15 +115,15 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     return confirm(result, found)
 
 
-def _manifest(history: History, run_id: str | None) -> Manifest | None:
+def _manifest(history: History, run: RunFigures | None) -> Manifest | None:
     """Manifest of a reference, where the history keeps its folder, and this user wrote it: it names images to run."""
     from pybench.model.errors import RunFolderError
     from pybench.store.journal import RunFolder
 
-    if run_id is None:
+    if run is None:
         return None
     try:
-        folder = RunFolder.open(history.path(run_id))
+        folder = RunFolder.open(history.path(run))
         folder.require_owner()
         return folder.read_manifest()
     except RunFolderError:

@@ -29,18 +29,18 @@ _NESTED = "a folder of runs, which are not looked for in it; give that folder"
 class History:
     """Runs by time, the oldest first. ``skipped`` has the entries that are no run, each with its reason.
 
-    ``note`` is why the index could not be written, ``entries`` where in the folder each run is.
+    ``note`` is why the index could not be written, ``entries`` where in the folder each run is, by its identity.
     """
 
     folder: Path
     runs: tuple[RunFigures, ...]
     skipped: tuple[tuple[str, str], ...] = ()
     note: str | None = None
-    entries: Mapping[str, str] = field(default_factory=dict)
+    entries: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
-    def path(self, run_id: str) -> Path:
+    def path(self, run: RunFigures) -> Path:
         """Where a run of the history is."""
-        return self.folder / self.entries[run_id]
+        return self.folder / self.entries[run.identity]
 
 
 def read_history(folder: Path) -> History:
@@ -138,8 +138,8 @@ def _time(path: Path, text: str) -> str:
 
 
 def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> History:
-    runs: dict[str, RunFigures] = {}
-    places: dict[str, str] = {}
+    runs: dict[tuple[str, ...], RunFigures] = {}
+    places: dict[tuple[str, ...], str] = {}
     skipped: list[tuple[str, str]] = []
     for entry in entries:
         if entry.run is None:
@@ -147,10 +147,10 @@ def _history(folder: Path, entries: Sequence[Entry], note: str | None) -> Histor
             skipped.append(
                 (entry.name, (entry.reason or "no run").removeprefix(str(folder / entry.name)).lstrip("/: "))
             )
-        elif entry.run.run_id in runs:
+        elif entry.run.identity in runs:
             skipped.append((entry.name, f"the same run as another entry, {entry.run.run_id}"))
         else:
-            runs[entry.run.run_id] = entry.run
-            places[entry.run.run_id] = entry.name
+            runs[entry.run.identity] = entry.run
+            places[entry.run.identity] = entry.name
     ordered = sorted(runs.values(), key=lambda run: (run.created_utc, run.run_id))
     return History(folder=folder, runs=tuple(ordered), skipped=tuple(skipped), note=note, entries=places)

@@ -16,6 +16,7 @@ from pybench.engines.base import Job
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
+from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest
 from pybench.model.progress import NoProgress
 from pybench.runner.prepare import prepare_run
@@ -178,7 +179,8 @@ def test_a_link_in_the_place_of_reruns_is_refused(run: RunFolder, tmp_path: Path
 
 def test_another_users_reference_names_no_image(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history may have nights of anybody: what they name is not started."""
-    history = History(folder=run.path.parent, runs=(), entries={"night": run.path.name})
-    assert _manifest(history, "night") == run.read_manifest()
+    night = RunFigures(run_id="night", created_utc="", suite="s", verdict="pass", keys={}, points=())
+    history = History(folder=run.path.parent, runs=(night,), entries={night.identity: run.path.name})
+    assert _manifest(history, night) == run.read_manifest()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert _manifest(history, "night") is None
+    assert _manifest(history, night) is None

@@ -121,6 +121,18 @@ def test_an_index_that_is_a_link_is_neither_read_nor_followed(tmp_path: Path) ->
     assert not (folder / INDEX_FILE).is_symlink()
 
 
+def test_two_machines_may_give_their_runs_one_id(tmp_path: Path) -> None:
+    """Jobs that begin in the same second. A copy of a run is the same run, of another machine it is none."""
+    fields = {"machine_fields": {"gpus": '["GPU-1"]'}}
+    keep(tmp_path, "a", 1, **fields)
+    keep(tmp_path, "copy", 1, **fields, run_id="a")
+    other = keep(tmp_path, "other", 1, machine_fields={"gpus": '["GPU-2"]'}, run_id="a")
+    found = read_history(tmp_path)
+    assert ids(found) == ["a", "a"]
+    assert found.skipped == (("copy.json", "the same run as another entry, a"),)
+    assert {found.path(run).name for run in found.runs} == {"a.json", other.name}
+
+
 def test_what_is_no_run_is_named_and_skipped(tmp_path: Path) -> None:
     """Half-written, of other versions, hostile, unreadable: each with a reason, and the good run is there."""
     keep(tmp_path, "good", 1)

@@ -36,10 +36,10 @@ def flagged(result: GateResult) -> tuple[GateRow, ...]:
     return tuple(row for row in result.rows if row.state == "regressed" and row.confirmation is None and row.is_look)
 
 
-def reference_of(series: Series, rows: Sequence[GateRow]) -> str | None:
+def reference_of(series: Series, rows: Sequence[GateRow]) -> RunFigures | None:
     """The newest run before any of the rows changed; ``None`` where there is none."""
     since = min((row.level_change.since for row in rows if row.level_change), default=series.last.created_utc)
-    return next((run.run_id for run in reversed(series.runs[:-1]) if run.created_utc < since), None)
+    return next((run for run in reversed(series.runs[:-1]) if run.created_utc < since), None)
 
 
 def confirm(result: GateResult, rerun: Rerun) -> GateResult:

@@ -86,9 +86,10 @@ def series_of(runs: Sequence[RunFigures], last: RunFigures, across: Collection[s
 
     Where ``last`` measured nothing, so that its software is not known, the newest run that may be like it stands in.
     """
-    same_suite = [run for run in runs if run.suite == last.suite]
-    before = [run for run in same_suite if _order(run) < _order(last)]
-    num_later = sum(_order(run) > _order(last) for run in same_suite)
+    others = [run for run in runs if run.suite == last.suite and run.identity != last.identity]
+    # Another machine may have begun a run of the same id at the same time.
+    before = [run for run in others if _order(run) <= _order(last)]
+    num_later = len(others) - len(before)
     like = last if last.is_measured else _newest_like(before, last, across)
     apart: Counter[str] = Counter()
     same: list[RunFigures] = []

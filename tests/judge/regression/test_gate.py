@@ -329,7 +329,7 @@ def test_the_reference_is_the_newest_night_before_the_change() -> None:
     result = judge_night(series)
     reference = reference_of(series, flagged(result))
     assert reference is not None
-    assert "2026-01-22" <= reference <= "2026-01-26"
+    assert "2026-01-22" <= reference.run_id <= "2026-01-26"
 
 
 def test_absurd_values_are_judged_all_the_same() -> None:
