@@ -69,7 +69,8 @@ class PointFigures:
 class RunFigures:
     """One run. ``keys`` must be equal for runs to be compared, by name: machine, software, suite.
 
-    ``part_of`` is ``None`` for a night: a run by itself.
+    ``part_of`` is ``None`` for a night: a run by itself. ``kept_by`` is the option that kept some points of the suite
+    alone, as it was written: "-k parallel=2".
     """
 
     run_id: str
@@ -79,6 +80,7 @@ class RunFigures:
     keys: dict[str, str]
     points: tuple[PointFigures, ...]
     part_of: PartOf | None = None
+    kept_by: str | None = None
     version: int = FIGURES_VERSION
 
     @property

@@ -114,6 +114,7 @@ def test_a_vanished_point_is_not_measured(nights: Path, night: Night) -> None:
     gone = gate(night(1, "tonight", 1.0, "", "-k", "tensor_parallel=1"))
     assert gone.exit_code == 1
     assert "not measured: " in gone.stdout
+    assert "memory): left out by -k tensor_parallel=1" in " ".join(gone.stdout.split())
 
 
 def test_a_driver_a_variable_or_an_image_that_differs_is_named(here: Path, nights: Path, night: Night) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pybench.compute.point_filter import parse_filter
 from pybench.judge.regression.change import Sides, changes_of
 from pybench.judge.regression.keys import check_across, differing, point_difference
 from pybench.model.change import Change, ChangeVerdict, RunComparison, SmallestEffects
@@ -87,6 +89,24 @@ def rows_of(run: RunFigures) -> Iterator[Row]:
         yield from (Row(point.id, metric) for metric in point.medians if metric in METRICS)
 
 
+def absence_of(row: Row, run: RunFigures) -> str:
+    """Why a run does not have a row."""
+    point = next((point for point in run.points if point.id == row.point_id), None)
+    if point is not None:
+        return point.absence or "this metric was not measured"
+    return f"left out by {run.kept_by}" if _is_filtered(row.point_id, run) else "the suite has no such point now"
+
+
+def _is_filtered(point_id: str, run: RunFigures) -> bool:
+    if run.kept_by is None:
+        return False
+    try:
+        _, text = shlex.split(run.kept_by)
+        return not parse_filter(text)(point_id)
+    except (ValueError, UsageError):  # a file can hold any text
+        return False
+
+
 def _changes(
     run: RunFigures, references: Sequence[RunFigures], across: Collection[str], effects: SmallestEffects
 ) -> Iterator[Change]:
@@ -95,7 +115,11 @@ def _changes(
     comparable: dict[Row, Sides] = {}
     for row in dict.fromkeys(row for one in references for row in rows_of(one)):
         points = [own[row.point_id] for own in before if row.metric in _medians(own.get(row.point_id))]
-        found = _absent(row, now.get(row.point_id)) or _apart(row, now[row.point_id], points, across)
+        found = (
+            _absent(row, run)
+            if row.metric not in _medians(now.get(row.point_id))
+            else _apart(row, now[row.point_id], points, across)
+        )
         if found is None:
             sides = Sides(now[row.point_id].medians[row.metric], tuple(p.medians[row.metric] for p in points))
             comparable[row] = sides
@@ -114,12 +138,9 @@ def _medians(point: PointFigures | None) -> Mapping[str, tuple[float, ...]]:
     return {} if point is None else point.medians
 
 
-def _absent(row: Row, point: PointFigures | None) -> Change | None:
+def _absent(row: Row, run: RunFigures) -> Change:
     """A row that a reference has and this run has not."""
-    if row.metric in _medians(point):
-        return None
-    reason = "the suite has no such point now" if point is None else point.absence or "this metric was not measured"
-    return Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured", reason=reason)
+    return Change(row=row, unit=METRICS[row.metric].unit, verdict="not measured", reason=absence_of(row, run))
 
 
 def _apart(row: Row, now: PointFigures, before: Sequence[PointFigures], across: Collection[str]) -> Change | None:

@@ -36,6 +36,7 @@ def run_figures(results: Results, metrics: Collection[str] = ()) -> RunFigures:
         keys=run_keys(results),
         points=tuple(_point(point, metrics) for point in results.points),
         part_of=results.part_of,
+        kept_by=next((option for option in results.options if option.startswith("-k ")), None),
     )
 
 

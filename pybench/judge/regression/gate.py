@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pybench.compute.stats import as_fraction
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
-from pybench.judge.regression.comparison import rows_of
+from pybench.judge.regression.comparison import absence_of, rows_of
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
 from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
 from pybench.judge.regression.level_change import Split, last_change, newest_change
@@ -173,14 +173,10 @@ class _Night:
 
     def absent(self) -> Iterator[GateRow]:
         """Rows of earlier nights of the present level that were not measured tonight."""
-        points = {point.id: point for point in self.series.last.points}
         for row, nights in self.expected.items():
             if row in self.rows or not any(value is not None for value in nights.values[nights.start :]):
                 continue
-            point = points.get(row.point_id)
-            reason = (
-                "the suite has no such point now" if point is None else point.absence or "this metric was not measured"
-            )
+            reason = absence_of(row, self.series.last)
             yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
 
     def unmeasured(self, shown: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -141,6 +141,22 @@ def test_a_group_allows_no_machine() -> None:
     assert found.differences == ("driver: 580.1 -> 1",)
 
 
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        (None, "the suite has no such point now"),
+        ("-k 'prefill or large'", "left out by -k 'prefill or large'"),
+        ("-k decode", "the suite has no such point now"),
+        ("-k '(", "the suite has no such point now"),
+        ("-k '('", "the suite has no such point now"),
+    ],
+)
+def test_a_point_that_the_command_line_left_out_has_that_reason(option: str | None, reason: str) -> None:
+    """One that the expression keeps is gone from the suite; what is no expression explains nothing."""
+    (change,) = compare(dataclasses.replace(run(), kept_by=option), [run(point(), run_id="then")]).changes
+    assert (change.verdict, change.reason) == ("not measured", reason)
+
+
 def test_an_unknown_key_is_refused() -> None:
     """With the keys that there are."""
     with pytest.raises(UsageError, match=r"--across drivre: no such key; there are software, packages, .*driver"):
