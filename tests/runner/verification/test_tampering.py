@@ -19,7 +19,6 @@ from pybench.compute.fingerprint import fingerprint, machine_fields
 from pybench.engines.stage import worker_digest
 from pybench.model.container import ContainerRun
 from pybench.model.manifest import Manifest
-from pybench.model.suite import Plan
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure
 from pybench.report.formats import REPORT_FILES
@@ -57,11 +56,6 @@ def _machine(manifest: Manifest, *, sealed: bool) -> Manifest:
     machine = replace(manifest.machine, gpus=gpus)
     print_ = fingerprint(machine_fields(machine)) if sealed else manifest.fingerprint
     return replace(manifest, machine=machine, fingerprint=print_)
-
-
-def _more_attempts(plan: Plan) -> Plan:
-    effort = replace(plan.points[0].effort, attempts=3, max_attempts=3)
-    return replace(plan, points=tuple(replace(point, effort=effort) for point in plan.points))
 
 
 def _copied_attempt(forgery: Forgery) -> None:
@@ -246,10 +240,10 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         FIRST,
         "rank 0: metrics has 0 entries, not 1",
     ),
-    "attempts that a pass owes": (
-        lambda f: f.manifest(lambda m: replace(m, plan=_more_attempts(m.plan))),
-        "decode[tensor_parallel=1], attempt 3",
-        "a missing attempt",
+    "a pass that owes an attempt": (
+        lambda f: (_interrupted(f, 3), f.results(lambda r: r.update(verdict="pass"))),
+        "results.json",
+        "verdict: 'pass' is claimed, 'missing' follows",
     ),
     "an attempt counted as failed, sealed": (_hidden_attempt, LAST, "its worker measured it to its end"),
     "an attempt twice, sealed": (_copied_attempt, LAST, f"its steps begin before those of {THIRD} end"),
