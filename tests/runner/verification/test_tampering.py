@@ -58,6 +58,19 @@ def _machine(manifest: Manifest, *, sealed: bool) -> Manifest:
     return replace(manifest, machine=machine, fingerprint=print_)
 
 
+def _interrupted(forgery: Forgery, num_records: int) -> None:
+    """After so many attempts, with reports of them; an attempt less of a whole run is the same."""
+    kept, rest = forgery.records[:num_records], forgery.records[num_records:]
+    for record in rest:
+        shutil.rmtree(forgery.path / "attempts" / attempt_name(record.point_id, record.attempt))
+    forgery.journal(kept)
+
+
+def _false_pass(forgery: Forgery) -> None:
+    _interrupted(forgery, 3)
+    forgery.results(lambda results: results.update(verdict="pass"))
+
+
 def _copied_attempt(forgery: Forgery) -> None:
     """The second attempt is the first once more, with all its files."""
     first, *rest = forgery.records
@@ -241,7 +254,7 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         "rank 0: metrics has 0 entries, not 1",
     ),
     "a pass that owes an attempt": (
-        lambda f: (_interrupted(f, 3), f.results(lambda r: r.update(verdict="pass"))),
+        _false_pass,
         "results.json",
         "verdict: 'pass' is claimed, 'missing' follows",
     ),
@@ -413,14 +426,6 @@ def _killed(forgery: Forgery) -> None:
         (forgery.path / name).unlink()
     *records, _ = (forgery.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (forgery.path / "journal.jsonl").write_bytes(b"".join(records))
-
-
-def _interrupted(forgery: Forgery, num_records: int) -> None:
-    """After so many attempts, with reports of them; an attempt less of a whole run is the same."""
-    kept, rest = forgery.records[:num_records], forgery.records[num_records:]
-    for record in rest:
-        shutil.rmtree(forgery.path / "attempts" / attempt_name(record.point_id, record.attempt))
-    forgery.journal(kept)
 
 
 @pytest.mark.parametrize(
