@@ -16,6 +16,7 @@ from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Network
+from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
 from pybench.model.workloads.train import Train
@@ -362,12 +363,9 @@ def test_absolute_checks_of_a_benchmark(build: Build) -> None:
     assert scaling_results(suite, Measurements.of(plan, []), {}, build.machine()) == ()
 
 
-def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
-    """Records of points that the plan does not have are left aside."""
-    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]]})
-    plan = dataclasses.replace(plan, points=tuple(with_attempts(point, 2) for point in plan.points))
-    stranger = build.measured(build.generate(64), [[1.0]])
-    manifest = dataclasses.replace(
+def _manifest(build: Build, plan: Plan) -> Manifest:
+    """Of generation on one and two GPUs, whose speedup has a row."""
+    return dataclasses.replace(
         MANIFEST,
         suite=_suite(_STRONG, counts=(1, 2)),
         plan=plan,
@@ -375,6 +373,14 @@ def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
         tables={"t": _table(_row())},
         engine="local",
     )
+
+
+def test_results_are_assembled_from_manifest_and_records(build: Build) -> None:
+    """Records of points that the plan does not have are left aside."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]]})
+    plan = dataclasses.replace(plan, points=tuple(with_attempts(point, 2) for point in plan.points))
+    stranger = build.measured(build.generate(64), [[1.0]])
+    manifest = _manifest(build, plan)
     results = assemble(manifest, Measurements.of(manifest.plan, [*records, *stranger]))
     assert (results.verdict, results.reason) == ("pass", "1 of 1 expectation judged")
     assert len(results.points) == 2
@@ -397,14 +403,7 @@ def test_an_unfinished_run_does_not_pass(build: Build, time_limit_s: float | Non
     """It owes a third attempt at one point and two at another; what a time limit left out is owed no more."""
     plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.2], [2.2]], 4: [[1.0]]})
     plan = dataclasses.replace(plan, points=(with_attempts(plan.points[0], 2), *plan.points[1:]))
-    manifest = dataclasses.replace(
-        MANIFEST,
-        suite=_suite(_STRONG, counts=(1, 2)),
-        plan=plan,
-        machine=build.machine(),
-        tables={"t": _table(_row())},
-        options=PlanOptions(time_limit_s=time_limit_s),
-    )
+    manifest = dataclasses.replace(_manifest(build, plan), options=PlanOptions(time_limit_s=time_limit_s))
     results = assemble(manifest, Measurements.of(plan, records))
     assert (results.verdict, results.reason) == (verdict, reason)
     assert ["fewer_attempts" in point.flags for point in results.points] == [False, True, True]

@@ -43,6 +43,10 @@ class Split:
         """Whether the later level is the lower one."""
         return self.after < self.before
 
+    def behind(self, start: int) -> Split:
+        """The same split of values that have so many others before them."""
+        return replace(self, place=start + self.place, first=start + self.first, last=start + self.last)
+
 
 def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     """When the last value's level began, which is known to be lower, or higher, than before; ``None``: not known."""
@@ -60,7 +64,7 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
         if (_mean(level[place:]) < _mean(level[:place])) == is_lower
     }
     split = _best_split(level, squares)
-    return split and replace(split, place=start + split.place, first=start + split.first, last=start + split.last)
+    return split and split.behind(start)
 
 
 def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split | None:
@@ -79,10 +83,7 @@ def last_change(values: Sequence[float], p_value: float = P_VALUE) -> Split | No
     if found is None:
         return None
     later = last_change(values[found.place :], p_value)
-    if later is None:
-        return found
-    start = found.place
-    return replace(later, place=start + later.place, first=start + later.first, last=start + later.last)
+    return found if later is None else later.behind(found.place)
 
 
 def _significant(values: Sequence[float], p_value: float) -> Split | None:
