@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pybench.model.verification import Discrepancy, DiscrepancyState, Verification
 from pybench.report.printable import printable
 
-_MOST_LINES = 40
+_MOST_PARAGRAPHS = 40
+_MOST_PLACES = 4
 _WIDTH = 80
 _TITLES: dict[DiscrepancyState, str] = {
     "does not hold": "Does not hold",
@@ -19,7 +20,7 @@ _TITLES: dict[DiscrepancyState, str] = {
 
 
 def render(found: Verification) -> str:
-    """One paragraph for each discrepancy, at most 40 of each kind."""
+    """At most 40 paragraphs for each kind of discrepancy."""
     lines = [*_headline(found), ""]
     for state, title in _TITLES.items():
         own = [each for each in found.discrepancies if each.state == state]
@@ -53,11 +54,21 @@ def _summary(found: Verification) -> str:
 
 
 def _listed(found: Sequence[Discrepancy]) -> list[str]:
-    lines = []
-    for each in found[:_MOST_LINES]:
-        lines += _wrapped("  ", f"{printable(each.place)}: {printable(each.text)}")
-    if len(found) > _MOST_LINES:
-        lines.append(f"  and {len(found) - _MOST_LINES} more; --json FILE has all")
+    """A paragraph for each; many places of one text share theirs."""
+    places: dict[str, list[str]] = {}
+    for each in found:
+        places.setdefault(each.text, []).append(each.place)
+    paragraphs = []
+    for text, own in places.items():
+        if len(own) > _MOST_PLACES:
+            listed = "; ".join(map(printable, own[:_MOST_PLACES]))
+            more = f"; and {len(own) - _MOST_PLACES} more (--json FILE has all)"
+            paragraphs.append(f"{len(own)} places: {printable(text)}: {listed}{more}")
+        else:
+            paragraphs += [f"{printable(place)}: {printable(text)}" for place in own]
+    lines = [line for paragraph in paragraphs[:_MOST_PARAGRAPHS] for line in _wrapped("  ", paragraph)]
+    if len(paragraphs) > _MOST_PARAGRAPHS:
+        lines.append(f"  and {len(paragraphs) - _MOST_PARAGRAPHS} more; --json FILE has all")
     return lines
 
 

@@ -90,7 +90,8 @@ class OpenRun:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
         while extra := self._undecided():
             if not self._in_time(extra):
-                self.note_left_out(extra, "inconclusive; ")
+                owed = self.pending()
+                self.note_left_out([attempt for attempt in extra if attempt not in owed], "inconclusive; ")
                 return
             self.progress.note(f"inconclusive: {plural(len(extra), 'more attempt')}")
             while extra := self._in_time(extra):

@@ -19,7 +19,7 @@ from pybench.model.record import Record
 from pybench.store.earlier_runs import earlier_runs
 from pybench.store.journal import RunFolder
 
-_MOST_NAMED = 8
+_MOST_NAMED = 3
 
 
 class OutOfTimeError(Exception):
@@ -52,12 +52,13 @@ class TimeBudget:
         return self.end_s - time.monotonic()
 
     def left_out_note(self, attempts: Sequence[Attempt]) -> str:
-        """A sentence that names the points of attempts which are not made."""
+        """A sentence that counts attempts which are not made, and names their points where they are few."""
         many = Counter(point.id for point, _ in attempts)
-        named = [f"{count} of {name}" for name, count in many.items()][:_MOST_NAMED]
-        more = f" and of {len(many) - _MOST_NAMED} more points" if len(many) > _MOST_NAMED else ""
         verb = "is" if len(attempts) == 1 else "are"
-        return f"{self.limit}: {plural(len(attempts), 'attempt')} {verb} not made: {', '.join(named)}{more}"
+        counted = f"{self.limit}: {plural(len(attempts), 'attempt')} {verb} not made"
+        if len(many) > _MOST_NAMED:
+            return f"{counted}, at {len(many)} points"
+        return f"{counted}: {', '.join(f'{count} of {name}' for name, count in many.items())}"
 
 
 _MOST_RUNS = 20

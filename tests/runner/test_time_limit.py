@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pybench.model.plan_options import PlanOptions
 from pybench.model.progress import NoProgress
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
-from pybench.runner import follow, time_budget
+from pybench.runner import follow, open_run, time_budget
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
@@ -159,3 +160,23 @@ def test_resume_refuses_other_options(tmp_path: Path, given: PlanOptions, named:
     with pytest.raises(UsageError, match=f"began with --time-limit 10m; leave the others out \\({named}\\)"):
         resume_run(run.folder.path, fake, given)
     assert resume_run(run.folder.path, fake, PlanOptions(time_limit_s=600.0)).manifest == run.manifest
+
+
+def test_attempts_at_many_points_are_counted(tmp_path: Path) -> None:
+    """The report names each; three points are named at once."""
+    point = prepare(tmp_path, 60.0).manifest.plan.points[0]
+    owed = [(replace(point, id=f"p{place}"), number) for place in range(4) for number in (2, 3)]
+    budget = time_budget.TimeBudget(60.0)
+    assert budget.left_out_note(owed) == "--time-limit 1m: 8 attempts are not made, at 4 points"
+    assert budget.left_out_note(owed[4:]) == "--time-limit 1m: 4 attempts are not made: 2 of p2, 2 of p3"
+
+
+def test_an_attempt_without_time_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan owes it; that its verdict is inconclusive, too, is no second note."""
+    run = prepare(tmp_path, 600.0)
+    monkeypatch.setattr(open_run, "in_time", lambda owed, *_: tuple(attempt for attempt in owed if attempt[1] == 1))
+    notes = Notes()
+    assert run.finish(notes).verdict == "inconclusive"
+    assert [text for text in notes.texts if "not made" in text] == [
+        "--time-limit 10m: 2 attempts are not made: 1 of decode[tensor_parallel=2], 1 of decode[tensor_parallel=1]"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -69,6 +70,16 @@ def _interrupted(forgery: Forgery, num_records: int) -> None:
 def _false_pass(forgery: Forgery) -> None:
     _interrupted(forgery, 3)
     forgery.results(lambda results: results.update(verdict="pass"))
+
+
+def _order(forgery: Forgery, factor: float) -> None:
+    """The page sorts by another figure: the first with a fraction, times ``factor``."""
+    page = (forgery.path / "report.html").read_text()
+    found = re.search(r'data-order="(\d+\.\d+)"', page)
+    assert found is not None
+    changed = repr(float(found[1]) * factor)
+    assert changed != found[1]
+    forgery.text("report.html", found[0], f'data-order="{changed}"')
 
 
 def _copied_attempt(forgery: Forgery) -> None:
@@ -228,6 +239,7 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         "it was edited",
     ),
     "the page": (lambda f: f.text("report.html", "drill", "burn"), "report.html", "it was edited"),
+    "a figure that the page sorts by": (lambda f: _order(f, 1 + 1e-6), "report.html", "it was edited"),
     "the JUnit report": (lambda f: f.text("junit.xml", "testcase", "testCase"), "junit.xml", "it was edited"),
     "a byte of the journal": (
         lambda f: f.text("journal.jsonl", '"attempt": 2', '"attempt": 3'),
@@ -398,6 +410,12 @@ def test_tampering_is_named(forgery: Forgery, original: Path, name: str) -> None
     assert not found.holds
     named = [f"{each.place}: {each.text}" for each in found.discrepancies if each.state == "does not hold"]
     assert any(line.startswith(place) and text in line for line in named), "\n".join(named)
+
+
+def test_a_figures_last_digits_are_those_of_another_numpy(forgery: Forgery, original: Path) -> None:
+    """Sums are taken in another order by another build: the page, too, holds there."""
+    _order(forgery, 1 + 1e-14)
+    assert verify_folder(forgery.path, original.parents[1] / "drill.toml").discrepancies == ()
 
 
 def test_a_suite_of_ones_own_is_not_fully_checked(original: Path) -> None:

@@ -1,0 +1,26 @@
+"""What a verification found, as text."""
+
+from __future__ import annotations
+
+from pybench.model.verification import Discrepancy, Verification
+from pybench.report.verification import render
+
+
+def _not_checked(*places: str) -> str:
+    found = [Discrepancy(place=place, text="no record", state="not checked") for place in places]
+    return render(Verification(run_id="run", discrepancies=tuple(found)))
+
+
+def test_few_places_of_one_text_stand_by_themselves() -> None:
+    """Each with the text."""
+    assert "Not checked (2)\n  a, attempt 2: no record\n  b, attempt 2: no record\n" in _not_checked(
+        "a, attempt 2", "b, attempt 2"
+    )
+
+
+def test_many_places_of_one_text_share_it() -> None:
+    """The first four are named; all count."""
+    shown = _not_checked("other.json", *(f"p{number}" for number in range(5)))
+    assert shown.endswith(
+        "Not checked (6)\n  6 places: no record: other.json; p0; p1; p2; and 2 more (--json FILE has all)\n"
+    )
