@@ -78,10 +78,19 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
     return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
 
+def is_tight(point: Point, memory_bytes: float) -> bool:
+    """Whether the estimate leaves no room for its error."""
+    need = memory_need(point)
+    return need is not None and need.num_bytes > _safe_bytes(memory_bytes)
+
+
 def tight_memory_changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
     """Changes that leave a training room for its estimate's error; none where it has that room already."""
-    need, safe_bytes = memory_need(point), memory_bytes * (1 - ESTIMATE_ERROR)
-    return () if need is None or need.num_bytes <= safe_bytes else tuple(_changes(point, safe_bytes))
+    return tuple(_changes(point, _safe_bytes(memory_bytes))) if is_tight(point, memory_bytes) else ()
+
+
+def _safe_bytes(memory_bytes: float) -> float:
+    return memory_bytes * (1 - ESTIMATE_ERROR)
 
 
 def _host_reason(point: Point, memory_bytes: float | None) -> str | None:

@@ -27,8 +27,12 @@ _SOFTMAX_BYTES = 4
 # Both states of AdamW in eight bits. What the driver pages leaves the GPU where that has no room.
 _8_BIT_STATES = 2
 _FLOAT32 = 4
-# ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32.
-_ZERO_16_BIT, _ZERO_FLOAT32 = 4, 16
+# ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32, or no gradient.
+_ZERO_16_BIT, _ZERO_FLOAT32, _ZERO_FLOAT32_STATES = 4, 16, 12
+# When weights are updated, for each of them.
+_ZERO_UPDATE = 8
+# DeepSpeed's own defaults: gradients that are reduced together, weights that stage 3 updates together.
+_ZERO_BUCKET_BYTES, _ZERO_SUB_GROUP = 2 * 500_000_000, 1_000_000_000
 
 
 def train_bytes(settings: Train, shape: DecoderShape) -> float:
@@ -106,12 +110,12 @@ def _loss_bytes(settings: Train, logits: float) -> float:
 
 
 def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
-    """What FSDP gathers beside its parts: embedding and head, for the whole step, and so many layers.
+    """What FSDP and ZeRO 3 gather beside their parts: embedding and head, for the whole step, and so many layers.
 
-    One rank alone has copies, too, but torchtune's.
+    One rank alone has copies, too, but torchtune's and ZeRO's.
     """
-    tunes = settings.strategy == "torchtune" and settings.data_parallel > 1
-    if settings.strategy != "fsdp" and not tunes:
+    gathers = settings.strategy == "torchtune" or settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
+    if settings.strategy != "fsdp" and not (gathers and settings.data_parallel > 1):
         return 0.0
     number = DTYPE_BYTES[settings.computing_dtype]
     layer = (num_parameters(shape) - shape.end_weights) / shape.layers
@@ -195,16 +199,23 @@ def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:
 def _zero_bytes(settings: Train, weights: float, passing: float) -> float:
     """The stage decides what is split, offloading what lies on the host; ``passing`` are kept activations and logits.
 
-    With states on the host only gradients of 16 bits lie beside the weights; they come as activations go.
+    With states on the host only gradients of 16 bits lie beside the weights; they come as activations go. Else the most
+    is needed in backward, or when DeepSpeed 0.19 updates: then a part has its gradients three times, those of backward
+    and in one piece, both of 16 bits, and in float32, or, later, in float32 beside a root of AdamW's second moment.
     """
-    ranks = settings.data_parallel
-    split = settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
-    of_16_bit = weights * (_ZERO_16_BIT / ranks if split else _ZERO_16_BIT)
+    ranks, splits_weights = settings.data_parallel, settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
+    of_16_bit = weights * (_ZERO_16_BIT / ranks if splits_weights else _ZERO_16_BIT)
     if settings.offload_parameters:
         return passing
     if settings.offload_optimizer:
         return of_16_bit / 2 + max(of_16_bit / 2, passing)
-    return of_16_bit + weights * _ZERO_FLOAT32 / ranks + passing
+    lasting = weights * _ZERO_FLOAT32_STATES / ranks
+    if splits_weights:
+        lasting += of_16_bit + _ZERO_BUCKET_BYTES
+        return lasting + max(passing, _ZERO_UPDATE * min(_ZERO_SUB_GROUP, weights / ranks))
+    lasting += of_16_bit / 2
+    gradients = of_16_bit / 2 / (1 if settings.zero_stage == 1 else ranks)
+    return lasting + max(gradients + _ZERO_BUCKET_BYTES + passing, _ZERO_UPDATE * weights / ranks)
 
 
 def _control_bytes(settings: Train, shape: DecoderShape) -> float:

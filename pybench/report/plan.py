@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybench.compute.memory_fit import memory_need, tight_memory_changes
+from pybench.compute.memory_fit import is_tight, memory_need, tight_memory_changes
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
@@ -66,12 +66,11 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
 
 
 def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, str]]:
-    """Points that run, whose estimate exceeds the memory by no more than it may err, with what to change."""
+    """Points that run, whose estimate is as near to the memory as it may err, with what to change."""
     if gpu_memory_bytes is None:
         return
     for point in plan.points:
-        need = memory_need(point)
-        if need is not None and need.num_bytes > gpu_memory_bytes:
+        if is_tight(point, gpu_memory_bytes):
             changes = " or ".join(tight_memory_changes(point, gpu_memory_bytes))
             yield point.id, f"less is needed with {changes}" if changes else "take more GPUs or a smaller batch"
 
