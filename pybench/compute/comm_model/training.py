@@ -22,6 +22,8 @@ _REDUCTIONS_PER_PASS = 2
 _OPTIMIZER_PASSES = 7
 # clip_grad_norm_ reads the gradients for their norm, then scales them in place.
 _CLIP_PASSES = 3
+# Each pass but the first reads the sum of the gradients and its own, and writes the sum.
+_ACCUMULATION_PASSES = 3
 # Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
 # gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2). A rank that has logits
 # has them all.
@@ -37,9 +39,10 @@ _UNHIDDEN_FRACTION = 0.45
 class TrainingShape:
     """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
 
-    The samples go through in ``passes``; gradients are shared in the last one. A bucket of DDP holds ``bucket_bytes``;
-    each gradient has ``bucket_copies``: into its bucket, and back where it is no view of that. ``adapters`` are the
-    parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a largest norm.
+    The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
+    bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
+    view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
+    largest norm.
     """
 
     samples: float
@@ -74,10 +77,11 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
     has_buckets = shape.sharing == "ddp" and shape.data_parallel > 1
     copied_bytes = 2 * shape.bucket_copies * gradient_bytes if has_buckets else 0.0
+    summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
     loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
     return StepTime(
         compute_s=forward_s + backward_s,
-        memory_s=(updated_bytes + copied_bytes + loss_bytes) / figures.memory_bytes_per_s,
+        memory_s=(updated_bytes + copied_bytes + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape),
     )
@@ -117,14 +121,19 @@ def _fsdp_s(
     forward_s: float,
     backward_s: float,
 ) -> float:
-    """Layer by layer: what the neighbour's computing does not hide, the first gather and the last scatter."""
-    layers, degree = decoder.layers, shape.data_parallel
+    """Layer by layer: what the neighbour's computing does not hide, the first gather of a pass and the last scatter.
+
+    Between passes a rank keeps whole gradients, but no whole weights.
+    """
+    layers, degree, passes = decoder.layers, shape.data_parallel, shape.passes
     weight_bytes = num_parameters(decoder) * shape.element_bytes / (shape.tensor_parallel * shape.pipeline_parallel)
     gather_s = figures.collective_s("all_gather", weight_bytes / layers, degree)
     scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
-    in_forward_s = _beside_s(gather_s, forward_s / layers)
-    in_backward_s = _beside_s(gather_s + scatter_s, backward_s / layers)
-    return gather_s + scatter_s + (layers - 1) * (in_forward_s + in_backward_s)
+    layer_backward_s = backward_s / passes / layers
+    in_forward_s = passes * _beside_s(gather_s, forward_s / passes / layers)
+    in_backward_s = (passes - 1) * _beside_s(gather_s, layer_backward_s)
+    in_last_s = _beside_s(gather_s + scatter_s, layer_backward_s)
+    return passes * gather_s + scatter_s + (layers - 1) * (in_forward_s + in_backward_s + in_last_s)
 
 
 def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:

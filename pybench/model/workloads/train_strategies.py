@@ -95,6 +95,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         ),
         needs=(_SPLIT_STATES,),
         sharing="fsdp",
+        exchanges_once=True,
     ),
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),

@@ -194,6 +194,21 @@ def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> 
     assert training_step(_UNIT, DECODER, split).communication_s == 2 * (8 * 100 + 10)
 
 
+def test_fsdp_gathers_weights_in_each_pass_and_scatters_gradients_in_the_last() -> None:
+    """Of 3 passes: 3 first gathers of 10, one last scatter of 100; the other layer is gathered 6 times, scattered once.
+
+    Each pass but the first reads two gradients of every weight and writes one.
+    """
+    shape = TrainingShape(samples=3, sequence_tokens=4, element_bytes=1, data_parallel=2, sharing="fsdp")
+    one, three = (training_step(_UNIT, DECODER, dataclasses.replace(shape, passes=passes)) for passes in (1, 3))
+    assert three.communication_s == pytest.approx(3 * 10 + 100 + 0.45 * (6 * 10 + 100))
+    assert three.compute_s == one.compute_s
+    assert three.memory_s == one.memory_s + 2 * 3 * (2 * _LAYER + 2 * _HEAD)
+    fast = dataclasses.replace(_UNIT, matmul_flops_per_s=1e12)
+    whole = training_step(fast, DECODER, dataclasses.replace(shape, passes=3))
+    assert whole.communication_s == pytest.approx(3 * 10 + 100 + 6 * 10 + 100)
+
+
 def test_larger_buckets_are_fewer() -> None:
     """All gradients in one: nothing of it is hidden."""
     large = dataclasses.replace(DECODER, vocabulary=2**24)

@@ -57,7 +57,7 @@ def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: 
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload"),
         ({"strategy": "fsdp", "reshard_after_forward": False}, "reshard_after_forward"),
         ({"strategy": "fsdp", "async_tensor_parallel": True}, "async_tensor_parallel"),
-        ({"strategy": "fsdp", "grad_accum": 2}, "grad_accum of fsdp"),
+        ({"strategy": "fsdp", "hybrid_shard": True}, "hybrid_shard"),
         ({"strategy": "pipeline_parallel", "grad_accum": 2}, "grad_accum of pipeline_parallel"),
         ({"strategy": "pipeline_parallel", "stages_per_rank": 2}, "stages_per_rank"),
         ({"batch_size_per_gpu": "auto", "grad_accum": "auto", "global_batch_size": 8}, "found by trying"),
@@ -96,6 +96,16 @@ def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None
     many, same, single = (whole(predicted_phases(figures, each, 64)) for each in (auto, set_, one))
     assert many == same
     assert many.communication_s > single.communication_s
+
+
+def test_fsdp_gathers_in_each_pass(runs: Any, build: Build) -> None:
+    """Two passes over the same samples compute as long as one, and exchange and sum more."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    point = with_settings(build.train(2), strategy="fsdp")
+    [one], [two] = (predicted_phases(figures, with_settings(point, grad_accum=passes), 16) for passes in (1, 2))
+    assert two.compute_s == one.compute_s
+    assert two.memory_s > one.memory_s
+    assert two.communication_s > one.communication_s
 
 
 def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Build) -> None:
