@@ -31,7 +31,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     yield from _tuned_adapters(settings, shape)
     if settings.strategy == "torchtune" and settings.activation_offload and settings.activation_checkpointing != "full":
         yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
-    yield from _split(settings, shape)
+    yield from split_reasons(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
 
@@ -93,7 +93,8 @@ def _projections(shape: DecoderShape) -> tuple[int, ...]:
     return (width * shape.key_value_heads, width * shape.heads, shape.hidden * shape.intermediate)
 
 
-def _split(settings: Train, shape: DecoderShape) -> Iterator[str]:
+def split_reasons(settings: Train, shape: DecoderShape) -> Iterator[str]:
+    """Why layers, sequences or weights can't be split as the settings have it."""
     layers, length = shape.layers, settings.sequence_tokens
     stages = settings.pipeline_parallel * (settings.stages_per_rank or 1)
     if layers < stages and settings.stages_per_rank:

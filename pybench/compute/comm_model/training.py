@@ -1,14 +1,15 @@
-"""A training step, split by DDP, FSDP, tensor or pipeline parallelism.
+"""A training step, split by DDP, FSDP, tensor, context or pipeline parallelism.
 
 Sources: FLOPs after PaLM (arXiv:2204.02311, appendix B: backward is twice forward); DDP's overlap of gradient buckets
 with backward after Li et al. (arXiv:2006.15704); FSDP's gathers before, and scatters behind, each layer after Zhao et
 al. (arXiv:2304.11277); tensor parallel after Megatron-LM (arXiv:1909.08053: two all-reduces a layer in forward, two in
-backward, and forward's again where it is done twice); the pipeline's bubble after GPipe (arXiv:1811.06965).
+backward, and forward's again where it is done twice); context parallel after Llama 3 (arXiv:2407.21783, 3.3.2: keys and
+values gathered in every layer); the pipeline's bubble after GPipe (arXiv:1811.06965).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
@@ -39,6 +40,8 @@ _UNHIDDEN_FRACTION = 0.45
 class TrainingShape:
     """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
 
+    A rank has one of ``context_parallel`` chunks of each sample.
+
     The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
     view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
@@ -51,6 +54,7 @@ class TrainingShape:
     sharing: Sharing = "ddp"
     data_parallel: int = 1
     tensor_parallel: int = 1
+    context_parallel: int = 1
     pipeline_parallel: int = 1
     microbatches: int = 1
     passes: int = 1
@@ -60,22 +64,27 @@ class TrainingShape:
     adapters: int | None = None
     clip: bool = False
 
+    @property
+    def sharing_ranks(self) -> int:
+        """Ranks that share gradients: those of every replica, and of every chunk of its sequences."""
+        return self.data_parallel * self.context_parallel
+
 
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
     """Forward, backward and update. Raises ``UnmeasuredError``."""
-    tokens = shape.samples * shape.sequence_tokens
-    # The attention of a causal sequence sees half of it on average.
-    per_token = forward_flops_per_token(decoder, 0, shape.sequence_tokens)
+    tokens = shape.samples * shape.sequence_tokens / shape.context_parallel
+    attending, first = _attention(decoder, shape)
+    per_token = forward_flops_per_token(attending, first, shape.sequence_tokens)
     forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
-    backward = backward_flops_per_token(decoder, 0, shape.sequence_tokens, adapters=shape.adapters is not None)
+    backward = backward_flops_per_token(attending, first, shape.sequence_tokens, adapters=shape.adapters is not None)
     backward_s = forward_s * (backward / per_token + shape.recompute)
     whole = num_parameters(decoder)
     trained = (whole if shape.adapters is None else shape.adapters) / (shape.tensor_parallel * shape.pipeline_parallel)
     gradient_bytes = trained * shape.element_bytes
     sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
-    held = trained / (shape.data_parallel if shape.sharing == "fsdp" else 1)
+    held = trained / (shape.sharing_ranks if shape.sharing == "fsdp" else 1)
     updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
-    has_buckets = shape.sharing == "ddp" and shape.data_parallel > 1
+    has_buckets = shape.sharing == "ddp" and shape.sharing_ranks > 1
     copied_bytes = 2 * shape.bucket_copies * gradient_bytes if has_buckets else 0.0
     summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
     loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
@@ -83,8 +92,20 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
         compute_s=forward_s + backward_s,
         memory_s=(updated_bytes + copied_bytes + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
-        + _inside_s(figures, decoder, shape),
+        + _inside_s(figures, decoder, shape)
+        + _between_chunks_s(figures, decoder, shape),
     )
+
+
+def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShape, int]:
+    """The decoder, and the first of the positions up to a sequence's last of which attention computes the mean.
+
+    Of a causal sequence it is the half that a token sees. A chunk's queries meet all keys, in sliding layers too: the
+    mask throws the rest away.
+    """
+    if shape.context_parallel == 1:
+        return decoder, 0
+    return replace(decoder, sliding_layers=0), shape.sequence_tokens
 
 
 def pipeline_fraction(shape: TrainingShape) -> float:
@@ -103,7 +124,7 @@ def _ddp_s(
 ) -> float:
     """What the last pass's backward does not hide: the last bucket, full only when backward is over, and of others."""
     buckets = max(1.0, gradient_bytes / shape.bucket_bytes)
-    reduce_s = figures.collective_s("all_reduce", gradient_bytes / buckets, shape.data_parallel)
+    reduce_s = figures.collective_s("all_reduce", gradient_bytes / buckets, shape.sharing_ranks)
     before_last_s = (buckets - 1) * reduce_s
     return reduce_s + _beside_s(before_last_s, backward_s / shape.passes * (1 - 1 / buckets))
 
@@ -125,7 +146,7 @@ def _fsdp_s(
 
     Between passes a rank keeps whole gradients, but no whole weights.
     """
-    layers, degree, passes = decoder.layers, shape.data_parallel, shape.passes
+    layers, degree, passes = decoder.layers, shape.sharing_ranks, shape.passes
     weight_bytes = num_parameters(decoder) * shape.element_bytes / (shape.tensor_parallel * shape.pipeline_parallel)
     gather_s = figures.collective_s("all_gather", weight_bytes / layers, degree)
     scatter_s = figures.collective_s("reduce_scatter", gradient_bytes / layers, degree)
@@ -146,3 +167,16 @@ def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape)
     gathered_s = figures.collective_s("all_gather", tokens_bytes * decoder.vocabulary, degree)
     sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
     return shape.passes * (reduced_s + gathered_s + sent_s)
+
+
+def _between_chunks_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:
+    """Keys, then values: gathered before the attention of every layer, their gradients scattered behind its backward.
+
+    Attention waits for each, so nothing hides them. Copies that order the chunks are left out.
+    """
+    numbers = shape.samples / shape.passes * shape.sequence_tokens * decoder.key_value_heads * decoder.head_width
+    gather_s, scatter_s = (
+        figures.collective_s(operation, numbers * shape.element_bytes, shape.context_parallel)
+        for operation in ("all_gather", "reduce_scatter")
+    )
+    return shape.passes * 2 * decoder.layers * ((1 + shape.recompute) * gather_s + scatter_s)

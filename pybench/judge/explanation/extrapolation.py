@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.scale_out import Law, predict
 from pybench.compute.feasibility import shape_reasons
+from pybench.compute.train_feasibility import split_reasons
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases, raised_degree
 from pybench.model.explanation import ExplainedPoint, Extrapolation
+from pybench.model.workloads.train import Train
 
 COUNTS = (4, 8, 16, 64, 256, 1024)
 
@@ -65,8 +68,12 @@ def _refusal(group: Sequence[MeasuredStep]) -> str | None:
 def _unsplit(last: MeasuredStep, grown: int) -> str | None:
     """Why the model can't be split over so many times the GPUs of the largest point."""
     settings, shape, degree = last.settings, last.point.shape, raised_degree(last.settings)
+    if shape is None:
+        return None
     degrees: dict[str, Any] = {degree: int(getattr(settings, degree)) * grown}
-    return next(shape_reasons(replace(settings, **degrees), shape), None) if shape is not None else None
+    wider = replace(settings, **degrees)
+    reasons = chain(shape_reasons(wider, shape), split_reasons(wider, shape) if isinstance(wider, Train) else ())
+    return next(reasons, None)
 
 
 def _listed(counts: Sequence[int]) -> str:

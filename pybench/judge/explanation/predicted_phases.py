@@ -18,7 +18,7 @@ from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 
 # The one that needs least fabric first.
-_DEGREES = ("data_parallel", "pipeline_parallel", "tensor_parallel")
+_DEGREES = ("data_parallel", "pipeline_parallel", "context_parallel", "tensor_parallel")
 
 
 def predicted_phases(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> tuple[StepTime, ...]:
@@ -76,6 +76,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         sharing=strategy.sharing,
         data_parallel=degrees["data_parallel"],
         tensor_parallel=degrees["tensor_parallel"],
+        context_parallel=degrees["context_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
         microbatches=replace(settings, pipeline_parallel=degrees["pipeline_parallel"]).num_microbatches,
         passes=_passes(settings, of_rank),

@@ -31,7 +31,7 @@ def _raised(settings: ModelSettings) -> list[str]:
 def _of_all(settings: ModelSettings) -> dict[str, bool]:
     # The node's own figures are without those variables.
     own = "variables of a benchmark's own (environment)"
-    return {"context_parallel": settings.context_parallel > 1, own: bool(settings.environment)}
+    return {own: bool(settings.environment)}
 
 
 def runs_in_waves(settings: ModelSettings) -> bool:
@@ -44,6 +44,7 @@ def runs_in_waves(settings: ModelSettings) -> bool:
 def _of_generation(settings: Generate) -> dict[str, bool]:
     split = settings.tensor_parallel * settings.pipeline_parallel > 1
     return {
+        "context_parallel": settings.context_parallel > 1,
         "requests that come one by one (concurrency)": settings.concurrency is not None,
         "requests that come one by one (request_rate_per_s)": settings.request_rate_per_s is not None,
         "lengths that differ (length_spread_fraction)": settings.length_spread_fraction > 0,
@@ -57,9 +58,12 @@ def _of_generation(settings: Generate) -> dict[str, bool]:
 def _of_training(settings: Train) -> dict[str, bool]:
     strategy = STRATEGIES[settings.strategy]
     found = settings.finds_batch_size and settings.grad_accum == AUTO
+    # Of whole copies of the model: no run has measured chunks over split weights.
+    chunks = settings.context_parallel > 1 and strategy.parallel_axes != ("context_parallel",)
     passes = not strategy.exchanges_once and (found or settings.num_passes > 1)
     return {
         f"strategy {settings.strategy}": strategy.sharing is None,
+        f"context_parallel of {settings.strategy}": chunks,
         **{
             traits.work: traits.is_unpredicted(getattr(settings, name))
             for name, traits in OPTION_TRAITS.items()

@@ -225,6 +225,13 @@ def _strategies(host: str) -> dict[str, float]:
     }
 
 
+def _chunks(host: str) -> float:
+    """Seconds of a step of context parallelism, of a kept run of train_strategies."""
+    kept = json.loads((shipped_suites() / f"measured/train_strategies-{host}.json").read_text())
+    (found,) = (point for point in kept["points"] if point["benchmark"] == "split_sequence")
+    return float(found["metrics"]["step_s"]["value"])
+
+
 @_SOURCES
 @pytest.mark.parametrize(
     ("strategy", "split", "off"),
@@ -246,6 +253,15 @@ def test_how_near_predictions_of_one_batch_come(
     base, step = (training_step(source(), _LLAMA, shape) for shape in shapes)
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
     assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=off)
+
+
+@_SOURCES
+def test_how_near_a_prediction_of_context_parallelism_comes(source: Callable[[], NodeFigures]) -> None:
+    """Of the same batch on the same two hosts, DDP on one GPU its baseline: attention under a mask is slower."""
+    measured, split = _strategies("h200x1-20261125")["ddp"], replace(_BATCH, context_parallel=2)
+    base, step = (training_step(source(), _LLAMA, shape) for shape in (_BATCH, split))
+    baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
+    assert -0.1 < baseline.calibrated_s([step]) / _chunks("h200x2-20261122") - 1 < 0.0
 
 
 def _wider(figures: NodeFigures, *, tree: bool) -> NodeFigures:

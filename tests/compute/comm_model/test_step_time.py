@@ -174,6 +174,32 @@ def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:
     assert training_step(_UNIT, DECODER, again).communication_s == 12 * 100 + 10
 
 
+def test_chunks_gather_keys_and_values_and_attend_to_all_of_them() -> None:
+    """2 tokens of 4, each over 4 keys in 2 layers, whatever the window. K and V of a layer: gathered 10, scattered 100.
+
+    Gradients of both chunks are one bucket of 100, which each rank copies to and fro.
+    """
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, context_parallel=2)
+    found = training_step(_UNIT, DECODER, shape)
+    assert found.compute_s == 3 * 2 * (2 * 2 * _LAYER + 2 * _HEAD + 4 * 8 * 4 * 2)
+    assert found.communication_s == 2 * 2 * (10 + 100) + 100
+    assert found.memory_s == (7 + 4) * (2 * _LAYER + 2 * _HEAD) + 36 * 2 * 32
+    sliding = dataclasses.replace(DECODER, sliding_layers=1, window_tokens=1)
+    assert training_step(_UNIT, sliding, shape) == found
+    again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
+    assert again.communication_s == 2 * 2 * (2 * 10 + 100) + 100
+
+
+def test_chunks_exchange_as_many_bytes_as_all_their_keys_have() -> None:
+    """2 heads 2 wide, 4 tokens of 3 samples, 2 bytes each; a byte takes a second, and nothing else any time."""
+    curves = {(name, 2): AlphaBeta(0.0, 1.0) for name in ("all_gather", "reduce_scatter")}
+    node = dataclasses.replace(_UNIT, collectives={**curves, ("all_reduce", 2): _FREE})
+    shape = TrainingShape(samples=3, sequence_tokens=4, element_bytes=2, context_parallel=2)
+    assert training_step(node, DECODER, shape).communication_s == 2 * 2 * 2 * (2 * 2 * 4 * 3 * 2)
+    halves = dataclasses.replace(shape, passes=2)
+    assert training_step(node, DECODER, halves).communication_s == 2 * 2 * 2 * (2 * 2 * 4 * 3 * 2)
+
+
 def test_a_pipelines_bubble() -> None:
     """GPipe: 4 microbatches over 4 stages take 7/16 of the work each; one microbatch gains nothing."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)

@@ -8,6 +8,7 @@ from typing import Any
 from pybench.compute.plan import point_id
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
+from tests.builders import with_settings
 from tests.judge.conftest import Build
 
 
@@ -40,6 +41,26 @@ def test_counts_that_do_not_divide_are_named(runs: Any, build: Build) -> None:
     explanation = runs.explain([(build.train(1), 0.1), (build.train(3), 0.1)])
     assert explanation.extrapolations == ()
     assert "fit: not extrapolated to 4, 8, 16, 64, 256, 1024 GPUs: no multiples of 3" in explanation.notes
+
+
+def test_chunks_are_extrapolated_as_far_as_sequences_split(runs: Any, build: Build) -> None:
+    """1024 tokens give each of 1024 ranks one; of 100 tokens, 8 ranks have no equal shares."""
+    long = [(with_settings(_of_chunks(build, count), sequence_tokens=1024), 0.1 / count) for count in (1, 2)]
+    explanation = runs.explain(long)
+    (point,) = explanation.points
+    assert point.predicted_s is not None
+    assert [found.num_gpus for found in explanation.extrapolations] == [4, 8, 16, 64, 256, 1024]
+    explanation = runs.explain([(_of_chunks(build, 1), 0.1), (_of_chunks(build, 2), 0.06)])
+    assert [found.num_gpus for found in explanation.extrapolations] == [4]
+    refused = "fit: not extrapolated to 8, 16, 64, 256, 1024 GPUs: 100 tokens in a sequence can't be split over"
+    assert any(note.startswith(refused) for note in explanation.notes)
+
+
+def _of_chunks(build: Build, degree: int) -> Point:
+    """A point of the benchmark ``fit`` whose sequences are split over so many ranks."""
+    degrees = {"context_parallel": degree}
+    point = with_settings(build.train(1), strategy="context_parallel", **degrees)
+    return dataclasses.replace(point, id=point_id("fit", {**degrees}), axes={**degrees})
 
 
 def _split(build: Build, tensor_parallel: int = 1, data_parallel: int = 1) -> Point:

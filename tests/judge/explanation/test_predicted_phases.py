@@ -20,7 +20,7 @@ from tests.judge.conftest import Build
 
 
 def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
-    """Says so: another strategy, context parallelism, no model at all."""
+    """Says so: another strategy, chunks over other strategies' weights, no model at all."""
     figures = node_figures(runs.measured_node, "bfloat16")
     fit = build.train(2)
     other = with_settings(fit, strategy="deepspeed")
@@ -58,6 +58,7 @@ def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: 
         ({"strategy": "fsdp", "reshard_after_forward": False}, "reshard_after_forward"),
         ({"strategy": "fsdp", "async_tensor_parallel": True}, "async_tensor_parallel"),
         ({"strategy": "fsdp", "hybrid_shard": True}, "hybrid_shard"),
+        ({"strategy": "fsdp", "context_parallel": 2}, "context_parallel of fsdp"),
         ({"strategy": "pipeline_parallel", "grad_accum": 2}, "grad_accum of pipeline_parallel"),
         ({"strategy": "pipeline_parallel", "stages_per_rank": 2}, "stages_per_rank"),
         ({"batch_size_per_gpu": "auto", "grad_accum": "auto", "global_batch_size": 8}, "found by trying"),
@@ -106,6 +107,19 @@ def test_fsdp_gathers_in_each_pass(runs: Any, build: Build) -> None:
     assert two.compute_s == one.compute_s
     assert two.memory_s > one.memory_s
     assert two.communication_s > one.communication_s
+
+
+def test_chunks_are_a_degree_that_grows(runs: Any, build: Build) -> None:
+    """Two chunks of every sequence compute the products of half of it; twice two are four."""
+    measured = node_figures(runs.measured_node, "bfloat16")
+    curve = measured.collectives["all_reduce", 2]
+    figures = dataclasses.replace(measured, collectives={("all_reduce", 2): curve, ("all_reduce", 4): curve})
+    alone = with_settings(build.train(1), strategy="context_parallel")
+    two, four = (with_settings(alone, context_parallel=degree) for degree in (2, 4))
+    (whole_,), (half,) = predicted_phases(figures, alone, 4), predicted_phases(figures, two, 4)
+    assert 0.5 * whole_.compute_s < half.compute_s < 0.6 * whole_.compute_s
+    assert half.communication_s > 0
+    assert predicted_phases(figures, two, 4, grown=2) == predicted_phases(figures, four, 4)
 
 
 def test_a_grown_degree_is_the_one_that_the_point_raises(runs: Any, build: Build) -> None:
