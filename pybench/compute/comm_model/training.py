@@ -4,7 +4,8 @@ Sources: FLOPs after PaLM (arXiv:2204.02311, appendix B: backward is twice forwa
 with backward after Li et al. (arXiv:2006.15704); FSDP's gathers before, and scatters behind, each layer after Zhao et
 al. (arXiv:2304.11277); tensor parallel after Megatron-LM (arXiv:1909.08053: two all-reduces a layer in forward, two in
 backward, and forward's again where it is done twice); context parallel after Llama 3 (arXiv:2407.21783, 3.3.2: keys and
-values gathered in every layer); the pipeline's bubble after GPipe (arXiv:1811.06965).
+values gathered in every layer); the pipeline's bubble after GPipe (arXiv:1811.06965), of interleaved stages after
+Narayanan et al. (arXiv:2104.04473, 2.2).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class TrainingShape:
     The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
     view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
-    largest norm.
+    largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those of the others.
     """
 
     samples: float
@@ -57,6 +58,7 @@ class TrainingShape:
     context_parallel: int = 1
     pipeline_parallel: int = 1
     microbatches: int = 1
+    stages_per_rank: int = 1
     passes: int = 1
     bucket_bytes: int = BUCKET_BYTES
     bucket_copies: int = 2
@@ -109,9 +111,12 @@ def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShap
 
 
 def pipeline_fraction(shape: TrainingShape) -> float:
-    """A stage's share of the work with its bubble: (m + p - 1) / (m p) for m microbatches over p stages."""
-    stages, parts = shape.pipeline_parallel, shape.microbatches
-    return (parts + stages - 1) / (parts * stages)
+    """A rank's share of the work with its bubble: (m + (p - 1) / v) / (m p), for m microbatches over p ranks.
+
+    With v stages each, a rank waits until the first, or from the last, v times shorter stages of the others are done.
+    """
+    ranks, parts = shape.pipeline_parallel, shape.microbatches
+    return (parts + (ranks - 1) / shape.stages_per_rank) / (parts * ranks)
 
 
 def _ddp_s(
@@ -158,14 +163,14 @@ def _fsdp_s(
 
 
 def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:
-    """Activations: reduced in every layer, handed to the next stage, their gradients back. Logits: gathered."""
+    """Activations: reduced in every layer, handed on by each stage, their gradients back. Logits: gathered."""
     tokens_bytes = shape.samples / shape.passes * shape.sequence_tokens * shape.element_bytes
     activations = tokens_bytes * decoder.hidden
     reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * decoder.layers
     degree = shape.tensor_parallel
     reduced_s = reductions / shape.pipeline_parallel * figures.collective_s("all_reduce", activations, degree)
     gathered_s = figures.collective_s("all_gather", tokens_bytes * decoder.vocabulary, degree)
-    sent_s = 2 * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
+    sent_s = 2 * shape.stages_per_rank * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
     return shape.passes * (reduced_s + gathered_s + sent_s)
 
 

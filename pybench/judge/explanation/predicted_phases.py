@@ -79,6 +79,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         context_parallel=degrees["context_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
         microbatches=replace(settings, pipeline_parallel=degrees["pipeline_parallel"]).num_microbatches,
+        stages_per_rank=settings.stages_per_rank or 1,
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         bucket_copies=_bucket_copies(settings),

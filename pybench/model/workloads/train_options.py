@@ -80,8 +80,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
                 applies=_is_several,
             ),
         ),
-        work="interleaved stages (stages_per_rank)",
-        is_unpredicted=_is_several,
     ),
     "async_tensor_parallel": OptionTraits(
         needs=(

@@ -208,6 +208,16 @@ def test_a_pipelines_bubble() -> None:
     assert training_step(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
 
 
+def test_interleaved_stages_halve_the_bubble_and_send_twice() -> None:
+    """Megatron-LM: 3 of 16 parts are (p - 1) / (m p), with two stages a rank 1.5; two boundaries, there and back."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)
+    two = dataclasses.replace(shape, stages_per_rank=2)
+    assert pipeline_fraction(two) == 5.5 / 16
+    one_s, two_s = (training_step(_UNIT, DECODER, each) for each in (shape, two))
+    assert two_s.compute_s / one_s.compute_s == pytest.approx(5.5 / 7)
+    assert two_s.communication_s == 2 * 2 * 4 * 8
+
+
 def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> None:
     """DDP overlaps with the last pass alone; tensor parallelism pays every pass's latencies."""
     large = dataclasses.replace(DECODER, vocabulary=2**24)

@@ -56,6 +56,21 @@ def test_chunks_are_extrapolated_as_far_as_sequences_split(runs: Any, build: Bui
     assert any(note.startswith(refused) for note in explanation.notes)
 
 
+def test_interleaved_stages_are_extrapolated_as_far_as_there_are_layers(runs: Any, build: Build) -> None:
+    """Two stages on each of so many ranks need twice as many layers."""
+    degrees = {"pipeline_parallel": 2}
+    turned = {"strategy": "pipeline_parallel", "schedule": "interleaved_1f1b", "microbatches": 2}
+    alone, two = (with_settings(build.train(1), **turned, stages_per_rank=2, **given) for given in ({}, degrees))
+    layers = build.architecture["num_hidden_layers"]
+    explanation = runs.explain(
+        [(alone, 0.1), (dataclasses.replace(two, id=point_id("fit", {**degrees}), axes={**degrees}), 0.06)]
+    )
+    assert [found.num_gpus for found in explanation.extrapolations] == [
+        count for count in (4, 8, 16, 64, 256, 1024) if 2 * count <= layers
+    ]
+    assert any(f"{layers} layers of m are fewer than" in note for note in explanation.notes)
+
+
 def _of_chunks(build: Build, degree: int) -> Point:
     """A point of the benchmark ``fit`` whose sequences are split over so many ranks."""
     degrees = {"context_parallel": degree}

@@ -60,7 +60,7 @@ def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: 
         ({"strategy": "fsdp", "hybrid_shard": True}, "hybrid_shard"),
         ({"strategy": "fsdp", "context_parallel": 2}, "context_parallel of fsdp"),
         ({"strategy": "pipeline_parallel", "grad_accum": 2}, "grad_accum of pipeline_parallel"),
-        ({"strategy": "pipeline_parallel", "stages_per_rank": 2}, "stages_per_rank"),
+        ({"strategy": "pipeline_parallel", "stages_per_rank": 2, "grad_accum": 2}, "grad_accum of pipeline_parallel"),
         ({"batch_size_per_gpu": "auto", "grad_accum": "auto", "global_batch_size": 8}, "found by trying"),
     ],
 )
@@ -85,6 +85,16 @@ def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build:
     assert (staged,) == predicted_phases(figures, two, 4)
     [all_of_it] = predicted_phases(figures, point, 4)
     assert staged.compute_s == pytest.approx(0.75 * all_of_it.compute_s)
+
+
+def test_interleaved_stages_wait_half_as_long(runs: Any, build: Build) -> None:
+    """Of 4 samples in 2 parts over two ranks, two stages each: 2.5 of 4 parts instead of 3."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    staged = with_settings(build.train(1), strategy="pipeline_parallel", pipeline_parallel=2, microbatches=2)
+    turned = with_settings(staged, schedule="interleaved_1f1b", stages_per_rank=2)
+    [one], [two] = (predicted_phases(figures, point, 4) for point in (staged, turned))
+    assert two.compute_s == pytest.approx(2.5 / 3 * one.compute_s)
+    assert two.communication_s == pytest.approx(2 * one.communication_s)
 
 
 def test_passes_are_as_many_as_the_samples_need(runs: Any, build: Build) -> None:

@@ -1,0 +1,77 @@
+"""Predictions beside kept measurements of strategies on two H100s, by a node check of the same two."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, whole
+from pybench.judge.explanation.measured_node import MeasuredNode
+from pybench.judge.explanation.node_figures import node_figures
+from pybench.judge.explanation.predicted_phases import predicted_phases
+from pybench.model.effort import Effort
+from pybench.model.suite import Point
+from pybench.model.workloads.train import Train
+from pybench.store.model_shapes import load_models
+from pybench.store.node_run import measured_node
+from pybench.store.shipped import shipped_suites
+
+
+def _file(name: str) -> Path:
+    return shipped_suites() / f"measured/{name}-h100x2-20261125.json"
+
+
+@cache
+def _node() -> MeasuredNode:
+    return measured_node(_file("node_check"))
+
+
+def _kept(suite: str, point_id: str) -> tuple[StepTime, float]:
+    """Of a kept point the predicted step and its measured seconds."""
+    points = json.loads(_file(suite).read_text())["points"]
+    (kept,) = (point for point in points if point["id"] == point_id)
+    known = {field.name for field in dataclasses.fields(Train)}
+    settings = Train(**{name: value for name, value in kept["settings"].items() if name in known})
+    architecture = load_models()[settings.model]
+    point = Point(
+        id=point_id,
+        benchmark=kept["benchmark"],
+        axes=kept["axes"],
+        settings=settings,
+        effort=Effort(),
+        architecture=architecture,
+    )
+    figures = node_figures(_node(), settings.dtype)
+    return whole(predicted_phases(figures, point, settings.effective_batch_size)), kept["metrics"]["step_s"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "split", "off"),
+    [
+        (
+            ("train_strategies_one", "split_sequence[context_parallel=1]"),
+            ("train_strategies", "split_sequence[context_parallel=2]"),
+            (-0.08, -0.04),
+        ),
+        (
+            ("pipeline_scaling", "stages[schedule=gpipe,pipeline_parallel=1]"),
+            ("pipeline_scaling", "stages[schedule=gpipe,pipeline_parallel=2]"),
+            (-0.08, -0.04),
+        ),
+        (
+            ("pipeline_scaling", "stages[schedule=gpipe,pipeline_parallel=1]"),
+            ("pipeline_scaling", "interleaved[pipeline_parallel=2]"),
+            (-0.08, -0.04),
+        ),
+    ],
+    ids=["chunks", "stages", "interleaved"],
+)
+def test_how_near_predictions_come(baseline: tuple[str, str], split: tuple[str, str], off: tuple[float, float]) -> None:
+    """Predicted over measured seconds of a step, less 1."""
+    (alone, alone_s), (step, step_s) = _kept(*baseline), _kept(*split)
+    calibrated = Baseline((BaselinePhase(predicted=alone, measured_s=alone_s, beyond_shrinks=True),))
+    assert off[0] < calibrated.calibrated_s([step]) / step_s - 1 < off[1]
