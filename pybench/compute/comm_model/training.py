@@ -1,4 +1,4 @@
-"""A training step, split by DDP, FSDP, tensor, context or pipeline parallelism.
+"""A training step, split by DDP, FSDP, ZeRO, tensor, context or pipeline parallelism.
 
 Sources: FLOPs after PaLM (arXiv:2204.02311, appendix B: backward is twice forward); DDP's overlap of gradient buckets
 with backward after Li et al. (arXiv:2006.15704); FSDP's gathers before, and scatters behind, each layer after Zhao et
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
+from pybench.compute.comm_model.zero import exchange_s, moved_bytes
 from pybench.compute.flops import backward_flops_per_token, forward_flops_per_token, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train_strategies import Sharing
@@ -83,16 +84,12 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     whole = num_parameters(decoder)
     trained = (whole if shape.adapters is None else shape.adapters) / (shape.tensor_parallel * shape.pipeline_parallel)
     gradient_bytes = trained * shape.element_bytes
-    sharing = _ddp_s if shape.sharing == "ddp" else _fsdp_s
-    held = trained / (shape.sharing_ranks if shape.sharing == "fsdp" else 1)
-    updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
-    has_buckets = shape.sharing == "ddp" and shape.sharing_ranks > 1
-    copied_bytes = 2 * shape.bucket_copies * gradient_bytes if has_buckets else 0.0
+    sharing = _SHARING[shape.sharing]
     summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
     loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
     return StepTime(
         compute_s=forward_s + backward_s,
-        memory_s=(updated_bytes + copied_bytes + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
+        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape)
         + _between_chunks_s(figures, decoder, shape),
@@ -108,6 +105,16 @@ def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShap
     if shape.context_parallel == 1:
         return decoder, 0
     return replace(decoder, sliding_layers=0), shape.sequence_tokens
+
+
+def _update_bytes(shape: TrainingShape, trained: float) -> float:
+    """Bytes that a rank moves to update its share of so many parameters, and to bring their gradients together."""
+    if shape.sharing == "zero":
+        return moved_bytes(trained, shape.sharing_ranks)
+    held = trained / (shape.sharing_ranks if shape.sharing == "fsdp" else 1)
+    updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
+    has_buckets = shape.sharing == "ddp" and shape.sharing_ranks > 1
+    return updated_bytes + (2 * shape.bucket_copies * trained * shape.element_bytes if has_buckets else 0.0)
 
 
 def pipeline_fraction(shape: TrainingShape) -> float:
@@ -160,6 +167,21 @@ def _fsdp_s(
     in_backward_s = (passes - 1) * _beside_s(gather_s, layer_backward_s)
     in_last_s = _beside_s(gather_s + scatter_s, layer_backward_s)
     return passes * gather_s + scatter_s + (layers - 1) * (in_forward_s + in_backward_s + in_last_s)
+
+
+def _zero_s(
+    figures: NodeFigures,
+    _decoder: DecoderShape,
+    shape: TrainingShape,
+    gradient_bytes: float,
+    _forward_s: float,
+    _backward_s: float,
+) -> float:
+    """All of it."""
+    return exchange_s(figures, gradient_bytes / shape.element_bytes, shape.element_bytes, shape.sharing_ranks)
+
+
+_SHARING = {"ddp": _ddp_s, "fsdp": _fsdp_s, "zero": _zero_s}
 
 
 def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:

@@ -64,6 +64,7 @@ def _of_training(settings: Train) -> dict[str, bool]:
     return {
         f"strategy {settings.strategy}": strategy.sharing is None,
         f"context_parallel of {settings.strategy}": chunks,
+        f"float32 weights of {settings.strategy}": strategy.sharing == "zero" and settings.dtype == "float32",
         **{
             traits.work: traits.is_unpredicted(getattr(settings, name))
             for name, traits in OPTION_TRAITS.items()

@@ -201,6 +201,8 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
         work="offload_parameters",
         is_unpredicted=is_on,
     ),
+    # Its hooks fetch weights module by module: at the node's rates a step's work takes a third of it on four H200s.
+    "zero_stage": OptionTraits(work="zero_stage = 3", is_unpredicted=_equals(3)),
     "deepspeed_config": OptionTraits(work="deepspeed_config", is_unpredicted=is_given),
     "hybrid_shard": OptionTraits(
         needs=(

@@ -19,7 +19,7 @@ StrategyName = Literal[
     "torchtune",
     "unsloth",
 ]
-Sharing = Literal["ddp", "fsdp"]
+Sharing = Literal["ddp", "fsdp", "zero"]
 
 _LORA = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 _PACKED = ("weights", "double_quantization")
@@ -127,6 +127,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
             *(*_LORA, *_MODEL),
         ),
         own_optimizer=True,
+        sharing="zero",
     ),
     "torchtune": StrategyTraits(
         parallel_axes=("data_parallel", "tensor_parallel"),

@@ -23,8 +23,8 @@ def test_what_the_model_does_not_know(runs: Any, build: Build) -> None:
     """Says so: another strategy, chunks over other strategies' weights, no model at all."""
     figures = node_figures(runs.measured_node, "bfloat16")
     fit = build.train(2)
-    other = with_settings(fit, strategy="deepspeed")
-    with pytest.raises(UnmeasuredError, match="knows no strategy deepspeed"):
+    other = with_settings(fit, strategy="torchtune")
+    with pytest.raises(UnmeasuredError, match="knows no strategy torchtune"):
         predicted_phases(figures, other, 4)
     ring = with_settings(fit, context_parallel=2)
     with pytest.raises(UnmeasuredError, match="knows no context_parallel"):
@@ -50,7 +50,12 @@ def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"strategy": "deepspeed", "zero_stage": 2}, "strategy deepspeed"),
+        ({"strategy": "deepspeed", "zero_stage": 3}, "zero_stage = 3"),
+        ({"strategy": "deepspeed", "grad_accum": 2}, "grad_accum of deepspeed"),
+        ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer"),
+        ({"strategy": "deepspeed", "dtype": "float32"}, "float32 weights of deepspeed"),
+        ({"strategy": "deepspeed", "deepspeed_config": {}}, "deepspeed_config"),
+        ({"strategy": "unsloth"}, "strategy unsloth"),
         ({"lora_rank": 8, "weights": "nf4"}, "nf4"),
         ({"activation_checkpointing": "selective"}, "selective"),
         ({"strategy": "fsdp", "mixed_precision": "bfloat16"}, "mixed_precision"),
@@ -71,6 +76,18 @@ def test_training_that_the_model_does_not_know(runs: Any, build: Build, settings
     asked = dataclasses.replace(fit, settings=dataclasses.replace(fit.settings, **settings))
     with pytest.raises(UnmeasuredError, match=named):
         predicted_phases(figures, asked, 4)
+
+
+def test_zero_of_both_stages_is_predicted_alike(runs: Any, build: Build) -> None:
+    """One pass exchanges as much in stage 1 as in stage 2, which is the default."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    zero = with_settings(build.train(2), strategy="deepspeed")
+    found = predicted_phases(figures, zero, 4)
+    for stage in (1, 2):
+        assert predicted_phases(figures, with_settings(zero, zero_stage=stage), 4) == found
+    [step], [ddp] = found, predicted_phases(figures, build.train(2), 4)
+    assert step.compute_s == ddp.compute_s
+    assert step.communication_s > ddp.communication_s
 
 
 def test_a_pipeline_has_a_microbatch_for_each_stage_by_default(runs: Any, build: Build) -> None:
