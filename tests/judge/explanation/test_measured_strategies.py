@@ -1,4 +1,4 @@
-"""Predictions beside kept measurements of strategies on two H100s, by a node check of the same two."""
+"""Predictions beside kept measurements of strategies on H100s, by the node check of one of their hosts."""
 
 from __future__ import annotations
 
