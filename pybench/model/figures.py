@@ -13,8 +13,8 @@ from pybench.model.plan_options import PartOf
 from pybench.model.suite import AxisValue
 from pybench.model.verdict import Verdict
 
-# 1: first form.
-FIGURES_VERSION = 1
+# 1: first form. 2: keys without variables that name folders of caches and logs.
+FIGURES_VERSION = 2
 
 
 MACHINE_KEYS = ("gpu", "power_limit", "mig", "ecc", "fabric", "driver", "cpu", "kernel")

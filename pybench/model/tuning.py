@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pybench.model.backend import BACKENDS
 from pybench.model.loopback import LOOPBACK
@@ -18,6 +19,8 @@ NEVER_INHERITED = frozenset({"CUDA_VISIBLE_DEVICES"})
 _OURS = NEVER_INHERITED | {"CUDA_DEVICE_ORDER", "HF_HUB_OFFLINE", *LOOPBACK}
 # A credential does not tune: a suite must request it by name. Endings, so that VLLM_MAX_TOKENS stays a number.
 _SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH")
+# Where compiled code, logs and dumps lie, often in a folder of one job.
+_FOLDERS = ("_CACHE_DIR", "_CACHE_PATH", "_CACHE_ROOT", "_ASSETS_CACHE", "_DUMP_DIR", "_DUMP_FILE", "_DEBUG_FILE")
 URL_USER = re.compile(r"(\b\w+://)[^/@\s]+@")
 _ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=([!-~]+)")
 MAX_ENVIRONMENT = 200
@@ -27,6 +30,11 @@ MAX_ENVIRONMENT = 200
 def tunes(name: str) -> bool:
     """Whether a variable of the shell reaches workers."""
     return name.startswith(TUNING_PREFIXES) and name not in NEVER_INHERITED and not is_secret_name(name)
+
+
+def tuning_alone(environment: Mapping[str, str]) -> dict[str, str]:
+    """Of variables that reached workers those that two runs must share: not where they keep caches and logs."""
+    return {name: value for name, value in environment.items() if not name.endswith(_FOLDERS)}
 
 
 def is_secret_name(name: str) -> bool:

@@ -21,6 +21,7 @@ from pybench.report.text_table import COLOURS, console, draw, fits, hanging, wit
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _NAMED = 3
+_BRIEF = 60
 _UNDECIDED = "the interval reaches across the smallest effect; more attempts or references narrow it"
 _COLOUR: dict[ChangeVerdict, str] = {
     "regressed": COLOURS["fail"],
@@ -148,13 +149,19 @@ def _by_point(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
 def reason_text(comparison: RunComparison) -> str:
     """What decided the verdict."""
     if comparison.differences:
-        first, more = comparison.differences[:_NAMED], len(comparison.differences) - _NAMED
+        first = [_in_brief(text) for text in comparison.differences[:_NAMED]]
+        more = len(comparison.differences) - _NAMED
         return "; ".join(first) + (f" (and {more} more)" if more > 0 else "")
     if not comparison.changes:
         return "the runs have no row in common"
     counts = [(verdict, [c for c in comparison.changes if c.verdict == verdict]) for verdict in BY_IMPORTANCE]
     text = ", ".join(f"{len(rows)} {verdict}" for verdict, rows in counts if rows)
     return f"of {_count(comparison.changes)}: {text}; smallest effect {plain(100 * comparison.effects.default)} %"
+
+
+def _in_brief(difference: str) -> str:
+    """A long one by its key alone: the head has its values."""
+    return difference if len(difference) <= _BRIEF else difference.partition(":")[0]
 
 
 def _count(rows: Sequence[Change]) -> str:

@@ -22,6 +22,7 @@ from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import NO_OPTIONS, PlanOptions
 from pybench.model.software import Software
+from pybench.model.tuning import tuning_alone
 from pybench.runner.run import Run
 from pybench.runner.suite_plan import launch_requirements
 from pybench.store.journal import RunFolder
@@ -140,7 +141,7 @@ def check_software(path: Path, manifest: Manifest, software: Software | None, en
                 f"{path}: the workers' Python or packages have changed since the run began ({'; '.join(changes)}); "
                 "resume with the first ones (--python), or start a new run"
             )
-    if changes := differences(manifest.environment, environment):
+    if changes := differences(tuning_alone(manifest.environment), tuning_alone(environment)):
         raise MachineError(
             f"{path}: variables that tune workers have changed since the run began ({'; '.join(changes)}); "
             "set them as they were, or start a new run"

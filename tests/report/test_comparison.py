@@ -58,6 +58,14 @@ def test_what_differs_is_named_with_the_way_on() -> None:
     assert text.splitlines()[-1] == "verdict: incomparable - driver: 580.1 -> 580.2"
 
 
+def test_long_values_are_in_the_head_alone() -> None:
+    """The last line has the key."""
+    gpus = ", ".join(f'"NVIDIA H200 GPU-{number}cadc31d-bee0"' for number in range(8))
+    text = shown(run(point(), gpu=f"[{gpus}]", driver='"580.2"'), run(point(), run_id="then"))
+    assert "differs: gpu: " in text
+    assert text.splitlines()[-1] == "verdict: incomparable - gpu; driver: 580.1 -> 580.2"
+
+
 def test_every_row_is_shown_with_detail() -> None:
     """Also those that did not change."""
     steady = point(medians=scaled(1, STEADY))

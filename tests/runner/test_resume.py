@@ -49,6 +49,12 @@ def test_the_same_goes_on() -> None:
     check_software(RUN, MANIFEST, None, {"NCCL_ALGO": "Ring"})
 
 
+def test_another_folder_of_compiled_code_is_no_other_software() -> None:
+    """Jobs have folders of their own for what is compiled and for logs."""
+    own = {"NCCL_ALGO": "Ring", "TRITON_CACHE_DIR": "/job/2/triton", "NCCL_DEBUG_FILE": "/job/2/nccl.log"}
+    check_software(RUN, MANIFEST, SOFTWARE, own)
+
+
 def test_another_set_of_cpus_names_both() -> None:
     """Also of as many CPUs: they may be farther from the GPUs. The remedy is a command."""
     assert refusal(check_machine, replace(BEGAN, cpus=(4, 5, 6, 8))) == (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pybench.model.errors import UsageError
 from pybench.model.figures import MACHINE_KEYS, PointFigures, RunFigures
 from pybench.model.results import Results
+from pybench.model.tuning import tuning_alone
 
 SETTINGS, MODEL = "settings", "model"
 _NAMES = {"gpus": "gpu", "power_limits_w": "power_limit", "images": "image"}
@@ -22,6 +24,7 @@ _OF_RUN = ("suite", "profile", "engine", "pybench")
 _FINGERPRINTS = frozenset(("machine", "software"))
 _NOT_PACKAGES = frozenset((*MACHINE_KEYS, *_OF_RUN, "image", "machine", "software"))
 _SOFTWARE = frozenset(("engine", "pybench", "image", "software"))
+_GPU = re.compile(r"(.+) (GPU-\S{8})\S*")
 
 
 def run_keys(results: Results) -> dict[str, str]:
@@ -34,7 +37,8 @@ def run_keys(results: Results) -> dict[str, str]:
         "engine": results.provenance.engine,
         "pybench": results.provenance.pybench_version,
     }
-    return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
+    found = {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
+    return tuning_alone(found)
 
 
 def check_across(across: Collection[str], keys: Collection[str]) -> None:
@@ -66,7 +70,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str], across: Collec
     return tuple(
         f"{name}: not the same, by its fingerprint; run folders name what differs"
         if name in _FINGERPRINTS
-        else f"{name}: {_shown(before.get(name))} -> {_shown(now.get(name))}"
+        else f"{name}: {_change_of(before.get(name), now.get(name))}"
         for name in dict.fromkeys((*before, *now))
         if _shown(before.get(name)) != _shown(now.get(name)) and not _is_across(name, across)
     )
@@ -105,6 +109,23 @@ def _groups(name: str) -> Iterator[str]:
         yield from ("packages", "software")
     elif name in _SOFTWARE:
         yield "software"
+
+
+def _change_of(before: str | None, now: str | None) -> str:
+    """Both values; GPUs by their kind and the beginnings of their UUIDs, where those differ."""
+    texts = _shown(before), _shown(now)
+    short = tuple(map(_counted_gpus, texts))
+    return " -> ".join(short if short[0] != short[1] else texts)
+
+
+def _counted_gpus(text: str) -> str:
+    found = [_GPU.fullmatch(part) for part in text.split(", ")]
+    kinds: dict[str, list[str]] = {}
+    for match in found:
+        if match is None:
+            return text
+        kinds.setdefault(match[1], []).append(match[2])
+    return ", ".join(f"{len(own)} x {kind} ({', '.join(own)})" for kind, own in kinds.items())
 
 
 def _shown(value: str | None) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import pytest
 
 from pybench.judge.regression.comparison import compare
+from pybench.judge.regression.keys import run_keys
 from pybench.model.change import SmallestEffects
 from pybench.model.errors import UsageError
 from pybench.model.figures import Row
+from tests.builders import RESULTS
 from tests.runs_against_runs import point, run, scaled
 
 NARROW = (99.9, 100.0, 100.1)
@@ -115,6 +118,25 @@ def test_a_key_that_differs_is_named_and_may_be_allowed(key: str, value: str, ac
     wanted = compare(now, [then], across=[across])
     assert [text.partition(":")[0] for text in wanted.wanted] == [key]
     assert wanted.changes
+
+
+def test_gpus_are_counted_by_kind_where_that_shows_the_difference() -> None:
+    """With the beginnings of their UUIDs; whole where these are alike."""
+    four = [f"NVIDIA H200 GPU-{number}cadc31d-bee0-4000" for number in range(4)]
+    found = compare(run(point(), gpu=json.dumps(four[:2])), [run(point(), run_id="then", gpu=json.dumps(four[2:]))])
+    assert found.differences == (
+        "gpu: 2 x NVIDIA H200 (GPU-2cadc31d, GPU-3cadc31d) -> 2 x NVIDIA H200 (GPU-0cadc31d, GPU-1cadc31d)",
+    )
+    alike = '["NVIDIA H200 GPU-0cadc31d-beef"]'
+    found = compare(run(point(), gpu=json.dumps(four[:1])), [run(point(), run_id="then", gpu=alike)])
+    assert found.differences == ("gpu: NVIDIA H200 GPU-0cadc31d-beef -> NVIDIA H200 GPU-0cadc31d-bee0-4000",)
+
+
+def test_folders_of_compiled_code_are_no_keys() -> None:
+    """A nightly job has another one each night."""
+    fields = {"torch": "2.11.0", "$NCCL_ALGO": "Ring", "$TRITON_CACHE_DIR": "/job/7/triton"}
+    keys = run_keys(dataclasses.replace(RESULTS, software_fields=fields))
+    assert {name: value for name, value in keys.items() if name in fields} == {"torch": "2.11.0", "$NCCL_ALGO": "Ring"}
 
 
 def test_the_difference_shows_both_values() -> None:
