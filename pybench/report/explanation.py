@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from pybench.compute.node_ranges import node_ranges
 from pybench.judge.explanation.notes import stated_once
 from pybench.model.explanation import (
     ExplainedBaseline,
@@ -16,6 +17,7 @@ from pybench.model.explanation import (
     Extrapolation,
 )
 from pybench.model.results import Estimate
+from pybench.report.change_words import signed_percent
 from pybench.report.numbers import percent, plain, quantity
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -141,7 +143,7 @@ def _speedup(name: str, point: ExplainedPoint) -> tuple[str, ...]:
         "-" if point.predicted_s is None else _seconds(point.predicted_s),
         f"{point.measured_speedup:.3f}x",
         "-" if predicted is None else f"{predicted:.3f}x",
-        "-" if predicted is None else f"{predicted / point.measured_speedup - 1:+.1%}",
+        "-" if predicted is None else signed_percent(predicted / point.measured_speedup - 1),
     )
 
 
@@ -172,7 +174,7 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
             _name(names, point),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
-            "unknown" if point.clock_fraction is None else f"{point.clock_fraction:+.1%}",
+            "unknown" if point.clock_fraction is None else signed_percent(point.clock_fraction),
         )
         for point in explanation.points
         if point.power_limited is not None or point.clock_fraction is not None
@@ -182,7 +184,7 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
 
 
 def _held(names: tuple[str, ...] | None) -> str:
-    return "unknown" if names is None else ", ".join(names) or "none"
+    return "unknown" if names is None else node_ranges(names) or "none"
 
 
 def _fits(explanation: Explanation) -> Table:
@@ -193,7 +195,7 @@ def _fits(explanation: Explanation) -> Table:
             f"{fit.num_gpus} over {fit.num_nodes} nodes" if fit.num_nodes > 1 else str(fit.num_gpus),
             _seconds(fit.latency_s),
             "-" if fit.bytes_per_s is None else _quantity(fit.bytes_per_s, "bytes/s"),
-            f"{fit.misfit_fraction:.1%}",
+            percent(fit.misfit_fraction),
         )
         for fit in explanation.fits
     )

@@ -35,7 +35,9 @@ _LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes", "so
 _TEXT = {"reason", "notes", "source"}
 _INDENT = "    "
 _SHORTEST_NAME = 16
-"""A first column is wrapped down to this many characters before the table is stacked."""
+"""A first column is wrapped down to this many characters, or its longest word, before the table is stacked."""
+_LONGEST_WORD = 32
+"""A longer word of a first column is cut."""
 _MOST_PARTS = 3
 """A table of more parts than these is read more easily row by row."""
 
@@ -76,7 +78,7 @@ def draw(table: Table, width: int) -> Group:
     """
     title = [Text(printable(table.title), style="bold")] if table.title else []
     first, *others = _widths(table)
-    if min(first, _SHORTEST_NAME) <= _room(others, width):
+    if min(first, _shortest_name(table)) <= _room(others, width):
         return Group(*title, _columns(table, width))
     texts, plain = _split_text(table.without_empty_columns())
     found = _parts(plain, width)
@@ -127,6 +129,11 @@ def _widths(table: Table) -> list[int]:
     return [max([cell_len(printable(cell)) for cell in column]) for column in zip(*lines, strict=True)]
 
 
+def _shortest_name(table: Table) -> int:
+    words = (piece for row in table.rows for piece in _AXES.sub(" ", printable(row[0])).split(" "))
+    return max(_SHORTEST_NAME, min(max(map(cell_len, words), default=0), _LONGEST_WORD))
+
+
 def _split_text(table: Table) -> tuple[tuple[str, ...], Table]:
     """What each row has in words, and the table without it."""
     words = [place for place, head in enumerate(table.heads) if head in _TEXT]
@@ -140,7 +147,7 @@ def _parts(table: Table, width: int) -> tuple[_Columns, ...]:
     num_names = _num_names(table)
     room = _room(widths[1:num_names], width)
     needed = [_GAP + one for one in widths[num_names:]]
-    tried = (_filled(needed, room - name) for name in (widths[0], min(widths[0], _SHORTEST_NAME)))
+    tried = (_filled(needed, room - name) for name in (widths[0], min(widths[0], _shortest_name(table))))
     places = min((one for one in tried if one), key=len, default=[])
     if len(places) > _MOST_PARTS:
         return ()

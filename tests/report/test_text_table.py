@@ -43,6 +43,16 @@ def test_a_name_is_wrapped_where_that_saves_a_part() -> None:
     assert lines[2:] == [f"a point of a      {'1' * 20}  {'2' * 20}", "long name"]
 
 
+def test_a_word_of_a_name_stays_whole() -> None:
+    """A part more costs less than a word in two."""
+    rows = (("with_tensor_parallel", "1" * 20, "2" * 20),)
+    lines = drawn(Table("", ("point", "found", "allowed"), rows), 60)
+    assert [line for line in lines if line.startswith("with")] == [
+        f"with_tensor_parallel  {'1' * 20}",
+        f"with_tensor_parallel  {'2' * 20}",
+    ]
+
+
 def test_a_row_with_a_cell_of_the_screens_width_is_a_block() -> None:
     rows = (("one", "1" * 38),)
     assert drawn(Table("", ("point", "found"), rows), 40) == ["one", "    found", f"    {'1' * 36}", "    11"]
