@@ -27,7 +27,7 @@ def test_boards_at_their_power_limit_are_named(runs: Any, build: Build) -> None:
     text = render(explanation, width=240)
     assert "baseline at power limit" in text
     assert "GPU 1" in text
-    assert "-10.0%" in text
+    assert "-10.0 %" in text
 
 
 def test_power_limits_that_nobody_read_are_unknown(runs: Any, build: Build) -> None:
