@@ -29,6 +29,7 @@ from pybench.model.progress import Progress
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.tuning import variables_of
+from pybench.report.formats import REPORT_FILES
 from pybench.runner.attempt import attempt_figure, run_session
 from pybench.runner.compiled_code import folder_of
 from pybench.runner.events.contract import Site
@@ -138,6 +139,8 @@ class OpenRun:
                     self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")
                     return
                 blame_machine(record, self.launcher, self.folder.path)
+                # If this runner is killed, no report of an earlier part is left to contradict the journal.
+                self.folder.remove_reports(REPORT_FILES.values())
                 self.folder.append(record)
                 self.records.append(record)
                 failure = record.failure

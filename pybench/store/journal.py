@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from pybench.store.safe_folder import (
     opened_file,
     opened_folder,
     read_file,
+    remove_file,
     write_all,
     write_file,
 )
@@ -217,6 +218,12 @@ class RunFolder:
             opened_folder(self.path) as folder,
         ):
             write_file(folder, file, text.encode())
+
+    def remove_reports(self, files: Iterable[str]) -> None:
+        """Remove reports that no longer follow from the journal. Raises ``RunFolderError``."""
+        with run_folder_errors(self.path, "remove reports of before"), opened_folder(self.path) as folder:
+            for file in files:
+                remove_file(folder, file)
 
 
 def attempt_name(point_id: str, number: int) -> str:

@@ -18,11 +18,13 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
+from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
 from pybench.runner import follow
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
+from pybench.runner.verification.verify import verify_folder
 from pybench.store.journal import RunFolder
 from tests.processes import wait_for
 from tests.runner.drill import suite_text, table_text
@@ -215,3 +217,34 @@ resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "ok")
     assert finish(resume_run(run.folder.path, fake)).verdict == "pass"
     assert not list(processes_marked(run.folder.mark))
+
+
+def test_a_resumed_run_that_is_killed_is_unfinished(tmp_path: Path) -> None:
+    """The reports of its first part would contradict what the journal has by then."""
+    run = prepare(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run.finish(StopsBefore(2))
+    for name, file in REPORT_FILES.items():
+        run.folder.write_report(file, render(RunView.of_folder(run.folder), name))
+    assert states(run) == {"unfinished"}
+    with pytest.raises(KeyboardInterrupt):
+        resume_run(run.folder.path, fake).finish(StopsBefore(3))
+    assert len(run.folder.records()) == 2
+    assert states(run) == {"unfinished"}
+
+
+class StopsBefore(NoProgress):
+    """An attempt by its place in the run."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+
+    def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:  # noqa: ARG002
+        if position == self._position:
+            raise KeyboardInterrupt
+
+
+def states(run: Run) -> set[str]:
+    """Of what a verification finds."""
+    found = verify_folder(run.folder.path, run.folder.path.parents[1] / "drill.toml")
+    return {one.state for one in found.discrepancies}
