@@ -46,7 +46,7 @@ def check_across(across: Collection[str], keys: Collection[str]) -> None:
     valid = [*GROUPS, *MACHINE_KEYS, *_OF_RUN, "image", SETTINGS, MODEL]
     for name in across:
         if name not in valid and name not in keys:
-            listed = ", ".join(dict.fromkeys((*valid, *keys)))
+            listed = ", ".join(dict.fromkeys((*valid, *sorted(keys))))
             raise UsageError(f"--across {name}: no such key; there are {listed}")
 
 
