@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybench.model.decoder_flops import forward_flops_per_token, head_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 
 # Upper limits in parameters. A class gathers models whose compute and communication stand in about the same ratio.
@@ -24,39 +25,7 @@ def num_parameters(shape: DecoderShape) -> int:
 
     Norms, biases and routers, under 0.1 % of a model, are left out.
     """
-    layer = shape.attention_weights + shape.expert_weights * shape.num_experts
-    return shape.end_weights + layer * shape.layers
-
-
-def forward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
-    """Floating-point operations of one token's forward pass; with ``last``, the mean over such contexts, in tokens.
-
-    2 for each active weight outside the embedding, plus attention's scores and values: 4 · heads · head width · context
-    in each layer (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
-    """
-    layer = shape.attention_weights + shape.expert_weights * shape.active_experts
-    layers = float(2 * layer * shape.layers)
-    return layers + head_flops_per_token(shape) + attention_flops_per_token(shape, first, last)
-
-
-def attention_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
-    """Of one token's forward pass: attention's scores and values. Contexts as in :func:`forward_flops_per_token`."""
-    return 4 * shape.heads * shape.head_width * shape.attended_tokens(first, last)
-
-
-def backward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None, *, adapters: bool) -> float:
-    """Of one token's backward pass: twice forward. Contexts as in :func:`forward_flops_per_token`.
-
-    Under ``adapters`` (LoRA) the frozen weights get no gradient of their own: theirs is once forward, attention's
-    twice. The adapters' own products, about 1 % of the weights', are left out.
-    """
-    forward = forward_flops_per_token(shape, first, last)
-    return forward + (attention_flops_per_token(shape, first, last) if adapters else forward)
-
-
-def head_flops_per_token(shape: DecoderShape) -> float:
-    """Of one token's forward pass: the projection to the vocabulary."""
-    return 2.0 * shape.embedding_weights
+    return shape.end_weights + shape.layer_weights * shape.layers
 
 
 def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: float) -> float:

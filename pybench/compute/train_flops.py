@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.compute.flops import backward_flops_per_token, forward_flops_per_token, head_flops_per_token
+from pybench.model.decoder_flops import backward_flops_per_token, forward_flops_per_token, head_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 

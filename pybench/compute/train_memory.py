@@ -10,6 +10,8 @@ from pybench.compute.activation_memory import kept_bytes, recomputed_bytes
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
+from pybench.model.workloads.stage_layers import rank_layers, stage_layers
+from pybench.model.workloads.stage_memory import LOSS_BYTES, rank_bytes
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 
@@ -18,12 +20,8 @@ ESTIMATE_ERROR = 0.1
 # With double quantisation: 4 bits, 8 for the scale of 64 weights, 32 for that of 256 scales.
 _NF4_BYTES = 0.516
 _NF4_BYTES_OF_WHOLE_SCALES = 0.5625
-# For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32.
-_LOSS_BYTES = 12
-# The same by one compiled kernel, which keeps float32 in registers.
+# For each logit, when its gradient is made, by one compiled kernel, which keeps float32 in registers.
 _FUSED_LOSS_BYTES = 4
-# What the loss keeps of each logit for backward: its softmax in float32.
-_SOFTMAX_BYTES = 4
 # Both states of AdamW in eight bits. What the driver pages leaves the GPU where that has no room.
 _8_BIT_STATES = 2
 _FLOAT32 = 4
@@ -53,6 +51,8 @@ def host_bytes(settings: Train, shape: DecoderShape) -> float:
 
 
 def _step_bytes(settings: Train, shape: DecoderShape) -> float:
+    if STRATEGIES[settings.strategy].has_stages:
+        return max(rank_bytes(settings, shape, rank_layers(stage_layers(settings, shape), settings.pipeline_parallel)))
     number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
     weights = held_parameters(settings, shape)
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
@@ -76,12 +76,8 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
         lasting += gradients  # the buckets stay while gradients come and go
     # In the first layer, last of backward's, every gradient is there but the embedding's.
     in_first_layer = gradients + again - number * shape.embedding_weights * weights / num_parameters(shape)
-    if STRATEGIES[settings.strategy].has_stages:
-        passing = _passing_bytes_of_stages(settings, gradients, logits, kept, loss)
-    elif settings.accumulates:
-        passing = (held_back or gradients) + at_most
-    else:
-        passing = max(gradients, at_most)  # gradients come as what is kept goes
+    # In a lone pass gradients come as what is kept goes.
+    passing = (held_back or gradients) + at_most if settings.accumulates else max(gradients, at_most)
     return lasting + max(in_first_layer, passing)
 
 
@@ -106,7 +102,7 @@ def _loss_bytes(settings: Train, logits: float) -> float:
     """Of so many logits and their gradients. Unsloth's own loss makes no logits; a turn's policy does, uncounted."""
     if settings.strategy == "unsloth":
         return 0.0
-    return (_FUSED_LOSS_BYTES if settings.compile else _LOSS_BYTES) * logits
+    return (_FUSED_LOSS_BYTES if settings.compile else LOSS_BYTES) * logits
 
 
 def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
@@ -122,28 +118,6 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
     return number * _of_tensor_rank(settings, shape, shape.end_weights + num_layers * layer)
 
 
-def _passing_bytes_of_stages(settings: Train, gradients: float, logits: float, kept: float, loss: float) -> float:
-    """What lies beside a stage's weights and states when most is needed, of so many ``logits``."""
-    output, parts = DTYPE_BYTES[settings.dtype] * logits, settings.num_microbatches
-    if parts > 1:
-        # torch keeps the logits of every part, and joins them at the end.
-        return gradients + max(_waiting_bytes(settings, logits, kept, parts) + output + loss / parts, 2 * output)
-    if settings.accumulates:
-        return gradients + kept + output + loss
-    return kept + max(gradients + 2 * output, output + loss)
-
-
-def _waiting_bytes(settings: Train, logits: float, kept: float, parts: int) -> float:
-    """Kept by the parts whose forward pass is done, beside all gradients, which the first part's backward has made.
-
-    GPipe runs every forward pass first. 1F1B has no more parts under way than stages, a small share, which is left out.
-    """
-    if settings.schedule != "gpipe":
-        return 0.0
-    softmax = 0.0 if settings.compile else _SOFTMAX_BYTES * logits
-    return (kept + softmax) * (parts - 1) / parts
-
-
 def _tokens(settings: Train) -> int:
     """Of one pass of a rank; where a batch size is to be found, of one sample."""
     samples = 1 if settings.finds_batch_size else settings.micro_batch_size
@@ -153,16 +127,12 @@ def _tokens(settings: Train) -> int:
 def _has_buckets(settings: Train) -> bool:
     """Whether DDP averages gradients, in buckets beside them."""
     averaged = settings.data_parallel * settings.context_parallel > 1
-    return averaged and settings.strategy in {"ddp", "accelerate", "unsloth", "context_parallel", "pipeline_parallel"}
+    return averaged and settings.strategy in {"ddp", "accelerate", "unsloth", "context_parallel"}
 
 
 def held_parameters(settings: Train, shape: DecoderShape) -> float:
-    """Parameters of the model that one rank holds; the last stage has the head besides its layers."""
-    whole = num_parameters(shape)
-    if settings.pipeline_parallel > 1:
-        head = shape.embedding_weights
-        return (whole - 2 * head) / settings.pipeline_parallel + head
-    of_rank = _of_tensor_rank(settings, shape, whole)
+    """Parameters of the model that one rank holds, of a strategy without stages."""
+    of_rank = _of_tensor_rank(settings, shape, num_parameters(shape))
     if settings.strategy in {"fsdp", "torchtune"}:
         return of_rank / (settings.num_shards * settings.context_parallel)
     return of_rank

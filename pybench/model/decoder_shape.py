@@ -77,6 +77,11 @@ class DecoderShape:
         """Of one layer's MLP, or of one of its experts: gate, up and down projections."""
         return 3 * self.hidden * self.intermediate
 
+    @property
+    def layer_weights(self) -> int:
+        """Of one layer, all experts of a mixture among them."""
+        return self.attention_weights + self.expert_weights * self.num_experts
+
     def attended_tokens(self, first: float, last: float | None = None) -> float:
         """Tokens that a token attends to, summed over the layers: its position, in a sliding layer at most the window.
 

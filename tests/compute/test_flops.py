@@ -9,11 +9,11 @@ import pytest
 from pybench.compute.flops import (
     MODEL_CLASSES,
     decode_round_bytes,
-    forward_flops_per_token,
     generate_flops,
     model_class,
     num_parameters,
 )
+from pybench.model.decoder_flops import forward_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.store.model_shapes import load_models
 from tests.builders import DECODER

@@ -62,11 +62,14 @@ def needed_bytes(point: Point) -> float:
 def measured_settings(given: Mapping[str, Any], day: str) -> dict[str, Any]:
     """What of a training's settings differs in the measured steps of a run kept on ``day``.
 
-    Peaks are without control steps. Until 25 November 2026 a pipeline had a microbatch for each stage by default.
+    Peaks are without control steps. Until 25 November 2026 a pipeline had a microbatch for each stage by default. Until
+    26 November its layers were cut evenly, as those of ``layer_split`` are, which has no microbatches by default.
     """
     changed: dict[str, Any] = {"control_steps": None}
-    if given["strategy"] == "pipeline_parallel" and given["microbatches"] is None and day <= "20261125":
-        changed["microbatches"] = given["pipeline_parallel"]
+    if given["strategy"] == "pipeline_parallel" and day <= "20261126":
+        by_default = given["pipeline_parallel"] if day <= "20261125" else Train(**given).num_microbatches
+        changed["microbatches"] = given["microbatches"] or by_default
+        changed["strategy"] = "layer_split"
     return changed
 
 

@@ -10,13 +10,8 @@ from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime, roofline
-from pybench.compute.flops import (
-    attention_flops_per_token,
-    cached_numbers,
-    forward_flops_per_token,
-    head_flops_per_token,
-    read_weights,
-)
+from pybench.compute.flops import cached_numbers, read_weights
+from pybench.model.decoder_flops import attention_flops_per_token, forward_flops_per_token, head_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 
 _REDUCTIONS_PER_LAYER = 2

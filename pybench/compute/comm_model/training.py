@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.zero import exchange_s, moved_bytes
-from pybench.compute.flops import backward_flops_per_token, forward_flops_per_token, num_parameters
+from pybench.compute.flops import num_parameters
+from pybench.model.decoder_flops import backward_flops_per_token, forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.stage_layers import even_layers
+from pybench.model.workloads.stage_memory import rank_weights
 from pybench.model.workloads.train_strategies import Sharing
 
 # In a layer's forward, and as many in its backward.
@@ -47,7 +50,8 @@ class TrainingShape:
     The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
     view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
-    largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those of the others.
+    largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those of the others. Each rank has so
+    many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``.
     """
 
     samples: float
@@ -60,6 +64,7 @@ class TrainingShape:
     pipeline_parallel: int = 1
     microbatches: int = 1
     stages_per_rank: int = 1
+    layers_of_ranks: tuple[int, ...] | None = None
     passes: int = 1
     bucket_bytes: int = BUCKET_BYTES
     bucket_copies: int = 2
@@ -72,17 +77,21 @@ class TrainingShape:
         """Ranks that share gradients: those of every replica, and of every chunk of its sequences."""
         return self.data_parallel * self.context_parallel
 
+    def layers_of(self, decoder: DecoderShape) -> tuple[int, ...]:
+        """Layers of each rank of a pipeline."""
+        return self.layers_of_ranks or even_layers(decoder.layers, self.pipeline_parallel)
+
 
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
     """Forward, backward and update. Raises ``UnmeasuredError``."""
     tokens = shape.samples * shape.sequence_tokens / shape.context_parallel
     attending, first = _attention(decoder, shape)
     per_token = forward_flops_per_token(attending, first, shape.sequence_tokens)
-    forward_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s * pipeline_fraction(shape)
+    alone_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s
+    forward_s = alone_s * pipeline_fraction(decoder, shape)
     backward = backward_flops_per_token(attending, first, shape.sequence_tokens, adapters=shape.adapters is not None)
     backward_s = forward_s * (backward / per_token + shape.recompute)
-    whole = num_parameters(decoder)
-    trained = (whole if shape.adapters is None else shape.adapters) / (shape.tensor_parallel * shape.pipeline_parallel)
+    trained = _trained(decoder, shape)
     gradient_bytes = trained * shape.element_bytes
     sharing = _SHARING[shape.sharing]
     summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
@@ -117,13 +126,26 @@ def _update_bytes(shape: TrainingShape, trained: float) -> float:
     return updated_bytes + (2 * shape.bucket_copies * trained * shape.element_bytes if has_buckets else 0.0)
 
 
-def pipeline_fraction(shape: TrainingShape) -> float:
-    """A rank's share of the work with its bubble: (m + (p - 1) / v) / (m p), for m microbatches over p ranks.
+def _trained(decoder: DecoderShape, shape: TrainingShape) -> float:
+    """Parameters that a rank trains; in a pipeline the one that has most, since a step ends when all are updated."""
+    if shape.adapters is not None:
+        return shape.adapters / (shape.tensor_parallel * shape.pipeline_parallel)
+    return max(rank_weights(decoder, shape.layers_of(decoder))) / shape.tensor_parallel
 
-    With v stages each, a rank waits until the first, or from the last, v times shorter stages of the others are done.
+
+def pipeline_fraction(decoder: DecoderShape, shape: TrainingShape) -> float:
+    """Time of the work with its bubble, over that of all work on one rank: s + (1 - s) / (v m), for m microbatches.
+
+    The slowest rank has the share s of the work, and the others' share of one microbatch passes before and behind it;
+    with v stages each, only one of the others' v stages. Of p equal ranks it is (m + (p - 1) / v) / (m p). The head is
+    work of the last rank.
     """
-    ranks, parts = shape.pipeline_parallel, shape.microbatches
-    return (parts + (ranks - 1) / shape.stages_per_rank) / (parts * ranks)
+    layer, head = step_flops_per_token(
+        decoder, shape.sequence_tokens, recompute=shape.recompute, adapters=shape.adapters is not None
+    )
+    *others, last = (layer * count for count in shape.layers_of(decoder))
+    slowest = max(*others, last + head) / (layer * decoder.layers + head) if others else 1.0
+    return slowest + (1 - slowest) / (shape.stages_per_rank * shape.microbatches)
 
 
 def _ddp_s(

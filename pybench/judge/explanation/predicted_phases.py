@@ -14,6 +14,7 @@ from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, ModelSettings
+from pybench.model.workloads.stage_layers import rank_layers, stage_layers
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 
@@ -69,6 +70,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
     assert strategy.sharing is not None, "other strategies were refused"
     degrees = _degrees(settings, grown)
     of_rank = samples / degrees["data_parallel"]
+    grown_settings = replace(settings, pipeline_parallel=degrees["pipeline_parallel"])
     return TrainingShape(
         samples=of_rank,
         sequence_tokens=settings.sequence_tokens,
@@ -78,8 +80,9 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         tensor_parallel=degrees["tensor_parallel"],
         context_parallel=degrees["context_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        microbatches=replace(settings, pipeline_parallel=degrees["pipeline_parallel"]).num_microbatches,
+        microbatches=grown_settings.num_microbatches,
         stages_per_rank=settings.stages_per_rank or 1,
+        layers_of_ranks=rank_layers(stage_layers(grown_settings, decoder), degrees["pipeline_parallel"]),
         passes=_passes(settings, of_rank),
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         bucket_copies=_bucket_copies(settings),

@@ -203,7 +203,7 @@ def _predicted_speedup(suite: str, figures: NodeFigures, joined: NodeFigures, co
         ("lora_scaling", 0.04),
         ("fsdp_scaling", 0.04),
         ("tensor_training_scaling", 0.15),
-        ("pipeline_scaling", 0.15),
+        ("pipeline_scaling", 0.02),  # cut evenly; with the head's work divided by all stages 11 %
     ],
 )
 def test_how_near_predictions_of_training_come(
@@ -313,7 +313,7 @@ def test_generation_on_four_gpus_from_one_and_two(
         ("lora_scaling", 0.0),
         ("fsdp_scaling", 0.05),
         ("tensor_training_scaling", 0.0),
-        ("pipeline_scaling", 0.01),
+        ("pipeline_scaling", 0.0),
     ],
 )
 def test_training_on_four_gpus_from_one_and_two(suite: str, beyond: float, source: Callable[[], NodeFigures]) -> None:

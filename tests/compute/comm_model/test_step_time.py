@@ -200,20 +200,43 @@ def test_chunks_exchange_as_many_bytes_as_all_their_keys_have() -> None:
     assert training_step(node, DECODER, halves).communication_s == 2 * 2 * 2 * (2 * 2 * 4 * 3 * 2)
 
 
+# Equal stages: four layers and no work behind them.
+_HEADLESS = dataclasses.replace(DECODER, layers=4, vocabulary=0)
+
+
 def test_a_pipelines_bubble() -> None:
     """GPipe: 4 microbatches over 4 stages take 7/16 of the work each; one microbatch gains nothing."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)
-    assert pipeline_fraction(shape) == 7 / 16
-    assert pipeline_fraction(dataclasses.replace(shape, microbatches=1)) == 1
-    assert training_step(_UNIT, DECODER, shape).communication_s == 2 * 4 * 8
+    assert pipeline_fraction(_HEADLESS, shape) == 7 / 16
+    assert pipeline_fraction(_HEADLESS, dataclasses.replace(shape, microbatches=1)) == 1
+    assert training_step(_UNIT, _HEADLESS, shape).communication_s == 2 * 4 * 8
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [(False, 3), (True, 4)])
+def test_a_pipelines_slowest_rank_decides(recompute: bool, passes: int) -> None:
+    """By hand: 8 microbatches, each 4 layers over two ranks. Recomputing is of layers, not of the head behind them.
+
+    Each microbatch but one takes what the slowest rank does, one what all do; the fullest rank updates longest.
+    """
+    shape = TrainingShape(
+        samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=2, microbatches=8, recompute=recompute
+    )
+    decoder = dataclasses.replace(DECODER, layers=4, vocabulary=128)
+    layer, head = passes * (2 * _LAYER + 4 * 4 * 2 * 2), 3 * 2 * 128 * 8
+    whole = 4 * layer + head
+    uneven = dataclasses.replace(shape, layers_of_ranks=(3, 1))
+    assert pipeline_fraction(decoder, shape) == pytest.approx((7 * (2 * layer + head) + whole) / (8 * whole))
+    assert pipeline_fraction(decoder, uneven) == pytest.approx((7 * max(3 * layer, layer + head) + whole) / (8 * whole))
+    even_s, uneven_s = (training_step(_UNIT, decoder, each).memory_s for each in (shape, uneven))
+    assert uneven_s - even_s == 7 * _LAYER
 
 
 def test_interleaved_stages_halve_the_bubble_and_send_twice() -> None:
     """Megatron-LM: 3 of 16 parts are (p - 1) / (m p), with two stages a rank 1.5; two boundaries, there and back."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, pipeline_parallel=4, microbatches=4)
     two = dataclasses.replace(shape, stages_per_rank=2)
-    assert pipeline_fraction(two) == 5.5 / 16
-    one_s, two_s = (training_step(_UNIT, DECODER, each) for each in (shape, two))
+    assert pipeline_fraction(_HEADLESS, two) == 5.5 / 16
+    one_s, two_s = (training_step(_UNIT, _HEADLESS, each) for each in (shape, two))
     assert two_s.compute_s / one_s.compute_s == pytest.approx(5.5 / 7)
     assert two_s.communication_s == 2 * 2 * 4 * 8
 

@@ -31,11 +31,14 @@ def _node() -> MeasuredNode:
 
 
 def _kept(suite: str, point_id: str) -> tuple[StepTime, float]:
-    """Of a kept point the predicted step and its measured seconds."""
+    """Of a kept point the predicted step and its measured seconds. Layers were cut evenly, as by ``layer_split``."""
     points = json.loads(_file(suite).read_text())["points"]
     (kept,) = (point for point in points if point["id"] == point_id)
     known = {field.name for field in dataclasses.fields(Train)}
     settings = Train(**{name: value for name, value in kept["settings"].items() if name in known})
+    if settings.strategy == "pipeline_parallel":
+        assert settings.microbatches is not None
+        settings = dataclasses.replace(settings, strategy="layer_split")
     architecture = load_models()[settings.model]
     point = Point(
         id=point_id,

@@ -14,8 +14,11 @@ from torch.distributed.tensor import DTensor
 
 from pybench.compute.train_memory import held_back_bytes, held_parameters
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.stage_layers import stage_layers
+from pybench.model.workloads.stage_memory import rank_weights
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.stage import stage_module
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.training import trainer
 from pybench.worker.backends.torch.train.whole_model import WholeModel
@@ -60,6 +63,28 @@ def test_a_rank_of_eight_holds_what_the_plan_takes(name: str) -> None:
         parameters = registry.learner(task).parameters()
         held = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in parameters)
     assert held == pytest.approx(held_parameters(task.settings, SHAPE), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ({"pipeline_parallel": 2}, (3, 3)),
+        ({"pipeline_parallel": 2, "activation_checkpointing": "full"}, (3, 3)),
+        ({"pipeline_parallel": 4}, (1, 2, 2, 1)),
+        ({"pipeline_parallel": 2, "schedule": "interleaved_1f1b", "stages_per_rank": 2}, (2, 2, 1, 1)),
+        ({"pipeline_parallel": 4, "strategy": "layer_split"}, (1, 2, 1, 2)),
+    ],
+)
+def test_a_stage_holds_what_the_plan_takes(options: dict[str, Any], layers: tuple[int, ...]) -> None:
+    """Six layers, with a head of nearly one's weights."""
+    architecture = {**ARCHITECTURE, "num_hidden_layers": 6, "vocab_size": 3072}
+    settings = settings_of({"strategy": "pipeline_parallel", **options})
+    task = Task(settings, architecture, TorchRanks(0, settings.pipeline_parallel, torch.device("cpu")))
+    shape = DecoderShape.from_config(architecture)
+    assert stage_layers(settings, shape) == layers
+    stages = [stage_module(task, index, len(layers)) for index in range(len(layers))]
+    held = [sum(parameter.numel() for parameter in stage.parameters()) for stage in stages]
+    assert held == pytest.approx(rank_weights(shape, layers), rel=0.01)
 
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module:UserWarning")

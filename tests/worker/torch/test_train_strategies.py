@@ -24,8 +24,10 @@ from torch.nn import functional
 
 from pybench.judge.loss_curve import loss_checks
 from pybench.judge.measurements import Measurements
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Plan
 from pybench.model.wire import Work
+from pybench.model.workloads.stage_layers import stage_layers
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import strategies
@@ -60,6 +62,9 @@ NORM = {"optimizer": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.3}
 QLORA = {"lora_rank": 4, "lora_targets": "all_linear", "weights": "nf4"}
 # torchao packs 16,384 weights at once.
 WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
+# A head of nearly two layers' work: by their work two ranks have three and one of four layers, or four and two of six.
+UNEVEN: Spec = {"architecture": {"vocab_size": 1024}}
+UNEVEN_TURNS: Spec = {"architecture": {"vocab_size": 1024, "num_hidden_layers": 6}}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
@@ -123,6 +128,9 @@ TWO: dict[str, Spec] = {
     "1f1b": {**PP, "schedule": "1f1b", "microbatches": 4, "activation_checkpointing": "full"},
     "1f1b_phi": {**PP, "microbatches": 2, "architecture": PHI3},
     "interleaved": {**PP, **INTERLEAVED, "grad_accum": 2},
+    "1f1b_uneven": {**PP, **UNEVEN, "microbatches": 4},
+    "interleaved_uneven": {**PP, **INTERLEAVED, **UNEVEN_TURNS},
+    "layer_split_of_uneven_work": {**UNEVEN, "strategy": "layer_split", "pipeline_parallel": 2},
     **{f"{name}_experts": {**spec, "architecture": GPT_OSS} for name, spec in EXPERTS.items()},
     **{f"{name}_mistral": {**spec, "architecture": MISTRAL} for name, spec in WINDOWS.items()},
     # Last: what is broken stays so.
@@ -140,6 +148,7 @@ FOUR: dict[str, Spec] = {
     "hsdp_tensor": {**FSDP, **TP, "strategy": "fsdp", "nodes": 2, "hybrid_shard": True},
     "ddp_pipeline": {**PP, "data_parallel": 2, "microbatches": 2},
     "ddp_interleaved": {**PP, "data_parallel": 2, **INTERLEAVED},
+    "ddp_pipeline_uneven": {**PP, **UNEVEN, "data_parallel": 2, "microbatches": 2},
 }
 # What changes the model or its numbers; everything else is only another way to the same.
 SHAPING = ("architecture", "lora_rank", "lora_targets", "weights", "optimizer", "learning_rate", "max_grad_norm")
@@ -204,6 +213,23 @@ def test_two_ranks_learn_as_one_does(two: Any, alone: Any, name: str) -> None:
     assert expected[-1] < expected[0] - 0.05, "a loss that does not move shows nothing"
     for found in two[name]:
         assert found["losses"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "layers"),
+    [
+        (TWO["1f1b_uneven"], (3, 1)),
+        (TWO["interleaved_uneven"], (2, 1, 2, 1)),
+        (TWO["layer_split_of_uneven_work"], (2, 2)),
+        (FOUR["ddp_pipeline_uneven"], (3, 1)),
+        (TWO["1f1b"], (2, 2)),
+    ],
+)
+def test_stages_of_these_trainings(spec: Spec, layers: tuple[int, ...]) -> None:
+    """That they learn the same is shown of uneven cuts, too."""
+    options = {key: value for key, value in spec.items() if key != "architecture"}
+    shape = DecoderShape.from_config({**TINY, **spec.get("architecture", {})})
+    assert stage_layers(settings_of(options), shape) == layers
 
 
 @pytest.mark.parametrize("name", FOUR)

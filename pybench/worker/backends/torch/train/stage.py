@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.stage_layers import stage_layers
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import refuse_tied, trainable_model
@@ -36,8 +38,8 @@ def stage_module(task: Task, index: int, count: int) -> nn.Module:
     if count > 1:
         refuse_tied(model.config, "a pipeline")
     body = model.model
-    layers = list(body.layers)
-    first, end = len(layers) * index // count, len(layers) * (index + 1) // count
+    layers = stage_layers(task.settings, DecoderShape.from_config(task.architecture))
+    first, end = sum(layers[:index]), sum(layers[: index + 1])
     kept = [f"model.layers.{number}" for number in range(first, end)]
     kept += ["model.embed_tokens"] if index == 0 else []
     kept += ["model.norm", "lm_head"] if index == count - 1 else []

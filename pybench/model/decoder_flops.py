@@ -1,0 +1,52 @@
+"""Floating-point operations of a decoder's passes over a token, from its shape alone."""
+
+from __future__ import annotations
+
+from pybench.model.decoder_shape import DecoderShape
+
+
+def forward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
+    """Floating-point operations of one token's forward pass; with ``last``, the mean over such contexts, in tokens.
+
+    2 for each active weight outside the embedding, plus attention's scores and values: 4 · heads · head width · context
+    in each layer (PaLM, arXiv:2204.02311, appendix B, without its backward factor of 3).
+    """
+    layer = shape.attention_weights + shape.expert_weights * shape.active_experts
+    layers = float(2 * layer * shape.layers)
+    return layers + head_flops_per_token(shape) + attention_flops_per_token(shape, first, last)
+
+
+def attention_flops_per_token(shape: DecoderShape, first: float, last: float | None = None) -> float:
+    """Of one token's forward pass: attention's scores and values. Contexts as in :func:`forward_flops_per_token`."""
+    return 4 * shape.heads * shape.head_width * shape.attended_tokens(first, last)
+
+
+def backward_flops_per_token(shape: DecoderShape, first: float, last: float | None = None, *, adapters: bool) -> float:
+    """Of one token's backward pass: twice forward. Contexts as in :func:`forward_flops_per_token`.
+
+    Under ``adapters`` (LoRA) the frozen weights get no gradient of their own: theirs is once forward, attention's
+    twice. The adapters' own products, about 1 % of the weights', are left out.
+    """
+    forward = forward_flops_per_token(shape, first, last)
+    return forward + (attention_flops_per_token(shape, first, last) if adapters else forward)
+
+
+def head_flops_per_token(shape: DecoderShape) -> float:
+    """Of one token's forward pass: the projection to the vocabulary."""
+    return 2.0 * shape.embedding_weights
+
+
+def step_flops_per_token(
+    shape: DecoderShape, sequence_tokens: int, *, recompute: bool, adapters: bool
+) -> tuple[float, float]:
+    """Of one token's training step: those of one layer, and those of the head.
+
+    The mean over the positions of a causal sequence, and over layers where some have a window. With ``recompute``
+    layers do forward twice, the head does not. ``adapters`` as in :func:`backward_flops_per_token`.
+    """
+    forward = forward_flops_per_token(shape, 0, sequence_tokens)
+    backward = backward_flops_per_token(shape, 0, sequence_tokens, adapters=adapters)
+    head = head_flops_per_token(shape)
+    head_backward = head if adapters else 2 * head
+    layers = (forward - head) * (1 + recompute) + backward - head_backward
+    return layers / shape.layers, head + head_backward
