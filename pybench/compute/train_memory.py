@@ -7,6 +7,7 @@ Kept runs confirm it (:data:`ESTIMATE_ERROR`). Where it is not known what the la
 from __future__ import annotations
 
 from pybench.compute.activation_memory import kept_bytes, recomputed_bytes
+from pybench.compute.comm_model.zero import BUCKET_ELEMENTS
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
@@ -25,12 +26,10 @@ _FUSED_LOSS_BYTES = 4
 # Both states of AdamW in eight bits. What the driver pages leaves the GPU where that has no room.
 _8_BIT_STATES = 2
 _FLOAT32 = 4
-# ZeRO, for each weight: weight and gradient in 16 bits; weight, gradient and two states in float32, or no gradient.
-_ZERO_16_BIT, _ZERO_FLOAT32, _ZERO_FLOAT32_STATES = 4, 16, 12
-# When weights are updated, for each of them.
-_ZERO_UPDATE = 8
-# DeepSpeed's own defaults: gradients that are reduced together, weights that stage 3 updates together.
-_ZERO_BUCKET_BYTES, _ZERO_SUB_GROUP = 2 * 500_000_000, 1_000_000_000
+# ZeRO, for each weight: itself or its gradient in 16 bits; itself and two states in float32; when it is updated.
+_ZERO_16_BIT, _ZERO_LASTING, _ZERO_UPDATE = 2, 12, 8
+# Weights that stage 3 updates together, by DeepSpeed's own default.
+_ZERO_SUB_GROUP = 1e9
 
 
 def train_bytes(settings: Train, shape: DecoderShape) -> float:
@@ -44,7 +43,7 @@ def host_bytes(settings: Train, shape: DecoderShape) -> float:
     ZeRO-Offload (arXiv:2101.06840): weight, gradient and two states of AdamW in float32. FSDP: the same in ``dtype``.
     """
     if settings.offload_optimizer:
-        return float(_ZERO_FLOAT32 * num_parameters(shape))
+        return float((_ZERO_LASTING + _FLOAT32) * num_parameters(shape))
     if settings.cpu_offload and not settings.lora_rank:
         return float(4 * DTYPE_BYTES[settings.dtype] * num_parameters(shape))
     return 0.0
@@ -173,19 +172,19 @@ def _zero_bytes(settings: Train, weights: float, passing: float) -> float:
     is needed in backward, or when DeepSpeed 0.19 updates: then a part has its gradients three times, those of backward
     and in one piece, both of 16 bits, and in float32, or, later, in float32 beside a root of AdamW's second moment.
     """
-    ranks, splits_weights = settings.data_parallel, settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
-    of_16_bit = weights * (_ZERO_16_BIT / ranks if splits_weights else _ZERO_16_BIT)
+    part = weights / settings.data_parallel
+    splits_weights = settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
+    held = _ZERO_16_BIT * (part if splits_weights else weights)
     if settings.offload_parameters:
         return passing
     if settings.offload_optimizer:
-        return of_16_bit / 2 + max(of_16_bit / 2, passing)
-    lasting = weights * _ZERO_FLOAT32_STATES / ranks
+        return held + max(held, passing)
+    gradients = _ZERO_16_BIT * (weights if settings.zero_stage == 1 else part)
+    bucket = _ZERO_16_BIT * BUCKET_ELEMENTS
+    lasting = held + _ZERO_LASTING * part
     if splits_weights:
-        lasting += of_16_bit + _ZERO_BUCKET_BYTES
-        return lasting + max(passing, _ZERO_UPDATE * min(_ZERO_SUB_GROUP, weights / ranks))
-    lasting += of_16_bit / 2
-    gradients = of_16_bit / 2 / (1 if settings.zero_stage == 1 else ranks)
-    return lasting + max(gradients + _ZERO_BUCKET_BYTES + passing, _ZERO_UPDATE * weights / ranks)
+        return lasting + gradients + bucket + max(passing, _ZERO_UPDATE * min(_ZERO_SUB_GROUP, part))
+    return lasting + max(gradients + bucket + passing, _ZERO_UPDATE * part)
 
 
 def _control_bytes(settings: Train, shape: DecoderShape) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pybench.compute.comm_model.figures import NodeFigures
 
-# reduce_bucket_size.
-_BUCKET_ELEMENTS = 5e8
+BUCKET_ELEMENTS = 5e8
+"""Gradients that are reduced together: DeepSpeed's own ``reduce_bucket_size``."""
 # Of every trained parameter: its gradient is copied into a bucket (reads 2, writes 2), and divided there (2 and 2).
 _GRADIENT_BYTES = 8
 # Of those that a rank updates, kernel by kernel. The gradient is copied back from the bucket and to a buffer of its own
@@ -35,6 +35,6 @@ def exchange_s(figures: NodeFigures, trained: float, element_bytes: int, ranks: 
     ``overlap_comm`` is off by default: the reductions run in the stream of backward, and nothing hides them. In stage 1
     they follow it, in stage 2 they interrupt it. Raises ``UnmeasuredError``.
     """
-    buckets = max(1.0, trained / _BUCKET_ELEMENTS)
+    buckets = max(1.0, trained / BUCKET_ELEMENTS)
     reduce_s = figures.collective_s("all_reduce", trained * element_bytes / buckets, ranks)
     return buckets * reduce_s + figures.collective_s("all_gather", trained * element_bytes, ranks)

@@ -30,15 +30,14 @@ _GPU = re.compile(r"(.+) (GPU-\S{8})\S*")
 def run_keys(results: Results) -> dict[str, str]:
     """Keys of a whole run. A run of a version that recorded no fields has its two fingerprints alone."""
     machine = results.machine_fields or {"machine": results.fingerprint}
-    software = results.software_fields or {"software": results.software_key or "not recorded"}
+    software = tuning_alone(results.software_fields) or {"software": results.software_key or "not recorded"}
     of_run = {
         "suite": results.suite,
         "profile": results.profile or "none",
         "engine": results.provenance.engine,
         "pybench": results.provenance.pybench_version,
     }
-    found = {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
-    return tuning_alone(found)
+    return {_NAMES.get(name, name): value for name, value in {**machine, **software, **of_run}.items()}
 
 
 def check_across(across: Collection[str], keys: Collection[str]) -> None:

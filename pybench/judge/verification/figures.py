@@ -33,7 +33,7 @@ def differences(
                 yield from differences(claimed[name], computed[name], inside, tolerance)
     elif isinstance(claimed, list) and isinstance(computed, list):
         yield from _of_lists(claimed, computed, place, tolerance)
-    elif not _equal(claimed, computed, tolerance):
+    elif not equal(claimed, computed, tolerance):
         yield place, f"{_shown(claimed)} is claimed, {_shown(computed)} follows"
 
 
@@ -65,7 +65,8 @@ def _name(entry: Any, index: int) -> str:  # noqa: ANN401 - a value of JSON
     return " ".join(named) or str(index)
 
 
-def _equal(claimed: Any, computed: Any, tolerance: float) -> bool:  # noqa: ANN401 - values of JSON
+def equal(claimed: Any, computed: Any, tolerance: float = TOLERANCE) -> bool:  # noqa: ANN401 - values of JSON
+    """Whether two single values of JSON are one; numbers within the relative ``tolerance``."""
     numbers = (int, float)
     if isinstance(claimed, bool) or isinstance(computed, bool):
         return claimed is computed

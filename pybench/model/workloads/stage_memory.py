@@ -12,8 +12,8 @@ LOSS_BYTES = 12
 """For each logit, when its gradient is made: itself and its gradient in 16 bits, both again in float32."""
 # What the loss keeps of each logit for backward: its softmax in float32.
 _SOFTMAX_BYTES = 4
-# Weight, gradient and AdamW's two states.
-_NUMBERS_PER_WEIGHT = 4
+# Of each weight: itself and AdamW's two states.
+_LASTING_NUMBERS = 3
 
 
 def rank_weights(shape: DecoderShape, layers: Sequence[int]) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def rank_bytes(settings: Train, shape: DecoderShape, layers: Sequence[int]) -> t
         kept = float(tokens * number * shape.hidden * count)
         logits = float(tokens * shape.vocabulary) if rank == len(layers) - 1 else 0.0
         # Where copies of the pipeline average gradients, DDP's buckets stay beside them.
-        lasting = (_NUMBERS_PER_WEIGHT - 1 + (settings.data_parallel > 1)) * number * weights
+        lasting = (_LASTING_NUMBERS + (settings.data_parallel > 1)) * number * weights
         found.append(lasting + _passing_bytes(settings, rank, float(number * weights), kept, logits))
     return tuple(found)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import zlib
@@ -14,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pybench.judge.verification.figures import TOLERANCE, UNCLAIMED, differences, num_values
+from pybench.judge.verification.figures import UNCLAIMED, differences, equal, num_values
 from pybench.model.errors import PybenchError
 from pybench.model.verification import Discrepancy
 from pybench.report.formats import REPORT_FILES, render
@@ -28,7 +27,7 @@ _MAX_REPORT_BYTES = 2**28
 # What gzip and base64 made of columns differs with zlib; the columns do not.
 _PACKED = re.compile(r"H4sI[A-Za-z0-9+/]+=*")
 # Pages hold figures with all their digits, to sort by and to export.
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])")
 
 
 def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> Iterator[Discrepancy]:
@@ -102,14 +101,13 @@ def _same(text: str, computed: str) -> bool:
     """Whether both texts are equal but for the last digits of their figures, which depend on numpy's build."""
     if text == computed:
         return True
-    if _NUMBER.split(text) != _NUMBER.split(computed):
-        return False
-    return all(map(_same_number, _NUMBER.findall(text), _NUMBER.findall(computed)))
+    # Words and numbers in turn.
+    parts, following = _NUMBER.split(text), _NUMBER.split(computed)
+    return parts[::2] == following[::2] and all(map(_same_number, parts[1::2], following[1::2]))
 
 
 def _same_number(text: str, computed: str) -> bool:
-    either = text + computed
-    return text == computed or ("." in either and math.isclose(float(text), float(computed), rel_tol=TOLERANCE))
+    return text == computed or ("." in text + computed and equal(float(text), float(computed)))
 
 
 def _unpacked(text: str) -> str:
