@@ -107,13 +107,13 @@ def overall(
     """Verdict of a run, and what decided it.
 
     ``counts`` are of the ``rows``, ``left_out`` names what the plan leaves out; ``skips`` that lack something were
-    required. ``num_owed`` attempts are to be made yet. ``guards`` are checks that no suite contains: one that fails
-    decides, one that passes shows nothing by itself.
+    required. ``num_owed`` attempts are to be made yet, those of points that were not measured among them. ``guards``
+    are checks that no suite contains: one that fails decides, one that passes shows nothing by itself.
     """
     named: list[tuple[Verdict, str]] = [
         *((row.verdict, f"{_subject(row)}: {row.reason}") for row in (*rows, *guards)),
         *(("error", f"{p.id}: {_first_sentence(p.reason)}") for p in points if p.status == "failed"),
-        *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing"),
+        *(("missing", f"{p.id}: {p.reason}") for p in points if p.status == "missing" and not num_owed),
         *(("missing", f"{skip.id}: {skip.reason}") for skip in skips if skip.lacks is not None),
     ]
     if num_owed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -41,6 +42,7 @@ class Group:
     labels: dict[str, str]
     shared: tuple[str, ...]
     letters: dict[str, str]
+    is_ranked: bool = False
 
 
 def groups(results: Results) -> tuple[Group, ...]:
@@ -50,7 +52,24 @@ def groups(results: Results) -> tuple[Group, ...]:
     names = tuple(dict.fromkeys(point.benchmark for point in shown))
     alone = [(name,) for name in names if name in scaled]
     others = tuple(name for name in names if name not in scaled)
-    return tuple(_group(members, shown) for members in (*alone, *([others] if others else [])))
+    found = tuple(_group(members, shown) for members in (*alone, *([others] if others else [])))
+    return tuple(_ranked(group) if _compares_trainings(group) else group for group in found)
+
+
+def _compares_trainings(group: Group) -> bool:
+    """Whether several benchmarks train on equally many GPUs, and nothing relates them but their figures."""
+    names = {headline_name(point) for point in group.points if headline(point)}
+    return len(group.benchmarks) > 1 and names == {"tokens_per_s"} and len({p.num_gpus for p in group.points}) == 1
+
+
+def _ranked(group: Group) -> Group:
+    """The fastest first; points without a figure last."""
+
+    def place(point: PointResult) -> float:
+        found = headline(point)
+        return -found.value if found else math.inf
+
+    return replace(group, points=tuple(sorted(group.points, key=place)), is_ranked=True)
 
 
 def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult]) -> Group:
@@ -115,11 +134,14 @@ def overview(results: Results, group: Group, density: Density) -> Table:
         "flags",
     )
     wanted = Expectations.of(results)
+    ratios = {point.id: _ratio_cells(wanted, point, density) for point in group.points}
+    if all(ratio == NONE for ratio, _ in ratios.values()):
+        ratios = dict.fromkeys(ratios, (NONE, NONE))  # expectations alone would stand beside figures of another unit
     rows = [
         (
             group.labels[point.id],
             with_spread(headline(point), scale),
-            *_ratio_cells(wanted, point, density),
+            *ratios[point.id],
             _allowed(wanted, point, scale),
             *(_also(wanted, point, metric) for metric in more),
             *(one.cell(point) or NONE for one in beside),
@@ -144,7 +166,9 @@ def flag_letters(points: Sequence[PointResult]) -> dict[str, str]:
 
 
 def _title(group: Group) -> str:
-    return group.benchmarks[0] if len(group.benchmarks) == 1 else "points"
+    if len(group.benchmarks) == 1:
+        return group.benchmarks[0]
+    return "points, the fastest first" if group.is_ranked else "points"
 
 
 def _figure_head(group: Group, scale: Scale | None) -> str:

@@ -238,6 +238,8 @@ def test_points_count_without_any_expectation() -> None:
     assert overall([_point("ok"), _point("failed")], [], counts=_NONE) == ("error", "p: is failed")
     assert overall([_point("ok"), _point("missing")], [], counts=_NONE) == ("missing", "p: is missing")
     assert overall([_point("skipped")], [], counts=_NONE) == ("missing", "nothing was measured")
+    owed = overall([_point("ok"), _point("missing")], [], counts=_NONE, num_owed=2)
+    assert owed == ("missing", "2 attempts to be made"), "those of the missing point among them"
 
 
 def test_a_skip_that_was_required_is_missing() -> None:

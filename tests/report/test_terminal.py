@@ -107,6 +107,29 @@ def test_a_table_that_is_too_wide_comes_apart_by_benchmark() -> None:
     assert "no prefix_caching  3,076  365.9 ms  10.05 ms     198.4  -" in lines
 
 
+def test_trainings_that_differ_by_method_stand_with_the_fastest_first() -> None:
+    """A suite's own order says nothing. Missing points come last; sizes of one benchmark keep their order."""
+    measured = shipped_suites() / "measured"
+    lines = render(RunView.of_file(measured / "train_strategies-h200x4-20261126.json"), width=80).splitlines()
+    assert "points, the fastest first" in lines
+    rows = [found for line in lines if (found := re.match(r".*?  +([0-9,]+)  +[0-9.]+ GiB", line))]
+    figures = [float(found[1].replace(",", "")) for found in rows]
+    assert len(figures) == 11
+    assert figures == sorted(figures, reverse=True)
+    text = render(RunView.of_file(measured / "sft_presets-h100x1-20261124.json"), width=80)
+    assert re.search(r"\npreset .*\nsparing .*\nfast .* missing\n", text)
+    text = render(RunView.of_file(measured / "ddp_strong-h200x2-20261126.json"), width=80)
+    assert re.search(r"\nbucket_cap_mb 25 .*\nbucket_cap_mb 100 .*\nbucket_cap_mb 200 ", text)
+
+
+def test_an_expectation_of_a_ratio_without_a_baseline_is_no_column() -> None:
+    """It would stand beside figures of another unit; what was not judged names the baseline."""
+    path = shipped_suites() / "measured" / "fsdp_accumulated-h200x2-20261126.json"
+    text = render(RunView.of_file(path), width=80)
+    assert "expected" not in text.partition("Not judged")[0].partition("weak: DP 2")[2]
+    assert "baseline: weak[data_parallel=1] was left out by -k" in text
+
+
 def test_a_loss_that_agrees_is_no_expectation() -> None:
     """It is counted behind them; a point's verdict is of what the suite expects."""
     path = shipped_suites() / "measured" / "ddp_buckets-h100x1-20261124.json"
