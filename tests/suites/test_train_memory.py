@@ -59,22 +59,19 @@ def needed_bytes(point: Point) -> float:
     return need.num_bytes
 
 
-def measured_settings(given: Mapping[str, Any], day: str) -> dict[str, Any]:
-    """What of a training's settings differs in the measured steps of a run kept on ``day``.
+def measured_settings(given: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+    """What of a training's settings differs in the measured steps of a run, whose id begins with its day and time.
 
     Peaks are without control steps. Until 25 November 2026 a pipeline had a microbatch for each stage by default. Until
-    26 November its layers were cut evenly, as those of ``layer_split`` are, which has no microbatches by default.
+    06:00 on 26 November its layers were cut evenly, as those of ``layer_split`` are, which has no microbatches by
+    default.
     """
     changed: dict[str, Any] = {"control_steps": None}
-    if given["strategy"] == "pipeline_parallel" and day <= "20261126":
-        by_default = given["pipeline_parallel"] if day <= "20261125" else Train(**given).num_microbatches
+    if given["strategy"] == "pipeline_parallel" and run_id < "20261126T06":
+        by_default = given["pipeline_parallel"] if run_id < "20261126" else Train(**given).num_microbatches
         changed["microbatches"] = given["microbatches"] or by_default
         changed["strategy"] = "layer_split"
     return changed
-
-
-def day_of(kept: Path) -> str:
-    return kept.stem.rpartition("-")[2]
 
 
 def points(name: str, machine: str, num_gpus: int = 8) -> tuple[Point, ...]:
@@ -102,11 +99,12 @@ def test_the_estimate_is_near_what_was_measured(name: str) -> None:
     """Peaks of the kept runs: at most 10 % above or below."""
     num_gpus = int(MEASURED[name][-1])
     (path,) = Path(SUITES / "measured").glob(f"{name}-{MEASURED[name]}-*.json")
-    kept = {point["id"]: point["metrics"] for point in json.loads(path.read_text())["points"]}
+    run = json.loads(path.read_text())
+    kept = {point["id"]: point["metrics"] for point in run["points"]}
     peaks = {id_: metrics["peak_memory_bytes"]["value"] for id_, metrics in kept.items() if metrics}
     planned = [point for point in points(name, "h200", num_gpus) if point.id in peaks]
     kept_points = [
-        with_settings(point, **measured_settings(point.settings.to_json(), day_of(path))) for point in planned
+        with_settings(point, **measured_settings(point.settings.to_json(), run["run_id"])) for point in planned
     ]
     compared = {point.id: needed_bytes(point) / peaks[point.id] for point in kept_points}
     assert compared.keys() == peaks.keys()
@@ -131,11 +129,11 @@ def test_profiles_by_memory_fit_it(name: str, profile: str) -> None:
     assert {id_: needed for id_, needed in found.items() if needed * 1e9 > BY_MEMORY[profile]} == {}
 
 
-def _as_measured(given: dict[str, Any], metrics: dict[str, Any], day: str) -> dict[str, Any]:
+def _as_measured(given: dict[str, Any], metrics: dict[str, Any], run_id: str) -> dict[str, Any]:
     """What of a kept point's settings differs in its measured steps, also the batch that was found."""
     if "strategy" not in given:
         return {}
-    changed = measured_settings(given, day)
+    changed = measured_settings(given, run_id)
     if given["batch_size_per_gpu"] == AUTO:
         changed["batch_size_per_gpu"] = int(metrics["batch_size_per_gpu"]["value"])
     return changed
@@ -145,11 +143,14 @@ def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
     """Estimate and measured peak of every kept point of training or evaluation whose settings are in its file."""
     shapes, found = load_models(), {}
     for path in sorted((SUITES / "measured").glob("*.json")):
-        for kept in json.loads(path.read_text())["points"]:
+        run = json.loads(path.read_text())
+        for kept in run["points"]:
             given, peak = kept.get("settings") or {}, kept["metrics"].get("peak_memory_bytes")
             if peak is None or given.get("workload") not in {"train", "evaluate"} or given["model"] not in shapes:
                 continue
-            settings = SETTINGS_OF[given["workload"]](**{**given, **_as_measured(given, kept["metrics"], day_of(path))})
+            settings = SETTINGS_OF[given["workload"]](
+                **{**given, **_as_measured(given, kept["metrics"], run["run_id"])}
+            )
             shape = shapes[given["model"]]
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             need = memory_need(point)
@@ -170,8 +171,13 @@ def test_every_kept_training_is_near_its_estimate() -> None:
         "turn_taking_training-h100x1-20261124 training",
     ):
         assert found[several] == pytest.approx(1.0, abs=0.01)
-    parts = "pipeline_scaling-h100x1-20261124 stages[schedule=gpipe,pipeline_parallel=1]"
-    assert found[parts] == pytest.approx(1.0, abs=0.02)
+    for parts in (
+        "pipeline_scaling-h100x1-20261124 stages[schedule=gpipe,pipeline_parallel=1]",
+        "pipeline_scaling-h200x2-20261126 stages[schedule=gpipe,pipeline_parallel=2]",
+        "pipeline_scaling-h200x2-20261126 interleaved[pipeline_parallel=2]",
+        "train_pipeline-h200x2-20261126 stages[strategy=pipeline_parallel,pipeline_parallel=2]",
+    ):
+        assert found[parts] == pytest.approx(1.0, abs=0.02)
     for strategy in ("ddp", "accelerate"):
         large = f"train_strategies-h100x1-20261124 copies[strategy={strategy},data_parallel=1]"
         assert found[large] == pytest.approx(1.0, abs=0.02)
