@@ -147,6 +147,8 @@ def _changes(point: Point, memory_bytes: float) -> Iterator[str]:
 
 def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Train]]:
     options = STRATEGIES[settings.strategy].options
+    if settings.has_control_steps:
+        yield "control_steps = 0", replace(settings, control_steps=0)
     if not settings.finds_batch_size and settings.batch_size_per_gpu is not None:
         yield "batch_size_per_gpu = 1", replace(settings, batch_size_per_gpu=1)
     if "activation_checkpointing" in options and settings.activation_checkpointing != "full":

@@ -190,11 +190,13 @@ def _zero_bytes(settings: Train, weights: float, passing: float) -> float:
 def _control_bytes(settings: Train, shape: DecoderShape) -> float:
     """What FSDP holds besides in control steps: all weights, and the gradients of those that are trained.
 
-    Beside tensor or context parallelism there are none.
+    Where a step has several passes, it holds those gradients in any case.
     """
-    alone = settings.data_parallel > 1 and settings.tensor_parallel * settings.context_parallel == 1
-    if settings.strategy not in {"fsdp", "torchtune"} or not alone or not settings.control_steps:
+    if settings.strategy not in {"fsdp", "torchtune"} or not settings.has_control_steps:
         return 0.0
-    whole = float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
-    everything = _frozen_bytes(settings, shape, num_parameters(shape)) if settings.lora_rank else 2 * whole
+    if settings.lora_rank:
+        everything = _frozen_bytes(settings, shape, num_parameters(shape))
+    else:
+        whole = float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
+        everything = whole if held_back_bytes(settings, shape) else 2 * whole
     return everything - _gathered_bytes(settings, shape)

@@ -122,6 +122,8 @@ def _flags(
         flags.append("input_bound")
     if _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT):
         flags.append("stages_wait")
+    if _lacks_control_steps(point, samples):
+        flags.append("no_control_steps")
     if any(gpu.num_layers == 0 for gpu in gpus):
         flags.append("gpu_without_layers")
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
@@ -130,6 +132,13 @@ def _flags(
 
 def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
     return metric in samples and location(samples[metric]) > limit
+
+
+def _lacks_control_steps(point: Point, samples: Mapping[str, Samples]) -> bool:
+    settings = point.settings
+    return (
+        isinstance(settings, Train) and settings.has_control_steps and "exposed_communication_fraction" not in samples
+    )
 
 
 def _has_microbatches(point: Point) -> bool:

@@ -176,6 +176,19 @@ def test_stages_that_wait_for_long_are_flagged(build: Build, strategy: str, busy
     assert ("stages_wait" in result.flags) is flagged
 
 
+@pytest.mark.parametrize(("num_ranks", "exposed", "flagged"), [(2, None, True), (2, 0.1, False), (1, None, False)])
+def test_control_steps_that_found_no_memory_are_flagged(
+    build: Build, num_ranks: int, exposed: float | None, *, flagged: bool
+) -> None:
+    """Two ranks know nothing of their communication without them; one has none."""
+    point = with_settings(build.train(num_ranks), control_steps=3)
+    metrics = () if exposed is None else (Metric(name="exposed_communication_fraction", value=exposed, unit=""),)
+    steps = build.steps([2.0], Work(samples=4))
+    ranks = tuple(dataclasses.replace(build.rank(steps, number), metrics=metrics) for number in range(num_ranks))
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), [build.record(point, ranks)]))
+    assert ("no_control_steps" in result.flags) is flagged
+
+
 def test_adapters_have_a_share_of_all_parameters(build: Build) -> None:
     """Of the model's and their own together; what trains everything has no share to show."""
     point = build.train(2)

@@ -182,6 +182,14 @@ class Train(ModelSettings):
         return not self.finds_batch_size and self.num_passes > 1
 
     @property
+    def has_control_steps(self) -> bool:
+        """Whether steps without any exchange follow the measured ones.
+
+        A lone rank exchanges nothing; tensor and context parallelism exchange within every layer.
+        """
+        return bool(self.control_steps) and self.data_parallel > 1 and self.tensor_parallel * self.context_parallel == 1
+
+    @property
     def num_microbatches(self) -> int:
         """Parts that a rank's samples go through the stages in; 1 where the strategy has none.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 
@@ -14,6 +15,7 @@ from pybench.worker.backends.torch.train import control
 from tests.worker.torch.train_ranks import trained
 
 CPU = torch.device("cpu")
+ORDINARY = ("step", "step", "step")
 
 
 @pytest.mark.parametrize(
@@ -26,8 +28,57 @@ def test_the_slowest_rank_is_held_against_the_others(
     """Of two ranks against the faster one, of more against the others' median; never less than nothing is exposed."""
     monkeypatch.setattr(control, "_timed_s", lambda *_: 2.0)
     monkeypatch.setattr(control, "_on_all_ranks", lambda *_: silent_s)
+    monkeypatch.setattr(TorchRanks, "unanimous", lambda _, here: here)
     found = control.control_metrics(lambda: None, nullcontext(), TorchRanks(0, len(silent_s), CPU), 3)
     assert [metric.value for metric in found] == pytest.approx([exposed, gap])
+
+
+@pytest.mark.parametrize(
+    ("fails_at", "made"), [("gathering", 0), ("first", 0), ("last", 3), ("other rank's second", 2)]
+)
+def test_without_memory_for_silent_steps_all_ranks_leave_them(
+    monkeypatch: pytest.MonkeyPatch, fails_at: str, made: int
+) -> None:
+    """What they would have shown is unknown; what was measured before stays."""
+    votes: list[bool] = []
+    steps = {"first": [1], "last": [4]}.get(fails_at, [])
+    done: list[str] = []
+
+    def unanimous(_: TorchRanks, here: bool) -> bool:
+        votes.append(here)
+        return here and not (fails_at == "other rank's second" and len(votes) == 3)
+
+    def train() -> None:
+        number = len(done) - len(ORDINARY) + 1
+        if number in steps:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
+        done.append("step")
+
+    @contextmanager
+    def silence() -> Iterator[None]:
+        if fails_at == "gathering":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
+        yield
+
+    monkeypatch.setattr(TorchRanks, "unanimous", unanimous)
+    monkeypatch.setattr(TorchRanks, "barrier", lambda _: None)
+    assert control.control_metrics(train, silence(), TorchRanks(0, 2, CPU), len(ORDINARY)) == ()
+    assert len(done) == len(ORDINARY) + made
+
+
+def test_another_failure_of_a_silent_step_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no lack of memory."""
+
+    class Silence(AbstractContextManager[None]):
+        def __enter__(self) -> None:
+            raise RuntimeError("NCCL error")
+
+        def __exit__(self, *_: object) -> None:
+            """Never entered."""
+
+    monkeypatch.setattr(TorchRanks, "barrier", lambda _: None)
+    with pytest.raises(RuntimeError, match="NCCL error"):
+        control.control_metrics(lambda: None, Silence(), TorchRanks(0, 2, CPU), 1)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 import torch
 from torch import distributed
 
 from pybench.model.wire import Metric
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.failure import cause_of
 
 
 def control_metrics(
@@ -25,11 +26,12 @@ def control_metrics(
     """``num_steps`` of either kind; the ordinary ones first, since weights that stay gathered can't be let go.
 
     Two ranks at least: what a lone one exchanges with itself is no communication, and nobody is there to lag behind.
+    Empty where a rank has no memory for silent steps, which hold all weights and gradients: the attempt is measured.
     """
     ordinary_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
-    with silence:
-        _timed_s(train, ranks)  # the first may still gather
-        silent_s = statistics.median(_timed_s(train, ranks) for _ in range(num_steps))
+    silent_s = _silent_s(train, silence, ranks, num_steps)
+    if silent_s is None:
+        return ()
     *others_s, slowest_s = sorted(_on_all_ranks(silent_s, ranks))
     exposed = max(0.0, 1 - slowest_s / ordinary_s)
     gap = slowest_s / statistics.median(others_s) - 1
@@ -37,6 +39,30 @@ def control_metrics(
         Metric(name="exposed_communication_fraction", value=exposed, unit=""),
         Metric(name="straggler_gap_fraction", value=gap, unit=""),
     )
+
+
+def _silent_s(
+    train: Callable[[], object], silence: AbstractContextManager[None], ranks: TorchRanks, num_steps: int
+) -> float | None:
+    """This rank's median; ``None`` on all ranks where one is out of memory. They agree on that before each step."""
+    lengths_s = []
+    with ExitStack() as silenced:
+        has_memory = _fits(lambda: silenced.enter_context(silence))
+        for _ in range(1 + num_steps):  # the first may still gather
+            if not ranks.unanimous(has_memory):
+                return None
+            has_memory = _fits(lambda: lengths_s.append(_timed_s(train, ranks)))
+    return statistics.median(lengths_s[1:]) if ranks.unanimous(has_memory) else None
+
+
+def _fits(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except (RuntimeError, MemoryError) as error:
+        if cause_of(error) != "out_of_memory":
+            raise
+        return False
+    return True
 
 
 def _timed_s(train: Callable[[], object], ranks: TorchRanks) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,6 +78,3 @@ class Learner(Protocol):
 
     def metrics(self) -> tuple[Metric, ...]:
         """What the strategy itself knows after the last step."""
-
-    def silence(self) -> AbstractContextManager[None] | None:
-        """Within it, steps exchange nothing; ``None`` where the strategy can't work so."""

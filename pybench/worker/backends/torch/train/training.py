@@ -23,6 +23,7 @@ from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.loader import source
 from pybench.worker.backends.torch.train.strategies import registry
 from pybench.worker.backends.torch.train.trained import trained_parameters
+from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _LEAST_STEPS_TRIED, _MOST_STEPS_TRIED = 3, 10
 """Of a batch size: on an H100, sizes settled in the third to fifth step."""
@@ -80,17 +81,18 @@ class Training:
         if self._task.settings.evaluation_every_steps is None:
             return ()
         from pybench.worker.backends.torch.train.evaluation import Evaluation
-        from pybench.worker.backends.torch.train.whole_model import WholeModel
 
-        assert isinstance(self.learner, WholeModel), "strategies with whole layers on each rank have evaluation"
-        return Evaluation(self._task, self.learner).metrics()
+        return Evaluation(self._task, self._whole_model()).metrics()
 
     def _control(self) -> tuple[Metric, ...]:
-        num_steps = self._task.settings.control_steps
-        silence = self.learner.silence() if num_steps else None
-        if silence is None or not num_steps:
+        settings = self._task.settings
+        if not settings.has_control_steps or not settings.control_steps:
             return ()
-        return control_metrics(self.train, silence, self._task.ranks, num_steps)
+        return control_metrics(self.train, self._whole_model().silence(), self._task.ranks, settings.control_steps)
+
+    def _whole_model(self) -> WholeModel:
+        assert isinstance(self.learner, WholeModel), "others have no option of evaluation, nor control steps"
+        return self.learner
 
 
 @contextmanager

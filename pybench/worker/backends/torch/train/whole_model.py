@@ -29,7 +29,7 @@ def cross_entropy(settings: Train) -> Objective:
 
 
 class WholeModel:
-    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange.
+    """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
     ``objective`` may be set before the first step, ``report``, which gives what the strategy itself knows, and
     ``after_first_exchange``, which is called once. With the setting ``loss_chunk_tokens`` the model takes labels and
@@ -71,7 +71,7 @@ class WholeModel:
         self._same_loss_on = same_loss_on
         self._chunked = settings.loss_chunk_tokens is not None
         self._quiet = quiet
-        self._silent = silent
+        self._silent = silent or quiet
         self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
         self._keeps_gradients = self._in_buckets and settings.accumulates
         self._exchanges = self._keeps_gradients or bool(settings.static_graph)
@@ -132,7 +132,7 @@ class WholeModel:
         """What the strategy itself knows after the last step."""
         return self.report()
 
-    def silence(self) -> AbstractContextManager[None] | None:
-        """Stop every exchange, where that can be. From here on steps differ by their exchange alone."""
+    def silence(self) -> AbstractContextManager[None]:
+        """Stop every exchange. From here on steps differ by their exchange alone."""
         self._keeps_gradients = self._in_buckets
-        return self._silent() if self._silent else None
+        return self._silent()

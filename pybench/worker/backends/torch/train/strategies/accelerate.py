@@ -37,7 +37,6 @@ def learner(task: Task) -> Learner:
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
         quiet=lambda: accelerator.no_sync(prepared),
-        silent=(lambda: accelerator.no_sync(prepared)) if task.ranks.world_size > 1 else None,
     )
 
 

@@ -38,7 +38,6 @@ def learner(task: Task) -> Learner:
 def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel] = WholeModel) -> WholeModel:
     """The learner of a rank's replica ``model``, whose gradients are averaged over all ranks."""
     replica = replicated(task, model)
-    alone = replica is model
     whole = kind(
         replica,
         optimizer_of(model.parameters(), task.settings),
@@ -46,8 +45,7 @@ def replica_learner(task: Task, model: Any, masks: Masks, kind: type[WholeModel]
         task.settings,
         portion=Portion(replica=task.ranks.rank),
         averaged_over=task.ranks.world_size,
-        quiet=nullcontext if alone else replica.no_sync,
-        silent=None if alone else replica.no_sync,
+        quiet=nullcontext if replica is model else replica.no_sync,
     )
     whole.report = _reductions(task, replica)
     whole.after_first_exchange = partial(release_first_bucket, task.ranks)

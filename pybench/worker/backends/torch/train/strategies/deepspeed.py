@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -121,7 +120,3 @@ class Zero:
         if not self._offloads:
             return ()
         return (Metric(name="torch_adam_fallback", value=float(not self._own_adam), unit=""),)
-
-    def silence(self) -> AbstractContextManager[None] | None:
-        """ZeRO's exchange is its bookkeeping: it can't do without."""
-        return None

@@ -51,7 +51,7 @@ def learner(task: Task) -> Learner:
         averaged_over=settings.data_parallel * settings.context_parallel,
         same_loss_on=settings.tensor_parallel,
         quiet=lambda: _gradients_held_back(model),
-        silent=(lambda: everything_gathered(model)) if _exchanges_weights_alone(settings) else None,
+        silent=lambda: everything_gathered(model),
     )
 
 
@@ -80,11 +80,6 @@ def _masks(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
     if settings.context_parallel > 1:
         return chunk_masks_of(task, config, mesh["context_parallel"])
     return sequence_masks(config, settings.sequence_tokens, task.ranks.device)
-
-
-def _exchanges_weights_alone(settings: Train) -> bool:
-    """Tensor and context parallelism exchange within every layer too; a lone rank's copies are no communication."""
-    return settings.data_parallel > 1 and settings.tensor_parallel * settings.context_parallel == 1
 
 
 def _options(task: Task) -> dict[str, Any]:

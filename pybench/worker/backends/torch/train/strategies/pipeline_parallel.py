@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -77,10 +76,6 @@ class Pipeline:
     def metrics(self) -> tuple[Metric, ...]:
         """Nothing of its own."""
         return ()
-
-    def silence(self) -> AbstractContextManager[None] | None:
-        """Stages can't work without what they hand each other."""
-        return None
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with self._busy.part():

@@ -59,7 +59,7 @@ def learner(task: Task) -> Learner:
         portion=Portion(replica=mesh.get_local_rank("data_parallel")),
         averaged_over=settings.data_parallel,
         same_loss_on=settings.tensor_parallel,
-        silent=partial(everything_gathered, model) if sharded and settings.tensor_parallel == 1 else None,
+        silent=partial(everything_gathered, model),
     )
 
 
