@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ import torch
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import control
+from tests.worker.torch.torchrun import torchrun
 from tests.worker.torch.train_ranks import trained
 
 CPU = torch.device("cpu")
@@ -64,6 +66,12 @@ def test_without_memory_for_silent_steps_all_ranks_leave_them(
     monkeypatch.setattr(TorchRanks, "barrier", lambda _: None)
     assert control.control_metrics(train, silence(), TorchRanks(0, 2, CPU), len(ORDINARY)) == ()
     assert len(done) == len(ORDINARY) + made
+
+
+def test_a_rank_without_memory_keeps_no_other_waiting(warm_python: Path, tmp_path: Path) -> None:
+    """Both go on behind the step that one of them could not make."""
+    torchrun(warm_python, 2, "silent_memory.py", str(tmp_path / "steps"))
+    assert [(tmp_path / f"steps.{rank}").read_text() for rank in (0, 1)] == ["5 0", "4 0"]
 
 
 def test_another_failure_of_a_silent_step_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
