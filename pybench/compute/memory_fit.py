@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
-from pybench.compute.memory_text import gigabytes
+from pybench.compute.memory_text import first_that_fit, gigabytes
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.train_memory import ESTIMATE_ERROR, host_bytes, train_bytes
 from pybench.compute.turn_host_memory import turn_host_reason
-from pybench.compute.turn_memory import turn_bytes, turn_reason
+from pybench.compute.turn_memory import trainer_changes, turn_bytes, turn_reason
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.settings import DTYPE_BYTES, Settings
+from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, Settings
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
@@ -73,7 +73,7 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
         return reason
     if need.num_bytes <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
-    changes = list(_changes(point, memory_bytes))
+    changes = _changes(point, memory_bytes)
     remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
     return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
@@ -86,7 +86,7 @@ def is_tight(point: Point, memory_bytes: float) -> bool:
 
 def tight_memory_changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
     """Changes that leave a training room for its estimate's error; none where it has that room already."""
-    return tuple(_changes(point, _safe_bytes(memory_bytes))) if is_tight(point, memory_bytes) else ()
+    return _changes(point, _safe_bytes(memory_bytes)) if is_tight(point, memory_bytes) else ()
 
 
 def _safe_bytes(memory_bytes: float) -> float:
@@ -134,38 +134,51 @@ def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
     return MemoryNeed(train_bytes(settings, shape), is_least=is_least)
 
 
-def _changes(point: Point, memory_bytes: float) -> Iterator[str]:
-    """Single changes of training with which the estimate fits, the smallest first."""
+def _changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
+    """Single changes of training, or of a turn's trainer, with which the estimate fits, the smallest first."""
     settings, shape = point.settings, point.shape
+    if isinstance(settings, Turn) and shape is not None:
+        return trainer_changes(settings, shape, memory_bytes)
     if not isinstance(settings, Train) or shape is None:
-        return
-    for text, changed in _candidates(settings, shape):
-        fits = train_bytes(changed, shape) <= memory_bytes
-        if fits and next(train_reasons(changed, shape, "cuda"), None) is None:
-            yield text
+        return ()
+
+    def fits(changed: Train) -> bool:
+        return train_bytes(changed, shape) <= memory_bytes and not any(train_reasons(changed, shape, "cuda"))
+
+    return first_that_fit(_candidates(settings, shape), fits)
 
 
-def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, Train]]:
+def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, str, Train]]:
     options = STRATEGIES[settings.strategy].options
     if settings.has_control_steps:
         yield "control_steps = 0", replace(settings, control_steps=0)
     if not settings.finds_batch_size and settings.batch_size_per_gpu is not None:
-        yield "batch_size_per_gpu = 1", replace(settings, batch_size_per_gpu=1)
+        yield "batch_size_per_gpu", "1", replace(settings, batch_size_per_gpu=1)
+    if settings.accumulates:
+        yield _in_one_pass(settings)
     if "activation_checkpointing" in options and settings.activation_checkpointing != "full":
-        yield "activation_checkpointing = 'full'", replace(settings, activation_checkpointing="full")
+        yield "activation_checkpointing", "'full'", replace(settings, activation_checkpointing="full")
     if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:
-        yield f"loss_chunk_tokens = {_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
+        yield "loss_chunk_tokens", f"{_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
     if _takes(settings, "optimizer", "adamw_8bit") and settings.optimizer in {None, "adamw"} and not settings.lora_rank:
-        yield "optimizer = 'adamw_8bit'", replace(settings, optimizer="adamw_8bit")
+        yield "optimizer", "'adamw_8bit'", replace(settings, optimizer="adamw_8bit")
     if "weights" in options and settings.lora_rank and shape.num_experts == 1:
-        yield "weights = 'nf4'", replace(settings, weights="nf4")
+        yield "weights", "'nf4'", replace(settings, weights="nf4")
     if "zero_stage" in options:
-        yield "zero_stage = 3", replace(settings, zero_stage=3)
-        yield "offload_optimizer = true", replace(settings, offload_optimizer=True)
+        yield "zero_stage", "3", replace(settings, zero_stage=3)
+        yield "offload_optimizer", "true", replace(settings, offload_optimizer=True)
     if "lora_rank" in options and not settings.lora_rank:
-        yield "lora_rank = 8", replace(settings, lora_rank=8)
+        yield "lora_rank", "8", replace(settings, lora_rank=8)
     if settings.strategy in {"ddp", "accelerate", "unsloth"} and settings.data_parallel > 1:
-        yield "strategy = 'fsdp'", replace(settings, strategy="fsdp", control_steps=None)
+        yield "strategy", "'fsdp'", replace(settings, strategy="fsdp", control_steps=None)
+
+
+def _in_one_pass(settings: Train) -> tuple[str, str, Train]:
+    """No gradients lie beside what a later pass keeps, and FSDP splits them as they come."""
+    if settings.grad_accum != AUTO:
+        return "grad_accum", "1", replace(settings, grad_accum=1)
+    size = settings.micro_batch_size * settings.num_passes
+    return "batch_size_per_gpu", f"{size}", replace(settings, batch_size_per_gpu=size)
 
 
 def _takes(settings: Train, option: str, value: str) -> bool:

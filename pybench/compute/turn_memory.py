@@ -8,7 +8,9 @@ from dataclasses import replace
 from pybench.compute.generate_memory import LARGEST_SHARE, generate_bytes
 from pybench.compute.memory_text import first_that_fit, gigabytes
 from pybench.compute.train_memory import ESTIMATE_ERROR, train_bytes
+from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
 
 # A share of the memory is named in steps of a twentieth.
@@ -39,6 +41,28 @@ def turn_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str
     changes = first_that_fit(_changes(settings), lambda other: _lack(other, shape, memory_bytes, 0.0) is None)
     rest = "a smaller model" if settings.topology == "shared" else "more GPUs or a smaller model"
     return f"{lacks}: {' or '.join((*changes, rest))}"
+
+
+def trainer_changes(settings: Turn, shape: DecoderShape, memory_bytes: float) -> tuple[str, ...]:
+    """Single changes of a turn's trainer with which the turn fits, the smallest first."""
+
+    def fits(changed: Turn) -> bool:
+        if turn_bytes(changed, shape) > memory_bytes or turn_reason(changed, shape, memory_bytes):
+            return False
+        return not any(turn_reasons(changed, shape, "cuda"))
+
+    return first_that_fit(_trainers(settings), fits)
+
+
+def _trainers(settings: Turn) -> Iterator[tuple[str, str, Turn]]:
+    """A pass of few sequences keeps little; in a lone one, FSDP splits gradients as they come."""
+    options = STRATEGIES[settings.strategy].options
+    for size in (1, settings.batch_size // settings.training.data_parallel):
+        yield "batch_size_per_gpu", f"{size}", replace(settings, batch_size_per_gpu=size)
+    if settings.activation_checkpointing != "full":
+        yield "activation_checkpointing", "'full'", replace(settings, activation_checkpointing="full")
+    if settings.lora_rank and "weights" in options:
+        yield "weights", "'nf4'", replace(settings, weights="nf4")
 
 
 def _lack(settings: Turn, shape: DecoderShape, memory_bytes: float, error: float) -> str | None:

@@ -55,6 +55,23 @@ def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     assert "zero_stage = 3" in str(gpu_reason(zero, A100))
 
 
+@pytest.mark.parametrize(
+    ("batch", "change"),
+    [
+        ({"batch_size_per_gpu": 1, "grad_accum": 4}, "grad_accum = 1"),
+        ({"global_batch_size": 32, "batch_size_per_gpu": 1, "grad_accum": "auto"}, "batch_size_per_gpu = 4"),
+    ],
+)
+def test_a_lone_pass_is_named_where_several_hold_whole_gradients(batch: dict[str, Any], change: str) -> None:
+    """FSDP of 32.8e9 weights on eight GPUs, by hand: 6 bytes of an eighth, and 2 of each until the last pass, 90.1 GB.
+
+    Embedding and head of 1.56e9 are gathered, 3.1 GB, and logits take 3.7. In a lone pass gradients are an eighth, too.
+    """
+    several = training_point("qwen3-32b", strategy="fsdp", data_parallel=8, **batch)
+    assert gpu_reason(several, 80e9) == f"needs about 98.3 GB a GPU, of 80 GB: {change} or lora_rank = 8"
+    assert tight_memory_changes(several, 98.3e9) == (change, "lora_rank = 8")
+
+
 def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_tight() -> None:
     """ZeRO's stage 2 for 6.7e9 weights: it ran out of two H100s' memory, of 85.5 GB; 80.9 GB are planned.
 
@@ -544,6 +561,22 @@ def test_a_share_that_holds_no_engine_is_refused() -> None:
     assert gpu_reason(turn(gpu_memory_utilization=0.1, sleep_level=1, **full), H200) is None
     assert str(gpu_reason(turn(gpu_memory_utilization=0.05, sleep_level=1, **full), H200)).endswith(
         "or more GPUs or a smaller model"
+    )
+
+
+def test_what_a_turns_trainer_can_change_is_named() -> None:
+    """On each of four GPUs several passes hold whole gradients of 32.8e9 weights, one pass of its 8 sequences a part.
+
+    Of 16 sequences logits are 18.9 GB beside 16 of weights, and what layers keep more than is there.
+    """
+    several = turn("qwen3-32b", topology="full", strategy="fsdp", tensor_parallel=4, batch_size=32, sleep_level=2)
+    assert str(gpu_reason(several, 90e9)).endswith(", of 90 GB: batch_size_per_gpu = 8")
+    adapters: dict[str, Any] = {"lora_rank": 8, "sleep_level": 1, "batch_size": 16, "batch_size_per_gpu": 16}
+    assert str(gpu_reason(turn(**adapters, activation_checkpointing=None), 48e9)).endswith(
+        ": batch_size_per_gpu = 1 or activation_checkpointing = 'full'"
+    )
+    assert str(gpu_reason(turn(sleep_level=0, gpu_memory_utilization=0.4), 48e9)).endswith(
+        ": take more GPUs, a smaller model or a strategy that splits it"
     )
 
 

@@ -6,17 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from pybench.compute.axis_words import with_words
+from pybench.compute.memory_fit import memory_need
 from pybench.compute.ordered_work import ordered_phases
+from pybench.compute.plan import expand
 from pybench.judge.comparisons import comparison_results
 from pybench.judge.measurements import Measurements
+from pybench.model.devices import Devices
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.wire import Span, Work
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
+from pybench.store.model_shapes import load_models
 from pybench.store.suite.file import read_suite
 from tests.judge.conftest import Build
 from tests.suites.test_generate_suites import SUITES, plan_of
+from tests.suites.test_train_memory import CARD_BYTES
 
 PROFILES = ("rtx4090", "a100", "h100", "h200")
 # Where training differs without another step's work.
@@ -39,10 +45,24 @@ def test_two_cores_take_turns_in_every_topology() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("num_gpus", [1, 2, 4, 8])
 def test_every_point_that_fits_is_planned(profile: str, num_gpus: int) -> None:
-    """None is refused for its settings, whatever the number of GPUs."""
-    plan = plan_of("turn_taking", profile, num_gpus)
+    """None is refused for its settings or its memory, whatever the number of GPUs."""
+    suite = read_suite(SUITES / "turn_taking.toml", profile=None, machine_kind=profile)
+    there = Devices("cuda", num_gpus, memory_bytes=CARD_BYTES[profile])
+    plan = expand(with_words(suite, num_devices=num_gpus), load_models(), there)
     assert plan.points
     assert plan.skips == ()
+
+
+@pytest.mark.parametrize("profile", ["a100", "h100", "h200"])
+def test_arts_example_has_its_own_sizes(profile: str) -> None:
+    """Qwen3-32B on eight GPUs of 80 GB or more, two sequences on each, in one pass."""
+    [example] = [point for point in plan_of("turn_taking", profile, 8).points if point.benchmark == "art_full"]
+    need = memory_need(example)
+    assert isinstance(example.settings, Turn)
+    assert (example.settings.model, example.settings.batch_size) == ("qwen3-32b", 16)
+    assert example.settings.training.num_passes == 1
+    assert need is not None
+    assert need.num_bytes < CARD_BYTES[profile] / 2
 
 
 @pytest.mark.parametrize("profile", ["cpu", *PROFILES])
