@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -44,7 +45,8 @@ class MemoryNeed:
 def memory_need(point: Point) -> MemoryNeed | None:
     """Of a point with a model; ``None`` without one.
 
-    Of generation the weights and the cache of one sequence are known, of evaluation the weights and a loss's logits.
+    Of generation the weights and the cache of one sequence are known, of evaluation the weights and a loss's logits. A
+    training that finds its batch size needs at least what one sample does.
     """
     settings, shape = point.settings, point.shape
     if shape is None:
@@ -89,6 +91,25 @@ def tight_memory_changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
     return _changes(point, _safe_bytes(memory_bytes)) if is_tight(point, memory_bytes) else ()
 
 
+def most_samples(point: Point, memory_bytes: float) -> int | None:
+    """Samples of a rank whose estimate fits, where the worker is to find as many as do; ``None`` for other points.
+
+    What the allocator reserves beyond tensors is in no estimate, so that a worker finds fewer.
+    """
+    settings, shape = point.settings, point.shape
+    if not isinstance(settings, Train) or shape is None or not settings.finds_batch_size:
+        return None
+
+    def needed_bytes(size: int) -> float:  # the search trains without control steps
+        return train_bytes(replace(settings, batch_size_per_gpu=size, control_steps=None), shape)
+
+    sizes = settings.sizes_to_try
+    if isinstance(sizes, range):
+        return bisect_right(sizes, memory_bytes, key=needed_bytes)
+    # Larger parts of a given batch are fewer passes, which may need less.
+    return max((size for size in sizes if needed_bytes(size) <= memory_bytes), default=0)
+
+
 def _safe_bytes(memory_bytes: float) -> float:
     return memory_bytes * (1 - ESTIMATE_ERROR)
 
@@ -130,7 +151,7 @@ def _evaluation_bytes(settings: Evaluate, shape: DecoderShape) -> float:
 
 
 def _train_need(settings: Train, shape: DecoderShape) -> MemoryNeed:
-    is_least = not kept_is_known(settings, shape) or settings.strategy == "unsloth"
+    is_least = not kept_is_known(settings, shape) or settings.strategy == "unsloth" or settings.finds_batch_size
     return MemoryNeed(train_bytes(settings, shape), is_least=is_least)
 
 

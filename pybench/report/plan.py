@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybench.compute.memory_fit import is_tight, memory_need, tight_memory_changes
+from pybench.compute.memory_fit import is_tight, memory_need, most_samples, tight_memory_changes
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
@@ -44,6 +44,7 @@ def render(
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
         *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
         *_reasons(_tight(plan, gpu_memory_bytes), "may not fit: "),
+        *_reasons(_to_find(plan, gpu_memory_bytes), "batch_size_per_gpu = 'auto': "),
     ):
         hanging(out, line)
     for line in _totals(plan, attempt_s):
@@ -73,6 +74,15 @@ def _tight(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, st
         if is_tight(point, gpu_memory_bytes):
             changes = " or ".join(tight_memory_changes(point, gpu_memory_bytes))
             yield point.id, f"less is needed with {changes}" if changes else "take more GPUs or a smaller batch"
+
+
+def _to_find(plan: Plan, gpu_memory_bytes: float | None) -> Iterator[tuple[str, str]]:
+    """Points whose batch size is found as they run, with the most that the estimate leaves room for."""
+    if gpu_memory_bytes is None:
+        return
+    for point in plan.points:
+        if most := most_samples(point, gpu_memory_bytes):
+            yield point.id, f"at most {most}, by the estimate"
 
 
 def _reasons(found: Iterable[tuple[str, str]], state: str) -> Iterator[str]:

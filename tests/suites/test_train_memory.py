@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pybench.compute.axis_words import with_words
-from pybench.compute.memory_fit import MemoryNeed, memory_need, memory_reason
+from pybench.compute.memory_fit import MemoryNeed, memory_need, memory_reason, most_samples
 from pybench.compute.plan import expand
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
@@ -198,3 +198,23 @@ def test_what_is_at_least_needed_was_needed() -> None:
     assert {id_: share for id_, share in found.items() if share > 1} == {}
     assert found["unsloth_scaling-h200x1-20261122 unsloth[data_parallel=1]"] > 0.9
     assert found["evaluation_step-h200x1-20261123 loss"] > 0.9
+
+
+def test_a_batch_that_was_found_is_below_the_most() -> None:
+    """Of every kept run, and above three fifths of it since a size's memory has to stay the same over its steps."""
+    shapes, shares = load_models(), {}
+    for path in sorted((SUITES / "measured").glob("fsdp_largest*.json")):
+        kept = json.loads(path.read_text())
+        memory_bytes = kept["provenance"]["gpus"][0]["vram_gb"] * 2**30
+        for one in kept["points"]:
+            if not one["settings"]:
+                continue
+            settings = Train(**one["settings"])
+            shape = shapes[settings.model]
+            point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
+            most = most_samples(point, memory_bytes)
+            assert most
+            shares[f"{day_of(path)} {path.stem} {one['id']}"] = one["metrics"]["batch_size_per_gpu"]["value"] / most
+    assert len(shares) >= 5
+    assert max(shares.values()) <= 1
+    assert min(share for id_, share in shares.items() if id_ >= "20261125") > 0.6

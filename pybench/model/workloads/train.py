@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from pybench.model.workloads.traits import WorkloadTraits
 
 _MOST_MICROBATCHES = 4
 """For each stage, where the setting gives no number."""
+_MOST_SAMPLES = 4096
+"""That a rank is tried with: far above what fits anywhere, it ends a search where memory seems to have no end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +145,14 @@ class Train(ModelSettings):
     def finds_batch_size(self) -> bool:
         """Whether the worker must first find out what fits."""
         return self.batch_size_per_gpu == AUTO
+
+    @property
+    def sizes_to_try(self) -> Sequence[int]:
+        """Samples of a rank that ``auto`` chooses from, ascending: those that divide its part of a given batch."""
+        if self.global_batch_size is None:
+            return range(1, _MOST_SAMPLES + 1)
+        part = self.global_batch_size // self.data_parallel
+        return [size for size in range(1, min(part, _MOST_SAMPLES) + 1) if part % size == 0]
 
     @property
     def num_shards(self) -> int:

@@ -16,7 +16,7 @@ from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train import training as train_step
-from pybench.worker.backends.torch.train.auto_batch import candidates, find_batch_size, largest_fitting
+from pybench.worker.backends.torch.train.auto_batch import find_batch_size, largest_fitting
 from pybench.worker.backends.torch.train.learner import Task
 from tests.worker.torch.torchrun import torchrun
 
@@ -49,7 +49,7 @@ def test_only_sizes_that_hold_the_effective_batch(most: int) -> None:
         data_parallel=2,
         sequence_tokens=4,
     )
-    sizes = candidates(settings)
+    sizes = settings.sizes_to_try
     assert sizes == [1, 2, 3, 4, 6, 8, 12, 24]
     assert largest_fitting(lambda size: size <= most, sizes) == max(size for size in sizes if size <= most)
 

@@ -18,8 +18,6 @@ from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.failure import cause_of
 
-# Far above what fits anywhere: it ends the doubling where memory seems to have no end.
-_MOST = 4096
 # A rank that runs out of memory alone leaves the others in a collective; it gives them this long to fail as well.
 _PATIENCE = timedelta(minutes=2)
 
@@ -27,25 +25,14 @@ _PATIENCE = timedelta(minutes=2)
 def find_batch_size(
     settings: Train, architecture: dict[str, Any], ranks: TorchRanks, attempt: Callable[[Task], None]
 ) -> int:
-    """The most samples for each data-parallel rank with which ``attempt`` fits on every rank.
-
-    Where the effective batch is given, only sizes that divide a rank's part of it count.
-    """
+    """The most samples for each data-parallel rank with which ``attempt`` fits on every rank."""
     votes = distributed.new_group(backend="gloo", timeout=_PATIENCE) if ranks.world_size > 1 else None
 
     def fits(size: int) -> bool:
         failure = _out_of_memory(lambda: attempt(Task(_with(settings, size), architecture, ranks)))
         return _all_agree(failure, votes)
 
-    return largest_fitting(fits, candidates(settings))
-
-
-def candidates(settings: Train) -> list[int]:
-    """Sizes to choose from, ascending."""
-    if settings.global_batch_size is None:
-        return list(range(1, _MOST + 1))
-    part = settings.global_batch_size // settings.data_parallel
-    return [size for size in range(1, min(part, _MOST) + 1) if part % size == 0]
+    return largest_fitting(fits, settings.sizes_to_try)
 
 
 def largest_fitting(fits: Callable[[int], bool], sizes: Iterable[int]) -> int:
