@@ -170,9 +170,15 @@ def _changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
 
 
 def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, str, Train]]:
+    yield from _of_passes(settings)
+    yield from _of_states(settings, shape)
+
+
+def _of_passes(settings: Train) -> Iterator[tuple[str, str, Train]]:
+    """Changes of what is in memory beside weights, gradients of a lone pass and states."""
     options = STRATEGIES[settings.strategy].options
     if settings.has_control_steps:
-        yield "control_steps = 0", replace(settings, control_steps=0)
+        yield "control_steps", "0", replace(settings, control_steps=0)
     if not settings.finds_batch_size and settings.batch_size_per_gpu is not None:
         yield "batch_size_per_gpu", "1", replace(settings, batch_size_per_gpu=1)
     if settings.accumulates:
@@ -181,6 +187,11 @@ def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, str
         yield "activation_checkpointing", "'full'", replace(settings, activation_checkpointing="full")
     if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:
         yield "loss_chunk_tokens", f"{_CHUNK}", replace(settings, loss_chunk_tokens=_CHUNK)
+
+
+def _of_states(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, str, Train]]:
+    """Changes of weights, gradients and the optimizer's states."""
+    options = STRATEGIES[settings.strategy].options
     if _takes(settings, "optimizer", "adamw_8bit") and settings.optimizer in {None, "adamw"} and not settings.lora_rank:
         yield "optimizer", "'adamw_8bit'", replace(settings, optimizer="adamw_8bit")
     if "weights" in options and settings.lora_rank and shape.num_experts == 1:

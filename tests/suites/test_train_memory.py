@@ -214,7 +214,7 @@ def test_a_batch_that_was_found_is_below_the_most() -> None:
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             most = most_samples(point, memory_bytes)
             assert most
-            shares[f"{day_of(path)} {path.stem} {one['id']}"] = one["metrics"]["batch_size_per_gpu"]["value"] / most
+            shares[f"{kept['run_id']} {path.stem} {one['id']}"] = one["metrics"]["batch_size_per_gpu"]["value"] / most
     assert len(shares) >= 5
     assert max(shares.values()) <= 1
     assert min(share for id_, share in shares.items() if id_ >= "20261125") > 0.6
