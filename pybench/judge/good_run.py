@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pybench.compute.flops import model_class
-from pybench.compute.stats import TAIL, Samples, location, logs, prediction_reach, ratio
+from pybench.compute.stats import TAIL, Samples, as_fraction, location, logs, prediction_reach, ratio
 from pybench.compute.student_t import quantile
 from pybench.judge.evidence import gain_sd
 from pybench.judge.lookup import SPARING
@@ -38,7 +38,7 @@ def table_of_run(
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
     these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
     and watts it includes that other boards' sensors have other gains. Raises ``UsageError`` when the run is no good
-    example.
+    example, and where a figure that should be small may double by that spread: such a row would hold nothing.
     """
     _refuse(manifest, results)
     rows: list[FigureRow | RatioRow] = [
@@ -107,7 +107,9 @@ def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, 
         count=point.num_gpus,
         where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
-        tolerance=_tolerance(gain_sd(measurements, expectation.metric, [point]), samples),
+        tolerance=_tolerance(
+            manifest, point, expectation.metric, gain_sd(measurements, expectation.metric, [point]), samples
+        ),
     )
 
 
@@ -121,14 +123,25 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
         count=point.num_gpus if row.along == NODES else row.count,
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=ratio(samples, base)[0],
-        tolerance=_tolerance(gain_sd(measurements, row.metric, [point], [baseline]), samples, base),
+        tolerance=_tolerance(
+            manifest, point, row.metric, gain_sd(measurements, row.metric, [point], [baseline]), samples, base
+        ),
     )
 
 
-def _tolerance(gain: float, *sides: Samples) -> float:
-    """Relative; two machines with gains of this sd differ by sqrt(2) times as much."""
+def _tolerance(manifest: Manifest, point: Point, metric: str, gain: float, *sides: Samples) -> float:
+    """Relative, on the worse side; two machines with gains of this sd differ by sqrt(2) times as much."""
     reaches = [prediction_reach(logs(samples)) for samples in sides]
-    return max(MIN_TOLERANCE, math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * gain, *reaches))
+    reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * gain, *reaches)
+    if METRICS[metric].higher_is_better:
+        return max(MIN_TOLERANCE, -as_fraction(-reach))
+    if reach > math.log(2):
+        few = plural(min(map(len, sides)), "attempt")
+        raise UsageError(
+            f"{manifest.run_id}: {point.id}: {metric} scatters so far between {few} that another run may have twice as "
+            "much; set more attempts"
+        )
+    return max(MIN_TOLERANCE, as_fraction(reach))
 
 
 def _keys(manifest: Manifest, point: Point, samples: Samples) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,17 @@ _KERNEL = TableFigure(metric="matmul_flops_per_s", table="k")
 
 
 class GoodRun:
-    """Two benchmarks: generation on 1 and 2 GPUs, and a matmul that reports 100, 102 and 104 TFLOP/s."""
+    """Two benchmarks: generation on 1 and 2 GPUs, and a matmul that reports 100, 102 and 104 TFLOP/s.
 
-    def __init__(self, build: Build, flops: tuple[float, ...] = (100e12, 102e12, 104e12)) -> None:
+    With ``times_s``, the matmul's attempts take so long, and that is what the table is for.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        flops: tuple[float, ...] = (100e12, 102e12, 104e12),
+        times_s: tuple[float, ...] | None = None,
+    ) -> None:
         one, two = build.generate(1), build.generate(2)
         square = Point(
             id="square[gpus=1]",
@@ -41,7 +50,7 @@ class GoodRun:
             effort=Effort(),
             architecture=None,
         )
-        times = {one.id: [4.0, 4.0, 4.0], two.id: [2.0, 2.0, 2.0], square.id: [1.0] * len(flops)}
+        times = {one.id: [4.0, 4.0, 4.0], two.id: [2.0, 2.0, 2.0], square.id: times_s or [1.0] * len(flops)}
         points = tuple(with_attempts(point, len(flops)) for point in (one, two, square))
         self.records: list[Record] = []
         for point in points:
@@ -58,7 +67,12 @@ class GoodRun:
             expectations=(_STRONG,),
         )
         kernel = Benchmark(
-            name="square", workload="matmul", settings={}, axes={}, effort=Effort(), expectations=(_KERNEL,)
+            name="square",
+            workload="matmul",
+            settings={},
+            axes={},
+            effort=Effort(),
+            expectations=(_KERNEL if times_s is None else TableFigure(metric="step_s", table="k"),),
         )
         self.manifest = dataclasses.replace(
             MANIFEST,
@@ -75,17 +89,46 @@ class GoodRun:
 
 
 def test_figures_are_medians_with_the_spread_between_attempts(build: Build) -> None:
-    """100, 102, 104: s of logarithms 0.01961, t(2) = 4.303, another mean of three: t s sqrt(2/3). Ratio: all equal."""
+    """100, 102, 104: s of logarithms 0.01961, t(2) = 4.303, another mean of three: t s sqrt(2/3). Ratio: all equal.
+
+    A product is at least ``exp(-reach)`` of it, which is ``value * (1 - tolerance)``.
+    """
     absolute, ratio = GoodRun(build).table().rows
     assert isinstance(absolute, FigureRow)
     assert isinstance(ratio, RatioRow)
     assert absolute.value == pytest.approx((100 * 102 * 104) ** (1 / 3) * 1e12)
     assert (absolute.unit, absolute.count) == ("FLOP/s", 1)
-    assert absolute.tolerance == pytest.approx(4.30265 * 0.0196105 * (2 / 3) ** 0.5, rel=1e-5)
+    reach = 4.30265 * 0.0196105 * (2 / 3) ** 0.5
+    assert absolute.tolerance == pytest.approx(1 - math.exp(-reach), rel=1e-5)
     assert absolute.where == {"precision": "bfloat16", "m": 64, "n": 64, "k": 64, "products": 50}
     assert (ratio.value, ratio.tolerance, ratio.count, ratio.baseline_count) == (2.0, MIN_TOLERANCE, 2, 1)
     assert (ratio.model_class, ratio.kind) == ("8b", "measured")
     assert absolute.source == ("run r, 2026-01-01T00:00:00+00:00: 1 x NVIDIA H200, driver 580, 3 attempts of 5 steps")
+
+
+def test_two_attempts_far_apart_keep_a_least_figure(build: Build, tmp_path: Path) -> None:
+    """t(1) = 12.7, so that the reach of 100 and 120 is 1.64: more than the value itself, which no table may have."""
+    table = GoodRun(build, flops=(100e12, 120e12)).table("k")
+    (row,) = table.rows
+    reach = 12.7062 * math.log(1.2) / math.sqrt(2)
+    assert row.tolerance == pytest.approx(1 - math.exp(-reach), rel=1e-5)
+    write_table(table, tmp_path / "mine.toml")
+    least, _ = read_table(tmp_path / "mine.toml").rows[0].limits
+    assert least == pytest.approx(math.sqrt(1.2) * 100e12 * math.exp(-reach), rel=1e-4)
+
+
+def test_a_time_may_be_longer_by_what_attempts_scatter(build: Build) -> None:
+    """1.0, 1.1, 1.2 s: s of logarithms 0.09119, reach 0.3204; the most is ``exp(0.3204)`` of the value, 38 % more."""
+    (row,) = GoodRun(build, times_s=(1.0, 1.1, 1.2)).table("k").rows
+    assert row.metric == "step_s"
+    assert row.tolerance == pytest.approx(math.expm1(4.30265 * 0.0911924 * (2 / 3) ** 0.5), rel=1e-5)
+
+
+def test_a_time_that_may_double_is_refused(build: Build) -> None:
+    """1.0 and 1.1 s of two attempts reach 0.86; a row with such a limit would hold nothing."""
+    run = GoodRun(build, flops=(100e12, 102e12), times_s=(1.0, 1.1))
+    with pytest.raises(UsageError, match=r"square\[gpus=1\]: step_s scatters .* 2 attempts .* set more attempts"):
+        run.table("k")
 
 
 def test_one_table_of_several(build: Build) -> None:
