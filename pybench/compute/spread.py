@@ -2,7 +2,8 @@
 
 Variances of points are shrunk towards a common one as in limma's moderated t (G. Smyth, Statistical Applications in
 Genetics and Molecular Biology 3(1), 2004, section 6.2). Attempts far off their point's median are pulled in, so that
-one bad attempt does not hide what the others show.
+one bad attempt does not hide what the others show. A point that scatters more than the others, beyond chance, has no
+part in it: it is judged by its own spread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
+
+from pybench.compute.student_t import variance_ratio_tail
 
 MIN_POINTS = 8
 """With fewer points their common spread is known no better than a point's own."""
@@ -23,6 +26,10 @@ _COMMON_QUANTILE = 0.8
 # A point without any spread would make the logarithm of its variance infinite.
 _LEAST_VARIANCE = 1e-5
 _MAX_FREEDOM = 1e6
+_NOISY = 0.01
+"""Level at which a point is taken to scatter more than the others. A higher one would cost healthy points with a bad
+attempt their verdict (``tests/benchmarks/test_verdict_errors.py``)."""
+_FEWEST_ALIKE = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,12 @@ class Spread:
         return [min(max(value, centre - reach), centre + reach) for value in values]
 
     def moderated(self, variance: float, freedom: float) -> tuple[float, float]:
-        """A point's own variance shrunk towards the common one, and its degrees of freedom then."""
+        """A point's own variance shrunk towards the common one, and its degrees of freedom then.
+
+        One that stands out stays as it is.
+        """
+        if self.variance > 0 and _stands_out(variance / self.variance, freedom, self.freedom, _NOISY):
+            return variance, freedom
         total = self.freedom + freedom
         return (self.freedom * self.variance + freedom * variance) / total, total
 
@@ -61,8 +73,25 @@ def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
     if not positive:
         return None
     least = _LEAST_VARIANCE * median(positive)
-    variance, freedom = prior([max(value, least) for value in variances], freedoms)
+    variance, freedom = _prior_of_alike([max(value, least) for value in variances], freedoms)
     return Spread(variance=variance, freedom=freedom, robust_sd=robust, num_points=len(several))
+
+
+def _prior_of_alike(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[float, float]:
+    """The prior of the points that are left when those that scatter more than the others are taken out, worst first."""
+    alike = sorted(zip(variances, freedoms, strict=True))
+    found = prior(*zip(*alike, strict=True))
+    while len(alike) > _FEWEST_ALIKE:
+        (worst, freedom), others = alike[-1], alike[:-1]
+        following = prior(*zip(*others, strict=True))
+        if not _stands_out(worst / following[0], freedom, following[1], _NOISY / len(alike)):
+            break
+        alike, found = others, following
+    return found
+
+
+def _stands_out(ratio: float, freedom: float, common_freedom: float, level: float) -> bool:
+    return ratio > 1 and variance_ratio_tail(ratio, freedom, common_freedom) < level
 
 
 def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:

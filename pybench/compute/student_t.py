@@ -13,6 +13,7 @@ _TINY = 1e-300
 _MAX_TERMS = 1000
 _QUANTILE_PRECISION = 1e-11
 _PRECISION = 1e-14
+_MOST_FREEDOM = 1e5
 _NORMAL_FROM = 1e7
 """Degrees of freedom from which t is the normal distribution to more digits than anybody needs."""
 
@@ -27,6 +28,12 @@ def upper_tail(value: float, freedom: float) -> float:
         return 0.5 * math.erfc(value / math.sqrt(2))
     both = _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + value * value))
     return both / 2 if value > 0 else 1 - both / 2
+
+
+def variance_ratio_tail(ratio: float, freedom: float, other: float) -> float:
+    """Probability that the ratio of two variances of one spread lies above ``ratio``: the F distribution."""
+    other = min(other, _MOST_FREEDOM)
+    return _incomplete_beta(other / 2, freedom / 2, other / (other + freedom * max(ratio, 0.0))) if ratio > 0 else 1.0
 
 
 @lru_cache(maxsize=65536)

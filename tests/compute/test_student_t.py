@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pybench.compute.student_t import approximate_quantile, quantile, upper_tail
+from pybench.compute.student_t import approximate_quantile, quantile, upper_tail, variance_ratio_tail
 
 # Upper quantiles for tails of 5, 2.5, 1 and 0.05 %: any statistics textbook.
 TABLE = {
@@ -48,6 +48,15 @@ def test_the_approximation_is_near() -> None:
     """Within 7 % from three degrees of freedom on."""
     for freedom in (3, 4, 10, 100):
         assert approximate_quantile(0.0126, freedom) == pytest.approx(quantile(0.0126, freedom), rel=0.07)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "freedom", "other", "tail"),
+    [(4.10282, 2, 10, 0.05), (161.448, 1, 1, 0.05), (6.63490, 1, 1e9, 0.01), (9.0, 2, 2, 0.1), (0.0, 2, 2, 1.0)],
+)
+def test_a_ratio_of_variances(ratio: float, freedom: float, other: float, tail: float) -> None:
+    """Tabulated quantiles of F; with two and two degrees of freedom it is 1 / (1 + ratio)."""
+    assert variance_ratio_tail(ratio, freedom, other) == pytest.approx(tail, rel=5e-4)
 
 
 def test_what_is_no_probability_is_refused() -> None:
