@@ -18,6 +18,16 @@ def discoveries(probabilities: Mapping[_Key, float], share: float = FALSE_DISCOV
     return set(ordered[:num])
 
 
+def sure(shares: Mapping[_Key, float]) -> set[_Key]:
+    """What stands where any false finding is to be as rare as that of one alone (S. Holm, Scand. J. Statist. 6, 1979).
+
+    ``shares`` are the probability of each by chance, over its own level.
+    """
+    ordered = sorted(shares, key=shares.__getitem__)
+    num = next((n for n, key in enumerate(ordered) if shares[key] > 1 / (len(ordered) - n)), len(ordered))
+    return set(ordered[:num])
+
+
 def joint_probability(probabilities: Mapping[_Key, float]) -> float:
     """Probability of the smallest ones by chance, of figures that move together (R. Simes, Biometrika 73, 1986)."""
     ordered = sorted(probabilities.values())

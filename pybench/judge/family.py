@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from pybench.compute.false_discovery import sure
 from pybench.model.results import JudgedRow
 from pybench.model.verdict import Decision
 
@@ -13,14 +14,9 @@ _Row = TypeVar("_Row", bound=JudgedRow)
 
 
 def fails_that_stand(decisions: Sequence[Decision]) -> list[bool]:
-    """Which rows fail when all are judged together, each at its own level (S. Holm, Scand. J. Statist. 6, 1979)."""
-    shares = [decision.p_fail / decision.fail_level for decision in decisions]
-    stand = [False] * len(shares)
-    for rank, place in enumerate(sorted(range(len(shares)), key=shares.__getitem__)):
-        if shares[place] > 1 / (len(shares) - rank):
-            break
-        stand[place] = True
-    return stand
+    """Which rows fail when all are judged together, each at its own level."""
+    stand = sure({place: decision.p_fail / decision.fail_level for place, decision in enumerate(decisions)})
+    return [place in stand for place in range(len(decisions))]
 
 
 def corrected(rows: Sequence[_Row], all_rows: Sequence[JudgedRow]) -> tuple[_Row, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.compute.false_discovery import discoveries, joint_probability
+from pybench.compute.false_discovery import discoveries, joint_probability, sure
 
 
 def test_a_finding_stands_by_its_rank() -> None:
@@ -12,6 +12,14 @@ def test_a_finding_stands_by_its_rank() -> None:
     assert discoveries({"a": 0.009, "b": 0.021, "c": 0.03, "d": 0.2}, 0.04) == {"a", "b", "c"}
     assert discoveries({"a": 0.011, "b": 0.5}, 0.02) == set()
     assert discoveries({}, 0.04) == set()
+
+
+def test_the_first_that_is_not_sure_ends_what_stands() -> None:
+    """Of four the limits are a quarter, a third, a half and all of their own levels: c is above, so d does not count."""
+    assert sure({"a": 0.2, "b": 0.3, "c": 0.6, "d": 0.9}) == {"a", "b"}
+    assert sure({"a": 0.2, "b": 0.3, "c": 0.4, "d": 1.0}) == {"a", "b", "c", "d"}
+    assert sure({"a": 0.26, "b": 0.5, "c": 0.9, "d": 0.9}) == set()
+    assert sure({}) == set()
 
 
 def test_figures_that_move_together_count_once() -> None:

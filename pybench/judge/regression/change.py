@@ -2,7 +2,8 @@
 
 Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs: it has no spread
 between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run.
-Variances are shrunk towards those of the same metric's other rows (:mod:`pybench.compute.spread`).
+Variances are shrunk towards those of the same metric's other rows (:mod:`pybench.compute.spread`). What regressed, or
+improved, is corrected over all rows: of equal runs few have any such row.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from pybench.compute.contrast import Contrast, contrast
+from pybench.compute.false_discovery import sure
 from pybench.compute.spread import Spread, common_spread, variance_of
 from pybench.compute.stats import TAIL, NoRatioError, as_fraction, location, logs
 from pybench.model.change import Change, ChangeVerdict
 from pybench.model.figures import Row
 from pybench.model.workloads.registry import METRICS
+
+FAMILY_ERROR = 0.05
+"""Probability that any row of two equal runs is called worse; of one alone it is that of its interval's side."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,36 @@ class Sides:
 def changes_of(rows: Mapping[Row, Sides], smallest: Mapping[str, float]) -> dict[Row, Change]:
     """The change of every row. ``smallest`` is the smallest effect by metric, a fraction."""
     spreads = {metric: _spread([sides for row, sides in rows.items() if row.metric == metric]) for metric in smallest}
-    return {row: _change(row, sides, spreads[row.metric], smallest[row.metric]) for row, sides in rows.items()}
+    found = {row: _change(row, sides, spreads[row.metric], smallest[row.metric]) for row, sides in rows.items()}
+    errors = {row: _errors(row, contrast, smallest[row.metric]) for row, (_, contrast) in found.items() if contrast}
+    sure_of = {
+        "regressed": sure({row: worse / FAMILY_ERROR for row, (worse, _) in errors.items()}),
+        "improved": sure({row: better / FAMILY_ERROR for row, (_, better) in errors.items()}),
+    }
+    return {
+        row: change if row in sure_of.get(change.verdict, found) else _open(change, len(errors))
+        for row, (change, _) in found.items()
+    }
 
 
-def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> Change:
+def _errors(row: Row, contrast: Contrast, smallest: float) -> tuple[float, float]:
+    """Probability of such a change by chance: of one for the worse, where the truth is the smallest effect; better."""
+    limit = math.log1p(smallest)
+    less, more = contrast.p_below(-limit), contrast.p_above(limit)
+    return (less, more) if _higher(row) else (more, less)
+
+
+def _higher(row: Row) -> bool:
+    return METRICS[row.metric].higher_is_better
+
+
+def _open(change: Change, num_rows: int) -> Change:
+    return replace(
+        change, verdict="undecided", reason=f"{change.verdict} by itself, but not yet sure among {num_rows} rows"
+    )
+
+
+def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> tuple[Change, Contrast | None]:
     values = Change(
         row=row,
         unit=METRICS[row.metric].unit,
@@ -46,13 +77,12 @@ def _change(row: Row, sides: Sides, spread: Spread | None, smallest: float) -> C
         found = _contrast(sides, spread)
     except NoRatioError as error:
         same = {*sides.now} == {value for run in sides.before for value in run} and len({*sides.now}) == 1
-        return replace(values, verdict="unchanged") if same else replace(values, reason=str(error))
+        return replace(values, verdict="unchanged") if same else replace(values, reason=str(error)), None
     if found is None:
-        return replace(values, reason="one attempt has no spread; measure two or more")
+        return replace(values, reason="one attempt has no spread; measure two or more"), None
     low, high = found.interval(TAIL)
     decided = replace(values, fraction=as_fraction(found.value), low=as_fraction(low), high=as_fraction(high))
-    verdict = verdict_of(low, high, smallest, higher_is_better=METRICS[row.metric].higher_is_better)
-    return replace(decided, verdict=verdict)
+    return replace(decided, verdict=verdict_of(low, high, smallest, higher_is_better=_higher(row))), found
 
 
 def verdict_of(low: float, high: float, smallest: float, *, higher_is_better: bool) -> ChangeVerdict:
