@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from pybench.cli.output import encodable
+from pybench.compute.numbers import plain, quantity
 from pybench.model.plural import plural
 from pybench.model.progress import Progress
 from pybench.model.results import Estimate
 from pybench.report.labels import short_labels
-from pybench.report.numbers import plain, quantity
 from pybench.report.printable import cut, printable
 
 if TYPE_CHECKING:

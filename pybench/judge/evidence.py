@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.looks import level_per_look
+from pybench.compute.numbers import Scale, plain
 from pybench.compute.stats import Interval, estimate, logs, medians, ratio, ratio_change
 from pybench.judge.measurements import Measurements
 from pybench.model.plural import plural
@@ -155,12 +156,14 @@ def verdict_of(decision: Decision) -> Verdict:
     return "fail" if decision.p_fail <= decision.fail_level else "inconclusive"
 
 
-def look_text(evidence: Evidence, *limits: float | None) -> str:
+def look_text(evidence: Evidence, limits: Sequence[float], scale: Scale) -> str:
     """The deciding interval in words where the plain one contains none of ``limits``; else empty."""
     _, low, high = evidence.interval
-    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits if limit is not None)
+    shown = low is not None and high is not None and any(low <= limit <= high for limit in limits)
     deciding = None if shown else evidence.look_interval()
-    return "" if deciding is None else f"at this look's level [{deciding[0]:.4g}, {deciding[1]:.4g}], "
+    if deciding is None:
+        return ""
+    return f"at this look's level [{', '.join(plain(end / scale.factor) for end in deciding)}], "
 
 
 def more_attempts_text(decision: Decision) -> str:

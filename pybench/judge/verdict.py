@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pybench.compute.numbers import ONE, Scale, plain, scale_of
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
 from pybench.model.plural import plural
-from pybench.model.results import CheckResult, JudgedRow, NodeCheck, PointResult
+from pybench.model.results import CheckResult, Estimate, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
 
@@ -40,8 +41,8 @@ def judge_ratio(evidence: Evidence, expected: Expected | str, linear: float, *, 
         return "inconclusive", ONE_ATTEMPT, (), decision
     beyond = expected.maximum if more else expected.minimum
     better = beyond is not None and (low > beyond if more else high < beyond)
-    found = f"{'at least' if more else 'at most'} {gate:.3g} expected, found {ratio:.3g} [{low:.3g}, {high:.3g}]"
-    verdict, reason = _worded(evidence, decision, found, gate)
+    found = f"at {'least' if more else 'most'} {plain(gate)} expected, found {_interval(ratio, low, high)}"
+    verdict, reason = _worded(evidence, decision, found, [gate])
     return verdict, reason, ("better_than_expected",) if better else (), decision
 
 
@@ -53,10 +54,12 @@ def judge_value(
     value, low, high = evidence.interval
     if low is None or high is None:
         return "inconclusive", ONE_ATTEMPT, decision
-    sides = [f"{word} {limit:g}" for word, limit in (("least", minimum), ("most", maximum)) if limit is not None]
+    scale = scale_of(Estimate(value=value, low=low, high=high, unit=unit))
+    limits = [(word, limit) for word, limit in (("at least", minimum), ("at most", maximum)) if limit is not None]
+    allowed = " and ".join(f"{word} {plain(limit / scale.factor)}" for word, limit in limits)
     gains = " with the gains of power sensors" if evidence.contrast and evidence.contrast.systematic_sd else ""
-    found = f"found {value:.4g} [{low:.4g}, {high:.4g}] {unit}{gains}, allowed {' and '.join(sides)}"
-    return *_worded(evidence, decision, found, minimum, maximum), decision
+    found = f"found {_interval(value, low, high, scale)}{gains}, allowed {allowed}"
+    return *_worded(evidence, decision, found, [limit for _, limit in limits], scale), decision
 
 
 def judge_comparison(
@@ -71,7 +74,7 @@ def judge_comparison(
     ratio, low, high = evidence.interval
     if low is None or high is None:
         return "inconclusive", ONE_ATTEMPT, decision
-    interval = f"{ratio:.3g} [{low:.3g}, {high:.3g}]"
+    interval = _interval(ratio, low, high)
     if along is not None:
         found = (
             f"the ratio must {'fall' if order == 'below' else 'rise'} along {along}, found {interval} times the first"
@@ -79,14 +82,22 @@ def judge_comparison(
     else:
         wanted = "as much" if factor == 1 else f"{factor:g} times as much"
         found = f"at {'most' if order == 'below' else 'least'} {wanted} expected, found {interval} times the other"
-    return *_worded(evidence, decision, found, limit), decision
+    return *_worded(evidence, decision, found, [limit]), decision
 
 
-def _worded(evidence: Evidence, decision: Decision, found: str, *limits: float | None) -> tuple[Verdict, str]:
+def _interval(value: float, low: float, high: float, scale: Scale = ONE) -> str:
+    """With all digits that may tell an end from a limit."""
+    found, least, most = (plain(number / scale.factor) for number in (value, low, high))
+    return f"{found} [{least}, {most}] {scale.unit}".rstrip()
+
+
+def _worded(
+    evidence: Evidence, decision: Decision, found: str, limits: Sequence[float], scale: Scale = ONE
+) -> tuple[Verdict, str]:
     verdict = verdict_of(decision)
     if verdict != "inconclusive":
         return verdict, found
-    return verdict, f"{found}; {look_text(evidence, *limits)}{more_attempts_text(decision)}"
+    return verdict, f"{found}; {look_text(evidence, limits, scale)}{more_attempts_text(decision)}"
 
 
 # The worst verdict decides. A fail stands before an error: what did measure was too slow, whatever else broke.

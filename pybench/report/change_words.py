@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pybench.compute.numbers import plain, quantity
 from pybench.model.change import Change
 from pybench.model.results import Estimate
 from pybench.model.workloads.registry import HEADLINES
-from pybench.report.numbers import plain, quantity
 
 _METRICS = {
     **dict.fromkeys(HEADLINES, "speed"),

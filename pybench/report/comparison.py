@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from pybench.compute.numbers import plain
 from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
 from pybench.report.change_words import difference_text, metric_words, percent_text, value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces

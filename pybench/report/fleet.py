@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from pybench.compute.node_ranges import node_ranges
+from pybench.compute.numbers import plain, short_percent
 from pybench.judge.fleet.decision import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
 from pybench.model.plural import plural
 from pybench.report.change_words import value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain, short_percent
 from pybench.report.printable import cut, printable
 from pybench.report.text_table import COLOURS, console, hanging, without_trailing_spaces
 

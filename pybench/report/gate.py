@@ -9,6 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
+from pybench.compute.numbers import plain, short_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
@@ -16,7 +17,6 @@ from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.model.plural import plural
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain, short_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces

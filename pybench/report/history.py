@@ -11,6 +11,7 @@ from statistics import median
 
 from rich.text import Text
 
+from pybench.compute.numbers import plain
 from pybench.judge.regression.comparison import rows_of
 from pybench.judge.regression.series import Series
 from pybench.judge.regression.trend import Trend, trends
@@ -19,7 +20,6 @@ from pybench.model.plural import plural
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.sparkline import sparkline

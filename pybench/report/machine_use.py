@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pybench.compute.numbers import percent, quantity
 from pybench.model.results import Estimate, Results
-from pybench.report.numbers import percent, quantity
 
 _HEADS = {
     "mfu_fraction": "MFU",

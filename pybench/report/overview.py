@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from pybench.compute.numbers import ONE, Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.judge.loss_curve import METRIC as LOSS_GUARD
 from pybench.model.plural import plural
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
@@ -16,7 +17,6 @@ from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
 from pybench.report.headline import energy, energy_name, headline, headline_name
 from pybench.report.labels import axis_text, shared_axes, short_labels
-from pybench.report.numbers import Scale, gate, interval, limits, quantity, shared_scale, with_spread
 from pybench.report.rows import Table
 from pybench.report.secondary import secondaries
 
@@ -198,7 +198,7 @@ def _ratio_text(row: ScalingResult, density: Density) -> str:
     if density is Density.INTERVALS:
         return f"{row.speedup:.3f} {interval(row.speedup_low, row.speedup_high)}".strip()
     value = Estimate(value=row.speedup, low=row.speedup_low, high=row.speedup_high, unit="")
-    return with_spread(value, Scale(1.0, ""))
+    return with_spread(value, ONE)
 
 
 def _allowed(wanted: Expectations, point: PointResult, scale: Scale | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pybench.compute.numbers import interval, plain, quantity
 from pybench.model.results import Estimate, PhaseResult, PointResult, Results
-from pybench.report.numbers import interval, plain, quantity
 
 HEADS = ("point", "phase", "time", "energy", "sensor's bound")
 NOTE_HEADS = ("point", "note", "phases")

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pybench.compute.energy.times import series_times_ns
+from pybench.compute.numbers import plain
 from pybench.machine.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
 from pybench.report.flags import legend
-from pybench.report.numbers import plain
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
 GAIN_FRACTION = 0.05

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
-from pybench.model.workloads.latency import PERCENTILES
-from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import NODES
-from pybench.report import gpu_states, machine_use, phase_energy, turns
-from pybench.report.headline import energy, headline, requests_differ
-from pybench.report.jobs import job_heads, job_rows, job_title
-from pybench.report.labels import common_axes, labels, short_labels
-from pybench.report.numbers import (
-    Scale,
+from pybench.compute.numbers import (
+    ONE,
     interval,
     limits,
     percent,
@@ -23,6 +15,14 @@ from pybench.report.numbers import (
     quantity_with_interval,
     with_spread,
 )
+from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.workloads.latency import PERCENTILES
+from pybench.model.workloads.registry import METRICS
+from pybench.model.workloads.settings import NODES
+from pybench.report import gpu_states, machine_use, phase_energy, turns
+from pybench.report.headline import energy, headline, requests_differ
+from pybench.report.jobs import job_heads, job_rows, job_title
+from pybench.report.labels import common_axes, labels, short_labels
 from pybench.report.training import HEADS, training_rows
 
 
@@ -175,7 +175,7 @@ def comparisons(results: Results) -> Table:
 
 def _ratio_with_spread(row: ComparisonResult) -> str:
     found = Estimate(value=row.ratio or 0.0, low=row.low, high=row.high, unit="")
-    return with_spread(found, Scale(1.0, ""))
+    return with_spread(found, ONE)
 
 
 def _comparisons(results: Results, names: Mapping[str, str]) -> Table:

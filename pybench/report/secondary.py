@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
+from pybench.compute.numbers import percent, plain, quantity
 from pybench.model.results import Estimate, PointResult
 from pybench.model.workloads.settings import AUTO
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.report.headline import requests_differ
-from pybench.report.numbers import percent, plain, quantity
 
 _STAGED = frozenset(name for name, strategy in STRATEGIES.items() if strategy.has_stages)
 

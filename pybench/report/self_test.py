@@ -6,10 +6,10 @@ import io
 
 from rich.text import Text
 
+from pybench.compute.numbers import short_percent
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.self_test import Detectable, SelfTest
 from pybench.model.workloads.registry import METRICS
-from pybench.report.numbers import short_percent
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import console, draw, hanging, without_trailing_spaces

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pybench.compute.numbers import percent, plain, quantity, short_percent
 from pybench.model.results import Estimate, PointResult
-from pybench.report.numbers import percent, plain, quantity, short_percent
 
 HEADS = (
     *("point", "rank", "tokens/s", "per GPU", "MFU", "HFU", "memory", "energy", "rank by memory", "rank by energy"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pybench.compute.numbers import percent, quantity
 from pybench.model.results import Estimate, Results
-from pybench.report.numbers import percent, quantity
 
 _IDLE = "idle_gpu_fraction"
 _TURN_COLUMNS = {

@@ -86,7 +86,7 @@ def test_a_limit_in_joules_is_held_against_gains(build: Build, degree: int, beyo
 def test_its_interval_has_the_gain_too(build: Build) -> None:
     """exp(+-1.96 * 0.02) about 0.5 J."""
     check = _check(build, 1, Limits(metric=_JOULES, maximum=0.6))
-    assert "found 0.5 [0.4808, 0.52] J/token" in check.reason
+    assert "found 500 [480.8, 520] mJ/token" in check.reason
 
 
 def test_a_limit_without_joules_is_not(build: Build) -> None:

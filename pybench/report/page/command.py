@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from pybench.compute.numbers import plain
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
 from pybench.report.flags import legend
-from pybench.report.numbers import plain
 from pybench.report.page.document import document
 from pybench.report.page.power import command_payload
 from pybench.report.power import GAIN_FRACTION

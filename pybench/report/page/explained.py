@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from markupsafe import Markup
 
+from pybench.compute.numbers import quantity
 from pybench.model.explanation import ExplainedPoint, Explanation
 from pybench.model.results import Estimate
-from pybench.report.numbers import quantity
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.printable import printable

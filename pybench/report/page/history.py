@@ -11,6 +11,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from pybench.compute.numbers import plain
 from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.keys import differing
 from pybench.judge.regression.series import Series
@@ -21,7 +22,6 @@ from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.history import left_out
 from pybench.report.labels import labels_of_runs
-from pybench.report.numbers import plain
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from statistics import median
 
+from pybench.compute.numbers import plain
 from pybench.model.results import Results
 from pybench.report.gpu_states import gpu_names
-from pybench.report.numbers import plain
 from pybench.report.run_view import RunView
 
 _LINK = re.compile(r"link_to_(\d+)_bytes_per_s")

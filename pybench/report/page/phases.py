@@ -7,11 +7,11 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
+from pybench.compute.numbers import percent, quantity
 from pybench.compute.phases import joint_spans
 from pybench.model.results import Estimate
 from pybench.model.wire import Span, Step
 from pybench.model.workloads.turn import CHECK
-from pybench.report.numbers import percent, quantity
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.printable import printable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.compute.numbers import interval, limits, quantity, quantity_with_interval
 from pybench.model.results import Estimate, PointResult, Results, ScalingResult
 from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
 from pybench.report.headline import energy, headline, headline_name
 from pybench.report.labels import short_labels
-from pybench.report.numbers import interval, limits, quantity, quantity_with_interval
 
 _RANK = (
     *("failed", "fail", "error", "regressed", "missing", "not measured", "inconclusive", "undecided", "incomparable"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.report import numbers
+from pybench.compute import numbers
 from tests.builders import estimate
 
 

@@ -25,6 +25,18 @@ _MAX_DECIMALS = 6
 _UNKNOWN_FROM = 100
 
 
+@dataclass(frozen=True)
+class Scale:
+    """A unit to show values in, and how much of the base unit it is."""
+
+    factor: float
+    unit: str
+
+
+ONE = Scale(1.0, "")
+"""Of ratios."""
+
+
 def plain(value: float, digits: int = 4) -> str:
     """``value`` with about ``digits`` significant digits and thousands set apart."""
     if abs(value) >= 10 ** (digits - 1):
@@ -36,8 +48,8 @@ def quantity(estimate: Estimate | None) -> str:
     """Value and unit, scaled; a dash where nothing was measured."""
     if estimate is None:
         return "-"
-    factor, unit = _scale(estimate)
-    return f"{plain(estimate.value / factor)} {unit}"
+    scale = scale_of(estimate)
+    return f"{plain(estimate.value / scale.factor)} {scale.unit}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -52,9 +64,9 @@ def quantity_with_interval(estimate: Estimate | None) -> str:
     """Value, unit and interval in one unit, with the digits that the interval supports."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return quantity(estimate)
-    factor, unit = _scale(estimate)
-    low, high = estimate.low / factor, estimate.high / factor
-    return f"{_rounded(estimate.value / factor, _decimals(low, high))} {unit} {interval(low, high)}"
+    scale = scale_of(estimate)
+    low, high = estimate.low / scale.factor, estimate.high / scale.factor
+    return f"{_rounded(estimate.value / scale.factor, _decimals(low, high))} {scale.unit} {interval(low, high)}"
 
 
 def limits(minimum: float | None, maximum: float | None, unit: str | None = None) -> str:
@@ -93,17 +105,10 @@ def _limit(value: float | None, unit: str | None) -> str:
     return plain(value) if unit is None else quantity(Estimate(value=value, low=None, high=None, unit=unit))
 
 
-def _scale(estimate: Estimate) -> tuple[float, str]:
+def scale_of(estimate: Estimate) -> Scale:
+    """The scale that suits its value."""
     scales = _SCALES.get(estimate.unit, ((1.0, estimate.unit),))
-    return next((scale for scale in scales if abs(estimate.value) >= scale[0]), scales[-1])
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A unit to show values in, and how much of the base unit it is."""
-
-    factor: float
-    unit: str
+    return Scale(*next((scale for scale in scales if abs(estimate.value) >= scale[0]), scales[-1]))
 
 
 def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
@@ -111,7 +116,7 @@ def shared_scale(estimates: Iterable[Estimate]) -> Scale | None:
     found = tuple(estimates)
     if not found or len({estimate.unit for estimate in found}) > 1:
         return None
-    return Scale(*_scale(min(found, key=lambda estimate: abs(estimate.value))))
+    return scale_of(min(found, key=lambda estimate: abs(estimate.value)))
 
 
 def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
@@ -122,8 +127,8 @@ def with_spread(estimate: Estimate | None, scale: Scale | None = None) -> str:
     """
     if estimate is None:
         return "-"
-    factor, unit = (scale.factor, "") if scale else _scale(estimate)
-    suffix = f" {unit}" if unit else ""
+    own = scale_of(estimate)
+    factor, suffix = (scale.factor, "") if scale else (own.factor, f" {own.unit}".rstrip())
     half = spread(estimate.value, estimate.low, estimate.high)
     if half is None or half == 0:
         return f"{plain(estimate.value / factor)}{suffix}"
