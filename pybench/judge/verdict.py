@@ -142,7 +142,8 @@ def overall(
         return "pass", counted_with(counts, machine, left_out)
     if counts.expected:
         return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
-    return "no_expectation", "the suite expects nothing; everything was measured"
+    rest = f"left out: {left_out_text(left_out)}" if left_out else "all were measured"
+    return "no_expectation", f"nothing is expected of these points; {rest}"
 
 
 def _subject(row: JudgedRow) -> str:

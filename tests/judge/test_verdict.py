@@ -271,7 +271,15 @@ def test_nothing_judged_is_no_pass() -> None:
         "no_expectation",
         "nothing was judged: 0 of 1 expectation judged; 1 has no row for h100",
     )
-    assert overall([_point("ok")], [], counts=_NONE)[1] == "the suite expects nothing; everything was measured"
+
+
+def test_of_points_without_expectations_the_verdict_says_what_was_left_out() -> None:
+    """The suite may expect something of those; then not everything was measured."""
+    assert overall([_point("ok")], [], counts=_NONE)[1] == "nothing is expected of these points; all were measured"
+    left_out = ("2 GPUs (--max-gpus 1)", "4 GPUs (--max-gpus 1)")
+    assert overall([_point("ok")], [], counts=_NONE, left_out=left_out)[1] == (
+        "nothing is expected of these points; left out: 2 GPUs, 4 GPUs (--max-gpus 1)"
+    )
 
 
 def test_a_run_that_left_everything_out_is_no_pass() -> None:
