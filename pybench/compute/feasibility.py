@@ -28,7 +28,7 @@ _DEVICE_NOUNS: dict[DeviceKind, str] = {"cuda": "GPU", "cpu": "CPU core"}
 def infeasible(point: Point, there: Devices) -> str | None:
     """Every reason why the point can't run on what is there, joined; ``None`` when it can."""
     device = there.kind
-    reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings)]
+    reasons = [*_device_reasons(point, there), *_workload_reasons(point.settings, there.kind)]
     reasons += type_reasons(point.settings, point.shape, there)
     if isinstance(point.settings, ModelSettings) and point.shape is not None:
         reasons += _model_reasons(point.settings, point.shape)
@@ -75,7 +75,7 @@ def _device_reasons(point: Point, there: Devices) -> Iterator[str]:
         yield f"backend {point.settings.backend} runs on GPUs only"
 
 
-def _workload_reasons(settings: Settings) -> Iterator[str]:
+def _workload_reasons(settings: Settings, kind: DeviceKind) -> Iterator[str]:
     if settings.workload not in BACKENDS[settings.backend].parallel_axes:
         yield f"backend {settings.backend} has no {settings.workload} workload"
     elif settings.num_nodes > 1 and settings.workload not in BACKENDS[settings.backend].over_nodes:
@@ -83,7 +83,7 @@ def _workload_reasons(settings: Settings) -> Iterator[str]:
     if settings.num_nodes > 1 and settings.environment:
         yield "environment reaches the workers of one node only: export the variables on every node instead"
     if isinstance(settings, NodeSettings) and settings.gpus < settings.least_gpus:
-        yield f"{settings.workload} needs at least {settings.least_gpus} gpus, found {settings.gpus}"
+        yield f"needs at least {_count(settings.least_gpus, kind)}, found {settings.gpus}"
     if isinstance(settings, Collective) and settings.operation == "bisection":
         halves = {"gpus": settings.gpus, "nodes": settings.nodes if settings.nodes > 1 else 2}
         yield from (f"{name} {count} can't be halved (bisection)" for name, count in halves.items() if count % 2)

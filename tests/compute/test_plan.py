@@ -258,7 +258,7 @@ def test_variables_of_a_benchmark_stay_on_one_node() -> None:
 @pytest.mark.parametrize("workload", ["collective", "peer_copy"])
 def test_what_needs_others(workload: WorkloadName) -> None:
     """One GPU has nobody to talk to; two have."""
-    assert _reason(workload, {"backend": "torch", "gpus": 1}) == f"{workload} needs at least 2 gpus, found 1"
+    assert _reason(workload, {"backend": "torch", "gpus": 1}) == "needs at least 2 GPUs, found 1"
     assert _reason(workload, {"backend": "torch", "gpus": 2}) is None
     assert _reason("matmul", {"backend": "torch", "gpus": 1}) is None
 

@@ -8,6 +8,7 @@ from pybench.judge.node.ranks import gpu_name
 from pybench.judge.node.run_check import run_check, unknown
 from pybench.model.health import GpuCounters, PcieLink
 from pybench.model.machine import Machine
+from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.results import NodeCheck
 from pybench.model.verdict import Verdict
@@ -28,7 +29,7 @@ def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
     if not known:
         yield unknown("pcie", "the driver does not report how fast its links are")
     elif not short:
-        yield run_check("pcie", "all GPUs", "pass", f"all {len(known)} links are as wide and fast as they can be")
+        yield run_check("pcie", "all GPUs", "pass", f"as wide and fast as can be: {plural(len(known), 'link')}")
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:

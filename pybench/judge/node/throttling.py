@@ -50,7 +50,7 @@ def _power_limits(capped: Sequence[str], num_known: int, machine: Machine) -> st
     """Which GPUs met their power limit, and whose limit somebody has lowered."""
     if not capped:
         return "none met its power limit"
-    names = f"all {num_known} GPUs" if len(capped) == num_known else ", ".join(gpu_name(u, machine) for u in capped)
+    names = "all GPUs" if len(capped) == num_known else ", ".join(gpu_name(u, machine) for u in capped)
     lowered = [text for gpu in machine.gpus if gpu.uuid in capped and (text := _lowered(gpu))]
     return "; ".join((f"met their power limit: {names}", *lowered))
 

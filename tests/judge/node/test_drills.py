@@ -171,7 +171,7 @@ def test_throttling_tells_what_was_read(node: Node) -> None:
     (check,) = (check for check in node.checks() if check.name == "throttling")
     assert check.verdict == "pass"
     assert check.reason == (
-        "no thermal slowdown and no power brake, read in 4 of 5 points; met their power limit: all 8 GPUs"
+        "no thermal slowdown and no power brake, read in 4 of 5 points; met their power limit: all GPUs"
     )
 
 
@@ -345,6 +345,15 @@ def test_a_narrow_or_slow_slot(node: Node, link: dict[str, int], words: str) -> 
     node.change_health(links=links)
     (check,) = (check for check in node.checks() if check.verdict != "pass")
     assert (check.name, check.subject, check.reason) == ("pcie", "GPU 1 (GPU-1)", words)
+
+
+@pytest.mark.parametrize(("number", "words"), [(1, "1 link"), (8, "8 links")])
+def test_links_that_are_well_are_counted(node: Node, number: int, words: str) -> None:
+    """One of them, too."""
+    best = {"generation": 5, "width": 16, "generation_max": 5, "width_max": 16}
+    node.change_health(links=tuple(PcieLink(uuid=f"GPU-{n}", **best) for n in range(number)))
+    (check,) = (check for check in node.checks() if check.name == "pcie")
+    assert check.reason == f"as wide and fast as can be: {words}"
 
 
 @pytest.mark.parametrize(("place", "subject"), [("0000:1a:00", "GPU 1 (GPU-1)"), ("0000:99:00", "PCI 0000:99:00")])
