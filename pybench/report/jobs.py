@@ -18,29 +18,30 @@ def job_title(jobs: Sequence[JobResult]) -> str:
 
 
 def job_heads(jobs: Sequence[JobResult]) -> tuple[str, ...]:
-    """Heads of :func:`job_rows`; the columns of energy stand there where any was measured."""
+    """Heads of :func:`job_rows`; those of energy where any was measured, those of GPU hours where they differ."""
     time, energy = _scales(jobs)
-    of_energy = (energy.unit, "of energy") if energy else ()
-    return ("point", "GPUs", time.unit, "saved", f"GPU-{time.unit}", *of_energy)
+    of_gpus = (f"GPU-{time.unit}",) if _of_several_gpus(jobs) else ()
+    of_energy = (energy.unit, "energy saved") if energy else ()
+    return ("point", "GPUs", time.unit, "time saved", *of_gpus, *of_energy)
 
 
 def job_rows(results: Results, names: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     """One row for each point; what is saved is against the fewest GPUs."""
-    scales = _scales(results.jobs)
-    return tuple(_row(job, names.get(job.point_id, job.point_id), *scales) for job in results.jobs)
+    time, energy = _scales(results.jobs)
+    several = _of_several_gpus(results.jobs)
+
+    def row(job: JobResult) -> tuple[str, ...]:
+        of_gpus = (plain(job.num_gpus * job.time_h.value / time.factor),) if several else ()
+        of_energy = (with_spread(job.energy_j, energy), _saved(job.energy_saved_fraction)) if energy else ()
+        of_time = (with_spread(job.time_h, time), _saved(job.time_saved_fraction))
+        return (names.get(job.point_id, job.point_id), str(job.num_gpus), *of_time, *of_gpus, *of_energy)
+
+    return tuple(row(job) for job in results.jobs)
 
 
-def _row(job: JobResult, name: str, time: Scale, energy: Scale | None) -> tuple[str, ...]:
-    of_energy = (with_spread(job.energy_j, energy), _saved(job.energy_saved_fraction)) if energy else ()
-    gpu_time = plain(job.num_gpus * job.time_h.value / time.factor, 3)
-    return (
-        name,
-        str(job.num_gpus),
-        with_spread(job.time_h, time),
-        _saved(job.time_saved_fraction),
-        gpu_time,
-        *of_energy,
-    )
+def _of_several_gpus(jobs: Sequence[JobResult]) -> bool:
+    """On one GPU, GPU hours are hours."""
+    return any(job.num_gpus > 1 for job in jobs)
 
 
 def _saved(fraction: Estimate | None) -> str:

@@ -40,7 +40,7 @@ def test_a_job_on_a_terminal() -> None:
     assert max(map(len, text.splitlines())) <= 80
     table = [line.split() for line in text.partition("Job: ")[2].splitlines()]
     assert table[0] == ["2,686", "samples", "x", "3", "epochs,", "training", "steps", "alone"]
-    assert table[1] == ["point", "GPUs", "h", "saved", "GPU-h", "MJ", "of", "energy"]
+    assert table[1] == ["point", "GPUs", "h", "time", "saved", "GPU-h", "MJ", "energy", "saved"]
     assert table[3] == ["fit", "DP", "1", "1", "8.000", "±0.080", "-", "8", "20.00", "±0.40", "-"]
     assert table[4] == ["fit", "DP", "4", "4", "2.500", "±0.025", "68.8", "%", "10", "22.00", "±0.44", "68.8", "%"]
 
@@ -49,7 +49,15 @@ def test_without_a_sensor_there_is_no_column_of_energy() -> None:
     """And short jobs have minutes or seconds."""
     text = _shown(_job(1, 0.5, None), _job(2, 0.26, None, 0.48))
     (heads,) = [line.split() for line in text.splitlines() if "GPU-" in line]
-    assert heads == ["point", "GPUs", "min", "saved", "GPU-min"]
+    assert heads == ["point", "GPUs", "min", "time", "saved", "GPU-min"]
+
+
+def test_gpu_hours_stand_where_they_are_not_hours() -> None:
+    """One GPU's are the same number again; else they have the digits of the time."""
+    assert "GPU-h" not in _shown(_job(1, 8.0, 2.0e7))
+    shown = _shown(_job(1, 0.6725, None), _job(2, 0.3812, None, 0.4331))
+    (last,) = (line for line in shown.splitlines() if line.startswith("fit DP 2") and "43.3 %" in line)
+    assert last.split()[-1] == "45.74"
 
 
 def test_a_spread_beyond_the_whole_is_no_figure() -> None:

@@ -151,7 +151,7 @@ def test_a_metric_with_limits_shows_every_figure_and_empty_columns_of_a_job_are_
     path = shipped_suites() / "measured" / "sft_presets-h100x1-20261124.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
     assert "sparing  811.3  20.46 GiB     493.4  -" in lines
-    assert "point   GPUs      h  GPU-h    MJ" in lines
+    assert "point   GPUs      h    MJ" in lines
 
 
 def test_joules_stand_once_with_what_is_allowed_of_them() -> None:
