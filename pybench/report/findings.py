@@ -52,7 +52,7 @@ def findings(view: RunView) -> tuple[Finding, ...]:
     """Everything that keeps the run from a pass, the worst first."""
     results = view.results
     names = short_labels(results.points, with_benchmark=True)
-    found = [*_of_points(view, names), *_of_rows(results, names), *_of_node(results)]
+    found = [*_of_points(view, names), *_of_rows(results, names), *_of_node(results, names)]
     return tuple(sorted(_merged(found), key=lambda finding: BY_IMPORTANCE.index(finding.verdict)))
 
 
@@ -178,14 +178,15 @@ def _flagged(results: Results, flag: str) -> set[str]:
     return {point.id for point in results.points if flag in point.flags}
 
 
-def _of_node(results: Results) -> Iterable[Finding]:
+def _of_node(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     for check in results.node:
         if check.verdict in BY_IMPORTANCE:
             step = _step(check.verdict, check.decision) if check.verdict == "inconclusive" else None
             # Of one attempt at a GPU like the others nothing is worth a line of its own.
             lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
             reason = ONE_ATTEMPT if lacks_attempts else check.reason
-            yield Finding(check.verdict, reason, (f"{check.subject} {check.name}",), step)
+            where = "" if check.point_id is None else f" in {names.get(check.point_id, check.point_id)}"
+            yield Finding(check.verdict, reason, (f"{check.subject} {check.name}{where}",), step)
 
 
 def _step(verdict: str, decision: Decision | None) -> str | None:

@@ -147,7 +147,7 @@ def overview(results: Results, group: Group, density: Density) -> Table:
             *(one.cell(point) or NONE for one in beside),
             _energy(wanted, point, energy_scale, density),
             wanted.verdict(point),
-            " ".join(group.letters[flag] for flag in relevant(point) if group.letters[flag] != EVERY_POINT),
+            " ".join(sorted({group.letters[flag] for flag in relevant(point)} - {EVERY_POINT})),
         )
         for point in group.points
     ]

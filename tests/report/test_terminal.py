@@ -65,7 +65,7 @@ def test_a_node_measured_once_says_so_once() -> None:
     start, end = lines.index("What did not pass"), lines.index("Not judged")
     assert [line.strip() for line in lines[start + 1 : end]] == [
         "inconclusive matmul matmul_flops_per_s, matmul_narrow matmul_flops_per_s,",
-        "memory copy memory_bytes_per_s, memory triad memory_bytes_per_s and 13 more:",
+        "memory copy memory_bytes_per_s, memory triad memory_bytes_per_s and 27 more:",
         "one attempt shows no spread between runs; two are needed",
         "next: measure two attempts or more: --attempts 2, or attempts of the",
         "benchmark",
@@ -77,13 +77,14 @@ def test_a_gpu_that_seems_slow_in_one_attempt_has_a_line_of_its_own(results: Res
     """A reader wants to know how slow; one that is like the others has none, on either side of a limit."""
     decision = Decision(num_attempts=1, p_pass=1.0, p_fail=1.0, pass_level=0.01, fail_level=0.01)
     check = dataclasses.replace(NODE_CHECK, verdict="inconclusive", unit="fraction", decision=decision)
+    check = dataclasses.replace(check, point_id=results.points[0].id)
     found = [
         dataclasses.replace(check, subject="GPU 0", value=-0.3, limit=-0.1, reason="a third slower"),
         dataclasses.replace(check, subject="GPU 1", value=-0.01, limit=-0.1, reason="as fast"),
         dataclasses.replace(check, subject="GPU 2", value=0.01, limit=0.15, reason="as many joules"),
     ]
     text = _words(_render(dataclasses.replace(results, scaling=(), checks=(), comparisons=(), node=tuple(found))))
-    assert "inconclusive GPU 0 " in text
+    assert f"inconclusive GPU 0 {check.name} in decode TP 1: a third slower" in text
     assert "a third slower" in text
     assert "as fast" not in text
     assert "as many joules" not in text
@@ -290,6 +291,13 @@ def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
     manifest = dataclasses.replace(MANIFEST, plan=plan)
     text = _words(render(RunView(results=results, manifest=manifest), width=80))
     assert f"next: {next_step}" in text
+
+
+def test_letters_of_flags_stand_in_their_order() -> None:
+    """A reader looks them up below, where a comes first."""
+    path = shipped_suites() / "measured" / "tp_scaling_interrupted-h200x2-20261126.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert "transformers, TP 2  1,696        0.6728        -     355.4  -             a b" in lines
 
 
 def test_flags_are_explained_once(results: Results) -> None:
