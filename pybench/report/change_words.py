@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from pybench.compute.numbers import plain, quantity
 from pybench.model.change import Change
 from pybench.model.results import Estimate
@@ -23,6 +25,19 @@ _METRICS = {
 def metric_words(metric: str) -> str:
     """A metric in a narrow table; metrics named on the command line keep their name."""
     return _METRICS.get(metric, metric)
+
+
+def rows_text(rows: Iterable[tuple[str, str]], names: Mapping[str, str]) -> str:
+    """Points with their metrics, which points that have the same share: ``TP 1; TP 2 (speed, energy of each)``."""
+    words: dict[str, list[str]] = {}
+    for point, metric in rows:
+        words.setdefault(names.get(point, point), []).append(metric_words(metric))
+    alike: dict[str, list[str]] = {}
+    for name, found in words.items():
+        alike.setdefault(", ".join(found), []).append(name)
+    return "; ".join(
+        f"{'; '.join(points)} ({metrics}{' of each' * (len(points) > 1)})" for metrics, points in alike.items()
+    )
 
 
 def value_text(value: float | None, unit: str) -> str:

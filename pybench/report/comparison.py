@@ -13,8 +13,8 @@ from pybench.judge.regression.comparison import BY_IMPORTANCE
 from pybench.model.change import Change, ChangeVerdict, RunComparison
 from pybench.model.figures import PointFigures
 from pybench.model.plural import plural
-from pybench.report.change_words import difference_text, metric_words, percent_text, value_text
-from pybench.report.labels import labels_of_runs
+from pybench.report.change_words import difference_text, metric_words, percent_text, rows_text, value_text
+from pybench.report.labels import joined, labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
@@ -48,7 +48,7 @@ def render(
     _head(out, comparison)
     if not comparison.changes:
         for text, absent in [*_absences(points, names).items()][:_NAMED]:
-            hanging(out, f"no figures of {', '.join(absent)}: {text}")
+            hanging(out, f"no figures of {joined(absent)}: {text}")
     for verdict in BY_IMPORTANCE:
         rows = [change for change in comparison.changes if change.verdict == verdict]
         if rows and (detail or verdict != "unchanged"):
@@ -95,20 +95,17 @@ def _rows(out: Console, verdict: ChangeVerdict, rows: Sequence[Change], names: M
     title = f"{verdict}: {_count(rows)}"
     if figured:
         table = Table(title, _HEADS, tuple(_cells(change, names) for change in figured))
+        table = (table if fits(table, width) else _without_before(table)).without_empty_columns()
         out.print()
-        out.print(draw(table if fits(table, width) else _without_before(table), width))
-        if verdict == "undecided":
+        out.print(draw(table, width))
+        if verdict == "undecided" and any(change.fraction is not None for change in figured):
             hanging(out, f"  {_UNDECIDED}")
-        for change in figured:
-            if change.reason:
-                hanging(out, f"  {names[change.row.point_id]} {metric_words(change.row.metric)}: {change.reason}")
-        return
-    reasons = dict.fromkeys(change.reason for change in rows)
-    out.print()
-    out.print(Text(f"{title}{' that a reference has' * (verdict == 'not measured')}", style="bold"))
-    for reason in reasons:
-        found = _by_point(change.row for change in rows if change.reason == reason)
-        subjects = "; ".join(f"{names.get(point, point)} ({metrics})" for point, metrics in found.items())
+    else:
+        out.print()
+        out.print(Text(f"{title}{' that a reference has' * (verdict == 'not measured')}", style="bold"))
+    for reason in dict.fromkeys(change.reason for change in figured or rows if change.reason):
+        found = [change.row for change in figured or rows if change.reason == reason]
+        subjects = "all" if len(found) == len(figured) > 1 else rows_text(found, names)
         hanging(out, f"  {subjects}: {reason}")
 
 

@@ -15,7 +15,7 @@ from pybench.judge.regression.gate import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.gate import GateResult, GateRow, GateState, LevelChange
 from pybench.model.plural import plural
-from pybench.report.change_words import metric_words, signed_percent, value_text
+from pybench.report.change_words import metric_words, rows_text, signed_percent, value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
@@ -120,12 +120,8 @@ def _rows(out: Console, state: GateState, rows: Sequence[GateRow], names: Mappin
         return
     out.print(Text(title, style="bold"))
     for reason in dict.fromkeys(row.reason for row in rows):
-        found: dict[str, list[str]] = {}
-        for row in rows:
-            if row.reason == reason:
-                found.setdefault(row.row.point_id, []).append(metric_words(row.row.metric))
-        subjects = "; ".join(f"{names.get(point, point)} ({', '.join(words)})" for point, words in found.items())
-        hanging(out, f"  {subjects}: {reason}")
+        found = (row.row for row in rows if row.reason == reason)
+        hanging(out, f"  {rows_text(found, names)}: {reason}")
 
 
 def _cells(row: GateRow, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from pybench.model.results import Results
 from pybench.report.findings import Finding, findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
-from pybench.report.labels import short_labels
+from pybench.report.labels import joined, short_labels
 from pybench.report.overview import Density, Group, groups, overview, parts
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
@@ -113,8 +113,7 @@ def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> No
     out.print()
     out.print(Text(title, style="bold"))
     for finding in lines:
-        shown = finding.subjects[:most]
-        subjects = ("; " if any(", " in subject for subject in shown) else ", ").join(shown)
+        subjects = joined(finding.subjects[:most])
         others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
         word = "" if title != "What did not pass" else f"{finding.verdict.replace('_', ' ')} "
         hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from pybench.judge.regression.comparison import compare
 from pybench.report.comparison import render
 from tests.runs_against_runs import point, run, scaled
@@ -56,6 +58,23 @@ def test_what_differs_is_named_with_the_way_on() -> None:
         "next: compare runs that agree in these, or allow one with --across NAME",
     ]
     assert text.splitlines()[-1] == "verdict: incomparable - driver: 580.1 -> 580.2"
+
+
+def test_a_reason_stands_once_with_the_rows_it_is_of() -> None:
+    """And no empty column: without a second attempt there is no per cent, and no interval to be narrowed."""
+    once = {"output_tokens_per_s": (100.0,), "energy_j_per_output_token": (0.1,)}
+    points = [
+        point(f"decode[{n}]", axes={"tensor_parallel": n}, medians=once, sm_clock_hz=hz)
+        for n, hz in ((1, 1.5e9), (2, 1.8e9), (4, 1.5e9))
+    ]
+    then = [dataclasses.replace(one, sm_clock_hz=1.5e9) for one in points]
+    text = shown(run(*points), run(*then, run_id="then"))
+    assert text.splitlines()[4].split() == ["point", "metric", "before", "now", "difference"]
+    assert " ".join(text.partition("/token\n ")[2].split()) == (
+        "TP 1; TP 4 (speed, energy of each): one attempt has no spread; measure two or more "
+        "TP 2 (speed, energy): one attempt has no spread; measure two or more; SM clock 1500 -> 1800 MHz "
+        "verdict: undecided - of 6 rows: 6 undecided; smallest effect 1 %"
+    )
 
 
 def test_long_values_are_in_the_head_alone() -> None:

@@ -50,7 +50,7 @@ def test_a_host_shift_is_one_line() -> None:
 def test_vanished_points_stand_in_one_paragraph() -> None:
     """With their reason."""
     text = shown(lambda _point, _night: 0.0, vanished=(1, 2))
-    assert "point 1 (speed, energy); point 2 (speed, energy): the suite has no such point" in " ".join(text.split())
+    assert "point 1; point 2 (speed, energy of each): the suite has no such point" in " ".join(text.split())
 
 
 def test_a_night_that_measured_nothing_is_to_be_finished() -> None:
