@@ -76,8 +76,10 @@ def test_two_nodes_are_not_decided(collected: Path) -> None:
     """Exit code 4 and what to do."""
     done = fleet("check", str(collected / "node01"), str(collected / "node02"))
     assert done.exit_code == 4
-    assert "not compared: node[01-02]: too few nodes of its kind" in done.stdout
+    assert "not compared: node[01-02]: not far from the only other node of its kind" in done.stdout
     assert "next: three nodes of one kind can be compared" in done.stdout
+    alone = fleet("check", str(collected / "node01"))
+    assert "not compared: node01: no other node of its kind" in alone.stdout
 
 
 def test_pairs_alone_name_a_link(tmp_path: Path) -> None:

@@ -165,7 +165,9 @@ class _Fleet:
             return "not compared", "no run was given; what nodes do together shows none of them as healthy"
         if absent := self._absent(name, runs):
             return "not measured", absent
-        few = "too few nodes of its kind" if len(self._groups) < MIN_UNITS else ""
+        few = {1: "no other node of its kind", 2: "not far from the only other node of its kind"}.get(
+            len(self._groups), ""
+        )
         return ("not compared" if few else "healthy"), few
 
     def _absent(self, name: str, runs: Sequence[NodeRun]) -> str:
