@@ -16,11 +16,12 @@ from pybench.compute.numbers import (
     with_spread,
 )
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.verdict import Verdict
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report import gpu_states, machine_use, phase_energy, turns
-from pybench.report.headline import energy, headline, requests_differ
+from pybench.report.headline import energy, headline, headline_name, requests_differ
 from pybench.report.jobs import job_heads, job_rows, job_title
 from pybench.report.labels import common_axes, labels, short_labels
 from pybench.report.training import HEADS, training_rows
@@ -104,13 +105,23 @@ def _point(point: PointResult, name: str) -> tuple[str, ...]:
         point.status,
         str(point.num_gpus),
         attempts,
-        quantity_with_interval(headline(point)),
+        _figure(point),
         quantity(metrics.get("ttft_s")),
         quantity(metrics.get("tpot_s")),
         quantity(energy(point)),
         quantity(metrics.get("mean_power_w")),
         "; ".join([*([point.reason] if point.reason else []), *point.flags, *_sharing(point)]),
     )
+
+
+def _figure(point: PointResult) -> str:
+    """The headline with its interval, and whether it is of one GPU."""
+    of_one = (headline_name(point) or "").endswith("_per_gpu")
+    return f"{quantity_with_interval(headline(point))}{' per GPU' * of_one}"
+
+
+def _words(verdict: Verdict) -> str:
+    return verdict.replace("_", " ")
 
 
 def _sharing(point: PointResult) -> list[str]:
@@ -150,7 +161,7 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
         interval(row.speedup_low, row.speedup_high),
         percent(row.efficiency),
         limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
-        row.verdict,
+        _words(row.verdict),
         "; ".join((row.reason, *row.flags)),
     )
 
@@ -186,7 +197,7 @@ def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
             f"{row.wanted} {names.get(row.other_id, row.other_id)}",
             "-" if row.ratio is None else f"{row.ratio:.3f}x",
             interval(row.low, row.high),
-            row.verdict,
+            _words(row.verdict),
             "; ".join((row.reason, *row.flags)),
         )
         for row in results.comparisons
@@ -235,7 +246,7 @@ def _checks(results: Results, names: Mapping[str, str]) -> Table:
             check.metric,
             quantity_with_interval(check.value),
             limits(check.minimum, check.maximum, METRICS[check.metric].unit if check.metric in METRICS else None),
-            check.verdict,
+            _words(check.verdict),
             check.reason,
         )
         for check in results.checks
@@ -249,7 +260,7 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
             check.name,
             check.subject,
             "-" if check.point_id is None else names.get(check.point_id, check.point_id),
-            check.verdict,
+            _words(check.verdict),
             check.reason,
         )
         for check in results.node

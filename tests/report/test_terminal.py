@@ -293,6 +293,13 @@ def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
     assert f"next: {next_step}" in text
 
 
+def test_a_figure_of_one_gpu_says_so_in_every_table() -> None:
+    """Two GPUs make twice as many tokens."""
+    path = shipped_suites() / "measured" / "turns_two-h200x2-20261122.json"
+    text = render(RunView.of_file(path), width=80, detail=True)
+    assert "full       ok         2       1/1  14,252 tok/s per GPU  816.8 W" in text
+
+
 def test_letters_of_flags_stand_in_their_order() -> None:
     """A reader looks them up below, where a comes first."""
     path = shipped_suites() / "measured" / "tp_scaling_interrupted-h200x2-20261126.json"
