@@ -42,7 +42,7 @@ def vllm_reason(settings: Generate, shape: DecoderShape, memory_bytes: float, th
     room = _REMEDY_SHARE * memory_bytes
     changes = first_that_fit(_changes(settings, shape, there), lambda other: _fits(other, shape, room))
     remedy = " or ".join((*changes, "a smaller model"))
-    return f"needs {least} for weights and the cache of a sequence, {found}: {remedy}"
+    return f"needs {least} for weights and the cache of a sequence, {found}: fits with {remedy}"
 
 
 def _fits(settings: Generate, shape: DecoderShape, memory_bytes: float) -> bool:

@@ -76,7 +76,11 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
     if need.num_bytes <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
     changes = _changes(point, memory_bytes)
-    remedy = " or ".join(changes) if changes else "take more GPUs, a smaller model or a strategy that splits it"
+    remedy = (
+        f"fits with {' or '.join(changes)}"
+        if changes
+        else "take more GPUs, a smaller model or a strategy that splits it"
+    )
     return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
 

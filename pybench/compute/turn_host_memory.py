@@ -56,7 +56,7 @@ def turn_host_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -
         return None
     fitting = [text for text, other in _changes(settings) if turn_host_bytes(other, shape) <= memory_bytes]
     needs = f"needs about {gigabytes(need)} of host memory for what leaves the GPUs, of {gigabytes(memory_bytes)}"
-    return f"{needs}: {' or '.join((*fitting, 'a smaller model'))}"
+    return f"{needs}: fits with {' or '.join((*fitting, 'a smaller model'))}"
 
 
 def _engine_bytes(settings: Turn, shape: DecoderShape) -> float:

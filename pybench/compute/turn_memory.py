@@ -40,7 +40,7 @@ def turn_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str
         return None
     changes = first_that_fit(_changes(settings), lambda other: _lack(other, shape, memory_bytes, 0.0) is None)
     rest = "a smaller model" if settings.topology == "shared" else "more GPUs or a smaller model"
-    return f"{lacks}: {' or '.join((*changes, rest))}"
+    return f"{lacks}: fits with {' or '.join((*changes, rest))}"
 
 
 def trainer_changes(settings: Turn, shape: DecoderShape, memory_bytes: float) -> tuple[str, ...]:

@@ -104,7 +104,9 @@ def _totals(plan: Plan, attempt_s: Mapping[str, float] | None) -> Iterator[str]:
         f"{plural(len(plan.points), 'point')}, {plural(attempts, 'attempt')} in "
         f"{plural(len(tuple(sessions(plan.points))), 'process', 'es')}"
     )
-    yield f"{made}; {len(plan.skips)} skipped, {len(plan.left_out)} left out"
+    rest = ((len(plan.skips), "skipped"), (len(plan.left_out), "left out"))
+    others = ", ".join(f"{number} {word}" for number, word in rest if number)
+    yield f"{made}; {others}" if others else made
     if attempt_s is not None:
         yield _takes(plan, attempt_s)
 

@@ -36,13 +36,13 @@ def gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
 def test_a_mixture_with_all_weights_trained_by_hand() -> None:
     """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 167 GB."""
     reason = gpu_reason(training_point("gpt-oss-20b"), H200)
-    assert reason == ("needs about 167 GB a GPU, of 151 GB: optimizer = 'adamw_8bit' or lora_rank = 8")
+    assert reason == ("needs about 167 GB a GPU, of 151 GB: fits with optimizer = 'adamw_8bit' or lora_rank = 8")
 
 
 def test_the_changes_named_are_those_that_fit() -> None:
     """By DDP on four GPUs also sharding does; on 16 GB nothing does, and the model or the strategy must change."""
     four = training_point("gpt-oss-20b", data_parallel=4)
-    assert str(gpu_reason(four, H200)).endswith(": lora_rank = 8 or strategy = 'fsdp'")
+    assert str(gpu_reason(four, H200)).endswith(": fits with lora_rank = 8 or strategy = 'fsdp'")
     assert gpu_reason(with_settings(four, lora_rank=8), H200) is None
     assert str(gpu_reason(four, CARD_16_GB)).endswith("take more GPUs, a smaller model or a strategy that splits it")
 
@@ -50,7 +50,7 @@ def test_the_changes_named_are_those_that_fit() -> None:
 def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     """14.8e9 weights take 30 GB under adapters, 10 packed; stage 3 divides what stage 2 keeps."""
     adapters = training_point("qwen2.5-14b", lora_rank=8, loss_chunk_tokens=512)
-    assert str(gpu_reason(adapters, CARD_16_GB)).endswith(": weights = 'nf4'")
+    assert str(gpu_reason(adapters, CARD_16_GB)).endswith(": fits with weights = 'nf4'")
     zero = training_point("qwen2.5-14b", strategy="deepspeed", data_parallel=4, zero_stage=2, loss_chunk_tokens=None)
     assert "zero_stage = 3" in str(gpu_reason(zero, A100))
 
@@ -384,7 +384,7 @@ def test_what_is_kept_is_not_always_known(model: str, options: dict[str, Any]) -
 def test_recomputing_is_a_remedy() -> None:
     """8.03e9 weights under adapters and what 4096 tokens keep of each layer; recomputed, 23.4 GB are all."""
     point = training_point("llama-3.1-8b", lora_rank=8, sequence_tokens=4096, activation_checkpointing="none")
-    assert gpu_reason(point, 24e9) == "needs about 41.8 GB a GPU, of 24 GB: activation_checkpointing = 'full'"
+    assert gpu_reason(point, 24e9) == "needs about 41.8 GB a GPU, of 24 GB: fits with activation_checkpointing = 'full'"
 
 
 def test_generation_needs_its_weights() -> None:
@@ -409,7 +409,7 @@ def test_an_engine_without_room_for_a_cache_is_refused() -> None:
     """By hand: 16.06 GB of weights and 2 * 8 * 128 * 32 layers * 2 bytes * 2048 tokens, 0.27 GB, of 0.9 * 17.2."""
     assert gpu_reason(engine(), CARD_16_GB) == (
         "needs at least 16.3 GB a GPU for weights and the cache of a sequence, of 15.5 GB (gpu_memory_utilization 0.9 "
-        "of 17.2 GB): tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
+        "of 17.2 GB): fits with tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
     )
     for change in ({"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"quantization": "fp8"}, {"model": "phi-3-mini"}):
         assert gpu_reason(engine(**change), CARD_16_GB) is None
@@ -419,14 +419,14 @@ def test_a_longer_context_than_needed_is_named_first() -> None:
     """131,072 tokens of 131,072 bytes are 17.2 GB beside 16.06 of weights."""
     reason = str(gpu_reason(engine(max_context_tokens=131_072), 24e9))
     assert reason.startswith("needs at least 33.2 GB a GPU for weights and the cache of a sequence, of 21.6 GB")
-    assert ": max_context_tokens = 2048 or tensor_parallel = 2 or" in reason
+    assert ": fits with max_context_tokens = 2048 or tensor_parallel = 2 or" in reason
 
 
 def test_fp8_is_a_remedy_where_the_gpu_has_it() -> None:
     """A V100 has not."""
     v100 = Devices("cuda", 8, memory_bytes=CARD_16_GB, compute_capability=(7, 0))
     assert str(memory_reason(engine(dtype="float16"), v100)).endswith(
-        ": tensor_parallel = 2 or quantization = 'bitsandbytes' or a smaller model"
+        ": fits with tensor_parallel = 2 or quantization = 'bitsandbytes' or a smaller model"
     )
 
 
@@ -454,13 +454,16 @@ def test_only_an_engine_that_can_not_start_is_refused(options: Any, memory_bytes
 def test_a_remedy_leaves_room_for_what_is_not_counted() -> None:
     """Of 15.5 GB: 14.7e9 weights of a byte would fit, but embedding and head keep 16 bits; halves take 14.8."""
     reason = str(gpu_reason(engine(model="phi-4"), CARD_16_GB))
-    assert reason.endswith(": quantization = 'bitsandbytes' or a smaller model")
+    assert reason.endswith(": fits with quantization = 'bitsandbytes' or a smaller model")
 
 
 def test_the_share_of_memory_is_a_remedy_where_it_is_small() -> None:
     """0.9 of 24 GB holds what 0.4 does not."""
     reason = gpu_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
-    assert "(gpu_memory_utilization 0.4 of 24 GB): gpu_memory_utilization = 0.9 or tensor_parallel = 2" in str(reason)
+    assert (
+        "(gpu_memory_utilization 0.4 of 24 GB): fits with gpu_memory_utilization = 0.9 or tensor_parallel = 2"
+        in str(reason)
+    )
 
 
 @pytest.mark.parametrize(("memory_bytes", "refused"), [(A100, True), (H200, True), (200e9, False), (None, False)])
@@ -560,7 +563,7 @@ def test_a_share_that_leaves_no_room_for_the_trainer_is_refused() -> None:
     """By hand: 8 bytes of 8.03e9 weights and 1.4 GB of a pass, of 0.1 of 150.75 GB; the share named leaves 0.45."""
     assert gpu_reason(turn(), H200) == (
         "trainer needs at least 65.6 GB a GPU, of 15.1 GB beside the engine's 136 GB (gpu_memory_utilization 0.9 of "
-        "151 GB): sleep_level = 1 or gpu_memory_utilization = 0.55 or a smaller model"
+        "151 GB): fits with sleep_level = 1 or gpu_memory_utilization = 0.55 or a smaller model"
     )
     # 0.6 leaves 60.3 GB, within a tenth of what is estimated; 0.65 leaves 52.8.
     assert gpu_reason(turn(gpu_memory_utilization=0.6), H200) is None
@@ -575,7 +578,7 @@ def test_a_share_that_holds_no_engine_is_refused() -> None:
     assert reason.startswith(
         "engine needs at least 16.2 GB a GPU for weights and the cache of a sequence, of 15.1 GB ("
     )
-    assert reason.endswith(": gpu_memory_utilization = 0.9 or a smaller model")
+    assert reason.endswith(": fits with gpu_memory_utilization = 0.9 or a smaller model")
     full: dict[str, Any] = {"topology": "full", "strategy": "fsdp", "tensor_parallel": 2}
     assert gpu_reason(turn(gpu_memory_utilization=0.1, sleep_level=1, **full), H200) is None
     assert str(gpu_reason(turn(gpu_memory_utilization=0.05, sleep_level=1, **full), H200)).endswith(

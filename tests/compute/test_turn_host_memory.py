@@ -104,7 +104,7 @@ def test_a_host_with_too_little_is_named_with_what_fits() -> None:
     reason = str(host_reason(turn(), 90e9))
     assert reason == (
         "needs about 104 GB of host memory for what leaves the GPUs, of 90 GB: "
-        "sleep_level = 2 or handover = 'direct' or a smaller model"
+        "fits with sleep_level = 2 or handover = 'direct' or a smaller model"
     )
     assert host_reason(turn(), 100e9) is None
     assert host_reason(turn(sleep_level=2), 90e9) is None
@@ -115,10 +115,10 @@ def test_a_host_with_too_little_is_named_with_what_fits() -> None:
 def test_a_change_that_the_rules_refuse_is_not_named() -> None:
     """Level 2 would lose the weights under adapters; four bits leave the trainer less."""
     reason = str(host_reason(turn(lora_rank=8), 25e9))
-    assert reason.endswith("of 25 GB: weights = 'nf4' or a smaller model")
+    assert reason.endswith("of 25 GB: fits with weights = 'nf4' or a smaller model")
     smaller = with_settings(turn(lora_rank=8), weights="nf4")
     assert host_reason(smaller, 25e9) is None
-    assert str(host_reason(smaller, 15e9)).endswith("of 15 GB: a smaller model")
+    assert str(host_reason(smaller, 15e9)).endswith("of 15 GB: fits with a smaller model")
 
 
 def test_where_nothing_sleeps_nothing_is_refused() -> None:
