@@ -172,10 +172,12 @@ def _title(group: Group) -> str:
 
 
 def _figure_head(group: Group, scale: Scale | None) -> str:
-    """The unit that all figures have, and whether each is of one GPU."""
+    """The unit that all figures have, and whether each is of one GPU, or of saving, beside which loading stands."""
     if scale is None:
         return "figure"
     names = {name for point in group.points if (name := headline_name(point))}
+    if names == {"save_bytes_per_s"}:
+        return f"save {scale.unit}"
     return f"{scale.unit} per GPU" if all(name.endswith("_per_gpu") for name in names) else scale.unit
 
 

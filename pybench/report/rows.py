@@ -206,8 +206,11 @@ def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
 
 
 def claims(results: Results) -> Table:
-    """What somebody promises of points, beside what was found; it judges nothing."""
-    return _claims(results, short_labels(results.points, with_benchmark=True))
+    """What somebody promises of points, beside what was found; it judges nothing. A source stands below its rows."""
+    table = _claims(results, short_labels(results.points, with_benchmark=True))
+    below = (*(row[-1] for row in table.rows[1:]), None)
+    rows = ((*row[:-1], "" if row[-1] == after else row[-1]) for row, after in zip(table.rows, below, strict=False))
+    return Table(table.title, table.heads, tuple(rows))
 
 
 def _claims(results: Results, names: Mapping[str, str]) -> Table:

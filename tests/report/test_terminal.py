@@ -200,7 +200,7 @@ def test_an_absent_package_is_named_with_its_remedy_alone() -> None:
         ("ddp_scaling-h100x1-20261124", "point tok/s memory mJ/token flags", "weak 6,539 59.91 GiB 102 a b"),
         (
             "checkpoint_adapters-h100x1-20261124",
-            "point MB/s load size flags",
+            "point save MB/s load size flags",
             "adapters 344.7 385.3 MB/s 3.266 MiB a b",
         ),
         (
@@ -298,6 +298,22 @@ def test_a_figure_of_one_gpu_says_so_in_every_table() -> None:
     path = shipped_suites() / "measured" / "turns_two-h200x2-20261122.json"
     text = render(RunView.of_file(path), width=80, detail=True)
     assert "full       ok         2       1/1  14,252 tok/s per GPU  816.8 W" in text
+
+
+def test_what_is_saved_says_so_beside_what_is_loaded() -> None:
+    """Both are bytes per second."""
+    path = shipped_suites() / "measured" / "checkpoint_whole-h200x1-20261125.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    assert ["point", "save", "MB/s", "load", "size"] in [line.split() for line in lines]
+
+
+def test_a_source_of_several_claims_stands_once() -> None:
+    """Below the last of them."""
+    path = shipped_suites() / "measured" / "train_strategies-h200x4-20261126.json"
+    lines = render(RunView.of_file(path), width=80).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("adapters ddp   tokens_per_s"))
+    assert lines[first + 1].startswith("adapters fsdp  tokens_per_s")
+    assert lines[first + 2].startswith("    multi-GPU fine-tuning guide: LoRA")
 
 
 def test_letters_of_flags_stand_in_their_order() -> None:
