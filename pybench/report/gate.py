@@ -97,7 +97,7 @@ def _head(out: Console, result: GateResult) -> None:
     if (more := len(result.differences) - _MOST_DIFFERENCES) > 0:
         hanging(out, f"left out: nights that differ in {more} more keys or values")
     if result.broken:
-        hanging(out, f"left out: {len(result.broken)} broken nights, the last {result.broken[-1]}")
+        hanging(out, f"left out: {plural(len(result.broken), 'broken night')}, the last {result.broken[-1]}")
     if result.num_later:
         hanging(
             out,

@@ -66,7 +66,11 @@ def render(history: History, series: Series, *, width: int = 80, color: bool = F
         out.print()
         out.print(draw(table.without_empty_columns(), width))
     else:
-        hanging(out, "no figures of attempts in it: write its results again by `pybench report RUN --format json`")
+        hanging(
+            out,
+            "no figures of attempts: nothing was measured, or an old version wrote its results, which "
+            "`pybench report RUN --format json` writes again",
+        )
     return without_trailing_spaces(stream.getvalue())
 
 
@@ -75,7 +79,7 @@ def left_out(history: History, series: Series) -> Iterator[str]:
     others = Counter(run.suite for run in history.runs if run.suite != series.last.suite)
     apart = [*(series.apart or {}).items()]
     for text, count in apart[:_MOST_SKIPPED]:
-        yield f"left out: {count} that differ in {text}"
+        yield f"left out: {plural(count, 'run')} that differ{'s' * (count == 1)} in {text}"
     if (more := len(apart) - _MOST_SKIPPED) > 0:
         yield f"left out: others that differ in {more} more keys or values"
     if parts := Counter(run.part_of for run in history.runs if run.suite == series.last.suite and run.part_of):

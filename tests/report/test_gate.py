@@ -39,6 +39,13 @@ def test_a_flagged_row_has_its_date_its_spread_and_the_way_on() -> None:
     )
 
 
+def test_one_broken_night_is_one() -> None:
+    """As two are two."""
+    result = judge_night(replace(QUIET.series(np.random.default_rng(5), 30), broken=("night 7",)))
+    assert "left out: 1 broken night, the last night 7\n" in render(result, [])
+    assert "left out: 2 broken nights, the last b\n" in render(replace(result, broken=("a", "b")), [])
+
+
 def test_a_host_shift_is_one_line() -> None:
     """And its rows one table."""
     text = shown(lambda _point, night: 0.03 * (night == 30))

@@ -34,6 +34,15 @@ def test_every_row_has_its_trend_in_80_columns() -> None:
     assert len(row.split()[3]) == 30
 
 
+def test_runs_that_differ_are_counted() -> None:
+    """One in the singular; a run that measured nothing is no old one."""
+    one = run(run_id="a", created_utc="2026-09-01T00:00:00+00:00", driver='"1"')
+    history = History(folder=Path("runs"), runs=(one, run(run_id="b")))
+    lines = render(history, series_of(history.runs, history.runs[-1])).splitlines()
+    assert lines[1] == "left out: 1 run that differs in driver: 1 -> 580.1"
+    assert lines[2].startswith("no figures of attempts: nothing was measured, or ")
+
+
 def test_a_sparkline_spans_at_least_two_percent() -> None:
     """Noise does not look like news; a gap is a dot; many values share a column."""
     assert sparkline([100.0, 100.0]) == "▅▅"
