@@ -76,11 +76,9 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
     if need.num_bytes <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
     changes = _changes(point, memory_bytes)
-    remedy = (
-        f"fits with {' or '.join(changes)}"
-        if changes
-        else "take more GPUs, a smaller model or a strategy that splits it"
-    )
+    remedy = "take more GPUs, a smaller model or a strategy that splits it"
+    if changes:
+        remedy = f"{'may fit' if need.is_least else 'fits'} with {' or '.join(changes)}"
     return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
 
 

@@ -15,7 +15,7 @@ def test_a_finding_stands_by_its_rank() -> None:
 
 
 def test_the_first_that_is_not_sure_ends_what_stands() -> None:
-    """Of four the limits are a quarter, a third, a half and all of their own levels: c is above, so d does not count."""
+    """Of four the limits are a quarter, a third, a half and all of their own levels: c is above, so d is out."""
     assert sure({"a": 0.2, "b": 0.3, "c": 0.6, "d": 0.9}) == {"a", "b"}
     assert sure({"a": 0.2, "b": 0.3, "c": 0.4, "d": 1.0}) == {"a", "b", "c", "d"}
     assert sure({"a": 0.26, "b": 0.5, "c": 0.9, "d": 0.9}) == set()
