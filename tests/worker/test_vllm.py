@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import re
@@ -20,8 +19,6 @@ import pytest
 
 from pybench.model.wire import Event, Failure, Header, Metric
 from pybench.model.workloads.generate import Generate
-from pybench.worker.backends.tensorrt_llm import arguments as tensorrt_arguments
-from pybench.worker.backends.vllm import arguments as vllm_arguments
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.iterations import Iterations
 from tests.worker.conftest import RunEngine, points_of, steps_of
@@ -197,13 +194,6 @@ def test_lists_and_tables_reach_the_engine(run_vllm: RunVllm, tmp_path: Path) ->
     code, _, log = run_vllm(settings(engine_args=given))
     assert code == 0, log
     assert f"more arguments {given}" in (tmp_path / "stdout").read_text()
-
-
-@pytest.mark.parametrize("decided", [vllm_arguments.DECIDED, tensorrt_arguments.DECIDED])
-def test_every_setting_that_decides_an_argument_is_one(decided: dict[str, str | None]) -> None:
-    """A complaint must not send anyone to what is not there."""
-    names = {word for setting in decided.values() if setting for word in setting.split(" and ")}
-    assert names <= {field.name for field in dataclasses.fields(Generate)}
 
 
 def test_too_few_gpus(run_vllm: RunVllm) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads import latency
+from pybench.model.workloads.engine_arguments import engine_argument_breaches
 from pybench.model.workloads.metric import less, more
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Tokens
@@ -118,6 +119,7 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
     words = {value for value in given.values("device_map") if isinstance(value, str)} - {"auto"}
     if words and set(given.values("pipeline_parallel") or (1,)) == {1}:
         yield Breach("spreads layers over GPUs: give pipeline_parallel above 1", "device_map")
+    yield from engine_argument_breaches(given, Generate)
 
 
 _METRICS = {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
+from pybench.model.workloads.engine_arguments import engine_argument_breaches
 from pybench.model.workloads.generate import EngineArgument, Generate
 from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.train import Train
 from pybench.model.workloads.train_strategies import StrategyName
@@ -190,10 +193,17 @@ _METRICS = {
     "logprob_gap": less("nats", "mean distance of the engine's log-probabilities from the trainer's new ones", "max"),
     "logprob_gap_to_old": more("nats", "the same from the trainer's of the turn before", "min"),
 }
+
+
+def _rules(given: GivenSettings) -> Iterator[Breach]:
+    yield from turn_rules(given)
+    yield from engine_argument_breaches(given, Turn)
+
+
 WORKLOAD = WorkloadTraits(
     settings=Turn,
     metrics=_METRICS,
     headline="tokens_per_s_per_gpu",
     phases=PHASES,
-    rules=turn_rules,
+    rules=_rules,
 )

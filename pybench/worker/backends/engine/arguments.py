@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pybench.model.workloads.engine_arguments import decided_text
 from pybench.worker.backend import UnsupportedError
 
 
@@ -26,9 +27,7 @@ def merged(
     """
     for name in given:
         if name in ours or name in decided:
-            setting = decided.get(name)
-            instead = f"; set the benchmark's {setting} instead" if setting else " and has no setting for it"
-            raise UnsupportedError(f"engine_args.{name}: pybench sets it itself{instead}")
+            raise UnsupportedError(f"engine_args.{decided_text(name, {name: None, **decided})}")
     for name in (*given, *ours):
         if name not in valid:
             close = difflib.get_close_matches(name, list(valid), n=1)

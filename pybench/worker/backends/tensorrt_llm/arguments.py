@@ -7,19 +7,6 @@ from typing import Any
 
 from pybench.model.workloads.generate import Generate
 
-DECIDED = {
-    "model": "model",
-    "dtype": "dtype",
-    "max_seq_len": "max_context_tokens",
-    "tensor_parallel_size": "tensor_parallel",
-    "pipeline_parallel_size": "pipeline_parallel",
-    "max_batch_size": "max_num_seqs",
-    "cuda_graph_config": "enforce_eager",
-    "kv_cache_config": "gpu_memory_utilization",
-    "backend": None,
-}
-"""Arguments that are the settings' to decide, and which setting's."""
-
 
 def engine_arguments(settings: Generate, folder: Path) -> dict[str, Any]:
     """Keywords of ``tensorrt_llm.LLM`` for one replica, but for its cache: random weights, no tokenizer, statistics on.

@@ -12,12 +12,14 @@ from tensorrt_llm.llmapi import TorchLlmArgs
 
 from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.engine_arguments import decided_arguments
+from pybench.model.workloads.generate import Generate
 from pybench.worker.backend import Session, generation_of
 from pybench.worker.backends.engine.arguments import merged
 from pybench.worker.backends.engine.config_folder import config_folder
 from pybench.worker.backends.engine.replicas import joined_replica
 from pybench.worker.backends.engine.requests import draw_requests
-from pybench.worker.backends.tensorrt_llm.arguments import DECIDED, engine_arguments
+from pybench.worker.backends.tensorrt_llm.arguments import engine_arguments
 from pybench.worker.backends.tensorrt_llm.engine import TensorrtEngine, TensorrtGeneration
 from pybench.worker.backends.tensorrt_llm.failure import engine_starts
 from pybench.worker.ranks import Ranks
@@ -34,7 +36,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
     with config_folder(architecture, settings.dtype) as folder:
         ours = engine_arguments(settings, folder)
         version = f"tensorrt_llm {tensorrt_llm.__version__}"
-        arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version, DECIDED)
+        decided = decided_arguments("tensorrt_llm", Generate)
+        arguments = merged(ours, settings.engine_args, set(TorchLlmArgs.model_fields), version, decided)
         with engine_starts():
             engine = TensorrtEngine(settings, arguments)
         try:

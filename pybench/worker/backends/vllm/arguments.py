@@ -11,29 +11,6 @@ from pybench.worker.backends.vllm.hosts import ReplicaHosts
 
 DEVICE_REPORT = "pybench.worker.backends.vllm.device_report.DeviceReport"
 
-DECIDED = {
-    "model": "model",
-    "dtype": "dtype",
-    "seed": "seed",
-    "max_model_len": "max_context_tokens",
-    "tensor_parallel_size": "tensor_parallel",
-    "pipeline_parallel_size": "pipeline_parallel",
-    "data_parallel_size": "data_parallel",
-    "data_parallel_size_local": "data_parallel",
-    "data_parallel_rank": "data_parallel",
-    "enforce_eager": "enforce_eager",
-    "gpu_memory_utilization": "gpu_memory_utilization",
-    "quantization": "quantization",
-    "max_num_seqs": "max_num_seqs",
-    "enable_prefix_caching": "prefix_caching",
-    "distributed_executor_backend": None,
-    "nnodes": "nodes",
-    "node_rank": None,
-    "master_addr": None,
-    "master_port": None,
-}
-"""Arguments that are the settings' to decide, and which setting's."""
-
 
 def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:
     """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, statistics on.

@@ -15,6 +15,7 @@ from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
+from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
@@ -28,7 +29,7 @@ from pybench.worker.backends.engine.requests import (
     wanted_at_a_time,
 )
 from pybench.worker.backends.torch.train.package import needs_package
-from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
+from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.follower import Follower, Following
@@ -196,4 +197,4 @@ def _check_devices(engine: BatchEngine | ServingEngine, hosts: ReplicaHosts | No
 def _arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None) -> dict[str, Any]:
     valid = {field.name for field in dataclasses.fields(EngineArgs)}
     ours = engine_arguments(settings, folder, hosts)
-    return merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", DECIDED)
+    return merged(ours, settings.engine_args, valid, f"vllm {vllm.__version__}", decided_arguments("vllm", Generate))

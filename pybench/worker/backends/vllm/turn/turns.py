@@ -15,6 +15,7 @@ from vllm.config.lora import MaxLoRARanks
 from vllm.engine.arg_utils import EngineArgs
 
 from pybench.model.wire import WorkOrder
+from pybench.model.workloads.engine_arguments import decided_arguments
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.device import describe
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
@@ -25,7 +26,7 @@ from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.trainer import Trainer
 from pybench.worker.backends.turn.turns import Turns
-from pybench.worker.backends.vllm.arguments import DECIDED, engine_arguments
+from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.batch import BatchEngine
 from pybench.worker.backends.vllm.failure import engine_errors
 from pybench.worker.backends.vllm.turn.engine import VllmEngine
@@ -90,7 +91,7 @@ def _engine(settings: Turn, task: Task, folder: Path, handles: Handles) -> VllmE
     if rank > 0 and not split:
         return None
     valid = {field.name for field in dataclasses.fields(EngineArgs)}
-    decided = {**DECIDED, **dict.fromkeys(("enable_sleep_mode", "enable_lora", "max_lora_rank", "max_loras"))}
+    decided = decided_arguments("vllm", Turn)
     arguments = merged(
         turn_arguments(settings, folder), settings.engine_args, valid, f"vllm {vllm.__version__}", decided
     )
