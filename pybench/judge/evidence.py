@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.looks import level_per_look
 from pybench.compute.numbers import Scale, plain
-from pybench.compute.stats import Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.compute.stats import TAIL, Interval, estimate, logs, medians, ratio, ratio_change
+from pybench.compute.student_t import quantile
 from pybench.judge.measurements import Measurements
 from pybench.model.plural import plural
 from pybench.model.suite import Point
@@ -79,9 +80,9 @@ class Evidence:
 
 def ratio_evidence(measurements: Measurements, metric: str, point: Point, baseline: Point) -> Evidence:
     """Of the metric of ``point`` over that of ``baseline``. Raises ``NoRatioError``."""
-    gain = gain_sd(measurements, metric, [point], [baseline])
+    sensors = sensor_sd(measurements, metric, [point], [baseline])
     own, base = (measurements.samples(each)[metric] for each in (point, baseline))
-    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, gain), gain)
+    return _evidence(measurements, metric, [point], [baseline], ratio(own, base, sensors), sensors)
 
 
 def change_evidence(
@@ -89,17 +90,17 @@ def change_evidence(
 ) -> Evidence:
     """Of the ratio of ``now``'s two over that of ``then``'s two. Raises ``NoRatioError``."""
     above, below = [now[0], then[1]], [now[1], then[0]]
-    gain = gain_sd(measurements, metric, above, below)
+    sensors = sensor_sd(measurements, metric, above, below)
     top, base, last, first = (measurements.samples(each)[metric] for each in (now[0], now[1], then[0], then[1]))
-    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), gain), gain)
+    return _evidence(measurements, metric, above, below, ratio_change((top, base), (last, first), sensors), sensors)
 
 
 def value_evidence(measurements: Measurements, metric: str, point: Point) -> Evidence:
-    """Of the metric itself, in its own unit: of joules or watts with the gains of the boards' sensors."""
+    """Of the metric itself, in its own unit: of joules or watts with what the boards' sensors leave open."""
     samples = measurements.samples(point)[metric]
     if min(medians(samples)) > 0:
-        gain = gain_sd(measurements, metric, [point])
-        return _evidence(measurements, metric, [point], [], estimate(samples, gain), gain)
+        sensors = sensor_sd(measurements, metric, [point])
+        return _evidence(measurements, metric, [point], [], estimate(samples, sensors), sensors)
     level = level_of([point])
     plain = contrast([medians(samples)])
     return Evidence(interval=estimate(samples), contrast=plain, pass_level=level, fail_level=level, logarithmic=False)
@@ -111,14 +112,14 @@ def _evidence(
     above: Sequence[Point],
     below: Sequence[Point],
     interval: Interval,
-    gain: float,
+    sensors: float,
 ) -> Evidence:
     spread = measurements.spread(metric)
     tops, bases = ([logs(measurements.samples(p)[metric]) for p in points] for points in (above, below))
     level = level_of([*above, *below])
     return Evidence(
         interval=interval,
-        contrast=contrast(tops, bases, spread, gain),
+        contrast=contrast(tops, bases, spread, sensors),
         pass_level=level if spread is None else level * MODERATED_PASS,
         fail_level=level if spread is None else level * MODERATED_FAIL,
         num_points=spread.num_points if spread else 0,
@@ -131,15 +132,24 @@ def level_of(points: Sequence[Point]) -> float:
     return level_per_look(min(e.attempts for e in efforts), max(e.max_attempts for e in efforts), len(points))
 
 
-def gain_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
-    """Relative sd that boards' sensor gains give joules or watts, or a ratio of them; 0 of any other metric.
+def sensor_sd(measurements: Measurements, metric: str, above: Sequence[Point], below: Sequence[Point] = ()) -> float:
+    """Relative sd that power sensors give joules or watts, or a ratio of them; 0 of any other metric.
 
-    A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel in
-    part, and all do where both have the same. A limit in joules was set on other boards: there nothing cancels.
+    No number of attempts takes it out. A board's gain is the same in all of them, and so is a load's place in the
+    rhythm of the sensor's sampling: half the width of a window's bound is taken as a normal's 1.96 sd.
     """
     unit = METRICS[metric].unit
     if "J" not in unit and "W" not in unit:
         return 0.0
+    sampling = (measurements.energy_bound(point.id, metric) / quantile(TAIL, math.inf) for point in (*above, *below))
+    return math.hypot(_gain_sd(measurements, above, below), *sampling)
+
+
+def _gain_sd(measurements: Measurements, above: Sequence[Point], below: Sequence[Point]) -> float:
+    """A point's sensor gain is the mean of its boards' gains, so the boards that both sides of a ratio have cancel.
+
+    All do where both have the same. A limit in joules was set on other boards: there nothing cancels.
+    """
     weights: dict[str, float] = {}
     for sign, points in ((1.0, above), (-1.0, below)):
         for point in points:
@@ -170,7 +180,7 @@ def more_attempts_text(decision: Decision) -> str:
     """How many attempts an inconclusive row stands on, and would need."""
     attempts = plural(decision.num_attempts, "attempt")
     if decision.is_final:
-        return f"undecided after {attempts}, and more would not decide it (gains of power sensors)"
+        return f"undecided after {attempts}, and more would not decide it (power sensors)"
     if decision.attempts_to_decide is None:
         return f"undecided after {attempts}, too near the limit for any number to be named"
     return f"undecided after {attempts}; about {decision.attempts_to_decide} would decide it"

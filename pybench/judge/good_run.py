@@ -9,7 +9,7 @@ from typing import Any
 from pybench.compute.flops import model_class
 from pybench.compute.stats import TAIL, Samples, as_fraction, location, logs, prediction_reach, ratio
 from pybench.compute.student_t import quantile
-from pybench.judge.evidence import gain_sd
+from pybench.judge.evidence import sensor_sd
 from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements
 from pybench.model.backend import BACKENDS
@@ -108,7 +108,7 @@ def _absolute_row(manifest: Manifest, measurements: Measurements, point: Point, 
         where=where if isinstance(point.settings, NodeSettings) else {k: where[k] for k in SPARING if where.get(k)},
         value=location(samples),
         tolerance=_tolerance(
-            manifest, point, expectation.metric, gain_sd(measurements, expectation.metric, [point]), samples
+            manifest, point, expectation.metric, sensor_sd(measurements, expectation.metric, [point]), samples
         ),
     )
 
@@ -124,15 +124,15 @@ def _ratio_row(manifest: Manifest, measurements: Measurements, row: ScalingResul
         baseline_count=baseline.num_gpus if row.along == NODES else row.baseline_count,
         value=ratio(samples, base)[0],
         tolerance=_tolerance(
-            manifest, point, row.metric, gain_sd(measurements, row.metric, [point], [baseline]), samples, base
+            manifest, point, row.metric, sensor_sd(measurements, row.metric, [point], [baseline]), samples, base
         ),
     )
 
 
-def _tolerance(manifest: Manifest, point: Point, metric: str, gain: float, *sides: Samples) -> float:
-    """Relative, on the worse side; two machines with gains of this sd differ by sqrt(2) times as much."""
+def _tolerance(manifest: Manifest, point: Point, metric: str, sensors: float, *sides: Samples) -> float:
+    """Relative, on the worse side; two machines whose sensors have this sd differ by sqrt(2) times as much."""
     reaches = [prediction_reach(logs(samples)) for samples in sides]
-    reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * gain, *reaches)
+    reach = math.hypot(quantile(TAIL, math.inf) * math.sqrt(2) * sensors, *reaches)
     if METRICS[metric].higher_is_better:
         return max(MIN_TOLERANCE, -as_fraction(-reach))
     if reach > math.log(2):

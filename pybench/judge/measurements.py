@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 
 from pybench.compute.spread import Spread, common_spread
 from pybench.compute.stats import NoRatioError, Samples, logs
 from pybench.judge.formulas.registry import metric_values
-from pybench.model.record import Record
+from pybench.model.record import Energy, GpuEnergy, PhaseEnergy, Record
 from pybench.model.suite import Plan, Point, Skip
 from pybench.model.workloads.registry import METRICS_OF
 
@@ -84,6 +85,27 @@ class Measurements:
         """UUIDs of the boards whose energy was measured."""
         records = self.good(point_id)
         return frozenset(gpu.uuid for record in records if record.energy for gpu in record.energy.gpus)
+
+    def energy_bound(self, point_id: str, metric: str) -> float:
+        """How far the truth may lie off joules as the sensors sampled them, a fraction, by the windows' bounds.
+
+        Of a phase's joules the phase's windows; the mean over good attempts, 0 where no bound is known.
+        """
+        energies = [record.energy for record in self.good(point_id) if record.energy]
+        found = [bound for energy in energies if (bound := _bound(energy, metric)) is not None]
+        return fmean(found) if found else 0.0
+
+
+def _bound(energy: Energy, metric: str) -> float | None:
+    phase = next((phase for phase in energy.phases if metric.startswith(f"{phase.name}_energy")), None)
+    windows: Sequence[PhaseEnergy | GpuEnergy] = energy.gpus if phase is None else (phase,)
+    halves, joules = 0.0, 0.0
+    for window in windows:
+        if window.energy_j is None or window.energy_low_j is None or window.energy_high_j is None:
+            return None
+        halves += (window.energy_high_j - window.energy_low_j) / 2
+        joules += window.energy_j
+    return halves / joules if joules > 0 else None
 
 
 def _logs(samples: Samples) -> list[float]:

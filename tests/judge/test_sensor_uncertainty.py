@@ -1,4 +1,4 @@
-"""The gains of boards' power sensors, 2 % (sd) each: what no number of attempts takes out of joules."""
+"""What no number of attempts takes out of joules: gains of power sensors, 2 % (sd) a board, and bounds of windows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 
 from pybench.judge.absolute import absolute_checks
 from pybench.judge.assemble import assemble
-from pybench.judge.evidence import BOARD_GAIN_SD, gain_sd
+from pybench.judge.evidence import BOARD_GAIN_SD, sensor_sd
 from pybench.judge.good_run import table_of_run
 from pybench.judge.measurements import Measurements
 from pybench.judge.summary import summarize
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable
+from pybench.model.record import Energy, PhaseEnergy
 from pybench.model.results import CheckResult
 from pybench.model.suite import Benchmark, Limits, Plan, Point, Suite, TableFigure
 from tests.builders import MANIFEST
@@ -23,14 +24,27 @@ from tests.judge.conftest import Build
 _JOULES, _POWER, _RATE = "energy_j_per_output_token", "mean_power_w", "output_tokens_per_s"
 
 
-def _measured(build: Build, *points: Point) -> Measurements:
-    """Six attempts at each, all the same: 40 tokens in 2 s, 20 J on every GPU, whose number is the point's degree."""
+def _measured(build: Build, *points: Point, bound: float | None = None) -> Measurements:
+    """Six attempts at each, all the same: 40 tokens in 2 s, 20 J on every GPU, whose number is the point's degree.
+
+    ``bound`` is how far the truth may lie off on every GPU, a fraction.
+    """
     records = [
         record
         for point in points
-        for record in build.measured(point, [[2.0]] * 6, energy=build.energy([20.0] * point.num_gpus, 2.0))
+        for record in build.measured(point, [[2.0]] * 6, energy=_energy(build, point.num_gpus, bound))
     ]
     return Measurements.of(Plan(points=points, skips=()), records)
+
+
+def _energy(build: Build, num_gpus: int, bound: float | None) -> Energy:
+    energy = build.energy([20.0] * num_gpus, 2.0)
+    if bound is None:
+        return energy
+    low_j, high_j = 20.0 * (1 - bound), 20.0 * (1 + bound)
+    gpus = tuple(dataclasses.replace(gpu, energy_low_j=low_j, energy_high_j=high_j) for gpu in energy.gpus)
+    half = PhaseEnergy(name="decode", duration_s=1.0, energy_j=10.0, energy_low_j=low_j - 10, energy_high_j=high_j - 10)
+    return dataclasses.replace(energy, gpus=gpus, phases=(half,))
 
 
 def _suite(expectation: Limits | TableFigure) -> Suite:
@@ -46,8 +60,8 @@ def _suite(expectation: Limits | TableFigure) -> Suite:
     return Suite(name="s", description="", benchmarks=(decode,))
 
 
-def _check(build: Build, degree: int, limits: Limits) -> CheckResult:
-    measurements = _measured(build, build.generate(degree))
+def _check(build: Build, degree: int, limits: Limits, bound: float | None = None) -> CheckResult:
+    measurements = _measured(build, build.generate(degree), bound=bound)
     (check,) = absolute_checks(_suite(limits), measurements, summarize(measurements), {}, build.machine())
     return check
 
@@ -56,11 +70,11 @@ def test_boards_of_both_sides_cancel(build: Build) -> None:
     """Four over one of them: the one weighs 1/4 - 1, three weigh 1/4. Figures without joules or watts have no gain."""
     one, four = build.generate(1), build.generate(4)
     measurements = _measured(build, one, four)
-    assert gain_sd(measurements, _JOULES, [one], [one]) == 0
-    assert gain_sd(measurements, _JOULES, [four], [one]) == pytest.approx(0.02 * math.sqrt(9 / 16 + 3 / 16))
-    assert gain_sd(measurements, _JOULES, [one]) == BOARD_GAIN_SD
-    assert gain_sd(measurements, _POWER, [four]) == pytest.approx(BOARD_GAIN_SD / 2)
-    assert gain_sd(measurements, _RATE, [one]) == 0
+    assert sensor_sd(measurements, _JOULES, [one], [one]) == 0
+    assert sensor_sd(measurements, _JOULES, [four], [one]) == pytest.approx(0.02 * math.sqrt(9 / 16 + 3 / 16))
+    assert sensor_sd(measurements, _JOULES, [one]) == BOARD_GAIN_SD
+    assert sensor_sd(measurements, _POWER, [four]) == pytest.approx(BOARD_GAIN_SD / 2)
+    assert sensor_sd(measurements, _RATE, [one]) == 0
 
 
 @pytest.mark.parametrize(
@@ -79,8 +93,29 @@ def test_a_limit_in_joules_is_held_against_gains(build: Build, degree: int, beyo
     joules_a_token = 20.0 * degree / 40
     check = _check(build, degree, Limits(metric=_JOULES, maximum=joules_a_token * beyond))
     assert check.verdict == verdict
-    assert "with the gains of power sensors" in check.reason
-    assert ("more would not decide it (gains of power sensors)" in check.reason) == (verdict == "inconclusive")
+    assert "with what power sensors leave open" in check.reason
+    assert ("more would not decide it (power sensors)" in check.reason) == (verdict == "inconclusive")
+
+
+def test_what_the_sampling_leaves_open_counts_too(build: Build) -> None:
+    """A bound of 12 % is 6.1 % (sd) on each side, whatever the boards have in common; of a phase, its windows' own."""
+    one, four = build.generate(1), build.generate(4)
+    measurements = _measured(build, one, four, bound=0.12)
+    sampling = 0.12 / 1.959964
+    assert sensor_sd(measurements, _JOULES, [one]) == pytest.approx(math.hypot(BOARD_GAIN_SD, sampling))
+    assert sensor_sd(measurements, _JOULES, [one], [one]) == pytest.approx(sampling * math.sqrt(2))
+    gains = 0.02 * math.sqrt(9 / 16 + 3 / 16)
+    assert sensor_sd(measurements, _JOULES, [four], [one]) == pytest.approx(math.hypot(gains, sampling, sampling))
+    decode = "decode_energy_j_per_output_token"
+    assert sensor_sd(measurements, decode, [one]) == pytest.approx(math.hypot(BOARD_GAIN_SD, 2 * sampling))
+    assert sensor_sd(measurements, _RATE, [one]) == 0
+
+
+@pytest.mark.parametrize(("bound", "verdict"), [(None, "pass"), (0.01, "pass"), (0.12, "inconclusive")])
+def test_a_limit_within_the_bound_is_open(build: Build, bound: float | None, verdict: str) -> None:
+    """Four boards, 4 % below the limit: a sensor that sees a quarter of the time knows less than that."""
+    check = _check(build, 4, Limits(metric=_JOULES, maximum=2.0 * 1.04), bound)
+    assert check.verdict == verdict
 
 
 def test_its_interval_has_the_gain_too(build: Build) -> None:
