@@ -6,6 +6,7 @@ GitHub keeps at most 10 annotations of a kind and step.
 from __future__ import annotations
 
 from pybench.report.findings import Finding, findings
+from pybench.report.labels import verdict_words
 from pybench.report.printable import printable
 from pybench.report.run_view import RunView
 
@@ -24,7 +25,7 @@ def render(view: RunView) -> str:
     if len(found) > len(shown):
         lines.append(_command("warning", results.suite, f"{len(found) - len(shown)} more findings: see the report"))
     if not found:
-        verdict = results.verdict.replace("_", " ")
+        verdict = verdict_words(results.verdict)
         lines.append(_command("notice", results.suite, f"{verdict}: {results.reason}"))
     return "".join(f"{line}\n" for line in lines)
 

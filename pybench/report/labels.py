@@ -70,6 +70,11 @@ def shared_axes(points: Sequence[Named]) -> dict[str, AxisValue]:
     return {n: v for n, v in first.items() if all(n in p.axes and p.axes[n] == v for p in points)}
 
 
+def verdict_words(verdict: str) -> str:
+    """As a reader sees it: ``no expectation``."""
+    return verdict.replace("_", " ")
+
+
 def joined(names: Sequence[str]) -> str:
     """In a sentence: with semicolons where a name has a comma."""
     return ("; " if any(", " in name for name in names) else ", ").join(names)

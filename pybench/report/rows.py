@@ -16,14 +16,13 @@ from pybench.compute.numbers import (
     with_spread,
 )
 from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
-from pybench.model.verdict import Verdict
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report import gpu_states, machine_use, phase_energy, turns
 from pybench.report.headline import energy, headline, headline_name, requests_differ
 from pybench.report.jobs import job_heads, job_rows, job_title
-from pybench.report.labels import common_axes, labels, short_labels
+from pybench.report.labels import common_axes, labels, short_labels, verdict_words
 from pybench.report.training import HEADS, training_rows
 
 
@@ -120,10 +119,6 @@ def _figure(point: PointResult) -> str:
     return f"{quantity_with_interval(headline(point))}{' per GPU' * of_one}"
 
 
-def _words(verdict: Verdict) -> str:
-    return verdict.replace("_", " ")
-
-
 def _sharing(point: PointResult) -> list[str]:
     return [f"process shared by {len(point.shared_with) + 1} points"] if point.shared_with else []
 
@@ -161,7 +156,7 @@ def _scaling_row(row: ScalingResult, name: str) -> tuple[str, ...]:
         interval(row.speedup_low, row.speedup_high),
         percent(row.efficiency),
         limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
-        _words(row.verdict),
+        verdict_words(row.verdict),
         "; ".join((row.reason, *row.flags)),
     )
 
@@ -197,7 +192,7 @@ def _comparisons(results: Results, names: Mapping[str, str]) -> Table:
             f"{row.wanted} {names.get(row.other_id, row.other_id)}",
             "-" if row.ratio is None else f"{row.ratio:.3f}x",
             interval(row.low, row.high),
-            _words(row.verdict),
+            verdict_words(row.verdict),
             "; ".join((row.reason, *row.flags)),
         )
         for row in results.comparisons
@@ -249,7 +244,7 @@ def _checks(results: Results, names: Mapping[str, str]) -> Table:
             check.metric,
             quantity_with_interval(check.value),
             limits(check.minimum, check.maximum, METRICS[check.metric].unit if check.metric in METRICS else None),
-            _words(check.verdict),
+            verdict_words(check.verdict),
             check.reason,
         )
         for check in results.checks
@@ -263,7 +258,7 @@ def _node(results: Results, names: Mapping[str, str]) -> Table:
             check.name,
             check.subject,
             "-" if check.point_id is None else names.get(check.point_id, check.point_id),
-            _words(check.verdict),
+            verdict_words(check.verdict),
             check.reason,
         )
         for check in results.node

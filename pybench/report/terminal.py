@@ -12,7 +12,7 @@ from rich.text import Text
 from pybench.model.results import Results
 from pybench.report.findings import Finding, findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
-from pybench.report.labels import joined, short_labels
+from pybench.report.labels import joined, short_labels, verdict_words
 from pybench.report.overview import Density, Group, groups, overview, parts
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
@@ -115,11 +115,11 @@ def _listed(out: Console, title: str, found: Iterable[Finding], most: int) -> No
     for finding in lines:
         subjects = joined(finding.subjects[:most])
         others = f" and {len(finding.subjects) - most} more" if len(finding.subjects) > most else ""
-        word = "" if title != "What did not pass" else f"{finding.verdict.replace('_', ' ')} "
+        word = "" if title != "What did not pass" else f"{verdict_words(finding.verdict)} "
         hanging(out, f"  {word}{subjects}{others}: {finding.reason}", style=COLOURS.get(finding.verdict, ""))
         if finding.step:
             hanging(out, f"    next: {finding.step}")
 
 
 def _coloured(verdict: str) -> Text:
-    return Text(verdict.replace("_", " "), style=COLOURS.get(verdict, ""))
+    return Text(verdict_words(verdict), style=COLOURS.get(verdict, ""))

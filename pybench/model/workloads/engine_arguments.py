@@ -60,9 +60,8 @@ def decided_arguments(backend: str, workload: type[Settings]) -> dict[str, str |
     return {argument: setting if setting in names else None for argument, setting in found.items()}
 
 
-def decided_text(argument: str, decided: Mapping[str, str | None]) -> str:
-    """Why an argument can't be given, and what to give instead."""
-    setting = decided[argument]
+def decided_text(argument: str, setting: str | None) -> str:
+    """Why an argument can't be given, and the ``setting`` to give instead."""
     instead = f"; set the benchmark's {setting} instead" if setting else " and has no setting for it"
     return f"{argument}: pybench sets it itself{instead}"
 
@@ -74,4 +73,4 @@ def engine_argument_breaches(given: GivenSettings, workload: type[Settings]) -> 
         for arguments in given.values("engine_args"):
             for argument in arguments if isinstance(arguments, Mapping) else ():
                 if argument in decided:
-                    yield Breach(decided_text(argument, decided), "engine_args")
+                    yield Breach(decided_text(argument, decided[argument]), "engine_args")

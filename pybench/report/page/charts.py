@@ -12,7 +12,7 @@ from pybench.compute.numbers import interval, limits, plain, quantity_with_inter
 from pybench.model.results import Results, ScalingResult
 from pybench.model.workloads.registry import METRICS
 from pybench.report.headline import energy, headline
-from pybench.report.labels import axis_text, short_labels
+from pybench.report.labels import axis_text, short_labels, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.svg import Axes
 from pybench.report.run_view import RunView
@@ -78,7 +78,7 @@ def _row(row: ScalingResult) -> tuple[str, ...]:
         f"{row.speedup:.3f}",
         interval(row.speedup_low, row.speedup_high) or "-",
         limits(row.expected.minimum, row.expected.maximum) if row.expected else "-",
-        row.verdict.replace("_", " "),
+        verdict_words(row.verdict),
     )
 
 

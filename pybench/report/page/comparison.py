@@ -12,7 +12,7 @@ from pybench.model.figures import RunFigures
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import difference_text, metric_words, percent_text, signed_percent, value_text
 from pybench.report.comparison import reason_text
-from pybench.report.labels import labels_of_runs
+from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
@@ -115,7 +115,7 @@ def _run(one: RunFigures, comparison: RunComparison) -> tuple[str, str, str, str
         role = "now"
     else:
         role = "before" if one.run_id in comparison.reference_ids else "left out"
-    return one.run_id, role, one.created_utc, one.verdict.replace("_", " ")
+    return one.run_id, role, one.created_utc, verdict_words(one.verdict)
 
 
 def _keys(run: RunFigures, references: Sequence[RunFigures]) -> list[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from pybench.model.gate import Accepted, LevelChange
 from pybench.model.workloads.registry import METRICS
 from pybench.report.change_words import metric_words, signed_percent, value_text
 from pybench.report.history import left_out
-from pybench.report.labels import labels_of_runs
+from pybench.report.labels import labels_of_runs, verdict_words
 from pybench.report.page import svg
 from pybench.report.page.charts import Chart
 from pybench.report.page.document import document
@@ -60,7 +60,7 @@ def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) 
         levels=[_level(row, change, names) for row, change in levels.items()],
         num_left=max(0, len(found) - _MOST_CHARTS),
         table=PointTable(_HEADS, tuple(_row(trend, names, place) for place, trend in enumerate(found))),
-        runs=[(run.run_id, run.created_utc, run.verdict.replace("_", " ")) for run in reversed(series.runs)],
+        runs=[(run.run_id, run.created_utc, verdict_words(run.verdict)) for run in reversed(series.runs)],
         keys=sorted((name, str(value)) for name, value in series.last.keys.items()),
     )
 

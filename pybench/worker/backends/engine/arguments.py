@@ -27,7 +27,7 @@ def merged(
     """
     for name in given:
         if name in ours or name in decided:
-            raise UnsupportedError(f"engine_args.{decided_text(name, {name: None, **decided})}")
+            raise UnsupportedError(f"engine_args.{decided_text(name, decided.get(name))}")
     for name in (*given, *ours):
         if name not in valid:
             close = difflib.get_close_matches(name, list(valid), n=1)

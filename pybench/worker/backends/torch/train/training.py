@@ -86,9 +86,10 @@ class Training:
 
     def _control(self) -> tuple[Metric, ...]:
         settings = self._task.settings
-        if not settings.has_control_steps or not settings.control_steps:
+        num_steps = settings.control_steps if settings.has_control_steps else None
+        if not num_steps:
             return ()
-        return control_metrics(self.train, self._whole_model().silence(), self._task.ranks, settings.control_steps)
+        return control_metrics(self.train, self._whole_model().silence(), self._task.ranks, num_steps)
 
     def _whole_model(self) -> WholeModel:
         assert isinstance(self.learner, WholeModel), "others have no option of evaluation, nor control steps"
