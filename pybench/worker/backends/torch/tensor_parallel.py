@@ -1,14 +1,26 @@
-"""Tensor parallelism after Megatron-LM (arXiv:1909.08053): split columns, then rows, then one sum for each block."""
+"""Tensor parallelism after Megatron-LM (arXiv:1909.08053): split columns, then rows, then one sum for each block.
+
+Weights are DTensors: whoever saves them, shards them further or computes their norm knows the whole by that. Layers
+compute with this rank's parts as plain tensors: an operation on DTensors is dispatched in Python, and takes the CPU
+several times as long. GPUs that have a quarter of each layer would wait for it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, distribute_tensor
+from torch.distributed.tensor import Shard as Along
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
+from torch.nn.functional import linear
+
+from pybench.worker.backends.torch.exchange import copied, gathered, scattered, summed
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
@@ -42,7 +54,58 @@ def _style(name: str, module: nn.Module) -> ParallelStyle | None:
         return ColwiseParallel(output_layouts=Replicate())
     if layer is None or ("lora_A" in parts and layer in _COLUMNS) or ("lora_B" in parts and layer in _ROWS):
         return None
-    return ColwiseParallel() if layer in _COLUMNS else RowwiseParallel()
+    return Columns() if layer in _COLUMNS else Rows()
+
+
+class Columns(ParallelStyle):
+    """A linear layer, each rank with its own columns: inputs are whole, outputs are this rank's."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, weight=Along(0), bias=Along(0))
+        module.__class__ = _Columns
+        return module
+
+
+class Rows(ParallelStyle):
+    """A linear layer, each rank with its own rows: inputs are this rank's, outputs the sum, or its tokens of that."""
+
+    def __init__(self, *, tokens_split: bool = False) -> None:
+        self._tokens_split = tokens_split
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, weight=Along(1), bias=Replicate())
+        rows: Any = module
+        rows.__class__ = _Rows
+        rows.group, rows.tokens_split = device_mesh.get_group(), self._tokens_split
+        return module
+
+
+class Whole(ParallelStyle):
+    """A norm that all ranks have, each for its own tokens or heads: its gradient is the sum of theirs."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, weight=Replicate())
+        kind: Any = type(module)
+        module.__class__ = _whole(kind)
+        return module
+
+
+class Block(ParallelStyle):
+    """Attention or an MLP, whose hidden states all its columns read: they are whole, or gathered from all ranks."""
+
+    def __init__(self, *, tokens_split: bool = False) -> None:
+        self._tokens_split = tokens_split
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        exchange, group = gathered if self._tokens_split else copied, device_mesh.get_group()
+
+        def read(_module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            if given:
+                return (exchange(given[0], group), *given[1:]), named
+            return given, named | {"hidden_states": exchange(named["hidden_states"], group)}
+
+        module.register_forward_pre_hook(read, with_kwargs=True)
+        return module
 
 
 def like(weight: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
@@ -50,3 +113,55 @@ def like(weight: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
     if not isinstance(layout, DTensor):
         return weight
     return distribute_tensor(weight, layout.device_mesh, layout.placements, src_data_rank=None)
+
+
+def _distribute(module: nn.Module, mesh: DeviceMesh, **placements: Placement) -> None:
+    for name, placement in placements.items():
+        whole = getattr(module, name, None)
+        if whole is not None:
+            split = distribute_tensor(whole, mesh, [placement], src_data_rank=None)
+            module.register_parameter(name, nn.Parameter(split, requires_grad=whole.requires_grad))
+
+
+def _own(parameter: Any, *, summed_later: bool = True) -> torch.Tensor:
+    """This rank's part. A whole parameter's gradient is a part of the ranks' sum, or, not ``summed_later``, the sum."""
+    placements = [Partial() if summed_later and one.is_replicate() else one for one in parameter.placements]
+    found: torch.Tensor = parameter.to_local(grad_placements=placements)
+    return found
+
+
+class _Columns(nn.Linear):
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        return linear(given, _own(self.weight), None if self.bias is None else _own(self.bias))
+
+
+class _Rows(nn.Linear):
+    group: ProcessGroup
+    tokens_split: bool
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        exchange = scattered if self.tokens_split else summed
+        output = exchange(linear(given, _own(self.weight)), self.group)
+        return output if self.bias is None else output + _own(self.bias, summed_later=self.tokens_split)
+
+
+class _WithOwnWeight:
+    """A norm to its own code, with this rank's weight."""
+
+    def __init__(self, norm: Any) -> None:
+        self._norm_module = norm
+        self.weight = _own(norm.weight)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._norm_module, name)
+
+
+@cache
+def _whole(kind: Any) -> type[nn.Module]:
+    """A norm's class; one for each kind, as one compiled layer serves all whose classes are the same."""
+
+    def forward(self: nn.Module, given: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = kind.forward(_WithOwnWeight(self), given)
+        return found
+
+    return type(kind.__name__, (kind,), {"forward": forward})

@@ -21,6 +21,7 @@ import torch
 from torch import distributed
 
 from pybench.model.workloads.collective import Collective
+from pybench.worker.backends.common_torch.collectives import all_gather, reduce_scatter
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.node.measured import Measured
 from pybench.worker.backends.torch.node.stopwatch import hold, timed_s
@@ -76,8 +77,8 @@ class CollectiveBench(Measured):
         other = torch.empty_like(whole) if name in {"all_to_all", "bisection"} else whole
         operations: dict[str, Callable[[], object]] = {
             "all_reduce": lambda: distributed.all_reduce(whole, group=group),
-            "all_gather": lambda: distributed.all_gather_into_tensor(whole, share, group=group),
-            "reduce_scatter": lambda: distributed.reduce_scatter_tensor(share, whole, group=group),
+            "all_gather": lambda: all_gather(whole, share, group=group),
+            "reduce_scatter": lambda: reduce_scatter(share, whole, group=group),
             "all_to_all": lambda: distributed.all_to_all_single(other, whole, group=group),
             "broadcast": lambda: distributed.broadcast(whole, src=self._members[0], group=group),
             "bisection": lambda: self._exchange(whole, other),

@@ -9,16 +9,10 @@ from torch.distributed._functional_collectives import wait_tensor
 from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from pybench.worker.backends.torch.attention import sequence_masks
+from pybench.worker.backends.torch.tensor_parallel import Block, Columns, Rows, Whole
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
@@ -71,26 +65,20 @@ def _ends(*, along: bool) -> dict[str, ParallelStyle]:
         return {"lm_head": ColwiseParallel(output_layouts=Replicate())}
     return {
         "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
-        "model.norm": SequenceParallel(),
+        "model.norm": Whole(),
         "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
     }
 
 
 def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
-    outputs = Shard(1) if along else Replicate()
-    plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in _COLUMNS}
-    plan |= {name: RowwiseParallel(output_layouts=outputs) for name in _ROWS}
+    plan: dict[str, ParallelStyle] = {name: Columns() for name in _COLUMNS}
+    plan |= {name: Rows(tokens_split=along) for name in _ROWS}
     for name, module in layer.named_modules():
         # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
         if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
-            plan[name] = SequenceParallel(use_local_output=True)
+            plan[name] = Whole()
     # Once for all projections that read it: the gradients of each would be reduced by themselves else.
-    inputs = Shard(1) if along else Replicate()
-    plan["self_attn"] = PrepareModuleInput(
-        input_kwarg_layouts={"hidden_states": inputs}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
-    )
-    plan["mlp"] = PrepareModuleInput(input_layouts=(inputs,), desired_input_layouts=(Replicate(),))
-    return plan
+    return plan | {name: Block(tokens_split=along) for name in ("self_attn", "mlp")}
 
 
 def _overlap(mesh: DeviceMesh) -> None:
