@@ -37,7 +37,7 @@ def kept_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: of all layers, and of the last norm. A least where not all is known."""
     number = DTYPE_BYTES[settings.computing_dtype]
     if settings.activation_checkpointing == "full" or settings.strategy not in _STRATEGIES:
-        return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers
+        return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers / _along(settings)
     if settings.activation_offload:
         return 0.0
     layer = _products(settings, shape, number) if _is_selective(settings) else _layer(settings, shape, number)
