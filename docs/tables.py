@@ -34,7 +34,7 @@ from pybench.store.suite.schema import suite_schema
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-HOSTS = (("h100", 1), ("h100", 2), ("h200", 1), ("h200", 2), ("h200", 4))
+HOSTS = (("h100", 1), ("h100", 2), ("h100", 4), ("h200", 1), ("h200", 2), ("h200", 4))
 KEPT_RUN = "suites/measured/tp_scaling-h200x4-20261121.json"
 _TABLE = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 # Percentiles stand beside their mean in the text, not each in a row of its own.
