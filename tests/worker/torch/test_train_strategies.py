@@ -66,6 +66,7 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
 UNEVEN: Spec = {"architecture": {"vocab_size": 1024}}
 UNEVEN_TURNS: Spec = {"architecture": {"vocab_size": 1024, "num_hidden_layers": 6}}
 INTERLEAVED = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "microbatches": 2}
+BIASED: Spec = {"architecture": {"attention_bias": True, "mlp_bias": True}, "learning_rate": 3e-2}
 BROUGHT = ("deepspeed", "torchtune", "unsloth")
 """Strategies of packages that are not installed with the others."""
 ALONE: dict[str, Spec] = {
@@ -121,6 +122,10 @@ TWO: dict[str, Spec] = {
     "tensor_qwen": {**TP, "architecture": QWEN3},
     "sequence": {**TP, "sequence_parallel": True, "activation_checkpointing": "full"},
     "sequence_qwen": {**TP, "sequence_parallel": True, "architecture": QWEN3},
+    "tensor_selective": {**TP, "activation_checkpointing": "selective"},
+    "sequence_selective": {**TP, "sequence_parallel": True, "activation_checkpointing": "selective"},
+    "tensor_biased": {**TP, **BIASED, "grad_accum": 2},
+    "sequence_biased": {**TP, **BIASED, "sequence_parallel": True},
     "context": CP,
     "context_gemma": {**CP, "architecture": GEMMA3},
     "layer_split": {"strategy": "layer_split", "pipeline_parallel": 2},

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.distributed import ProcessGroup, _functional_collectives
+from torch.distributed import ProcessGroup
+from torch.distributed import _functional_collectives as functional
 
 from pybench.worker.backends.common_torch.collectives import all_gather, reduce_scatter
 
@@ -21,32 +22,38 @@ def _same(tensor: torch.Tensor, _group: ProcessGroup) -> torch.Tensor:
     return tensor
 
 
+# A compiler moves and overlaps functional collectives alone. Without one they take the CPU longer than others.
+
+
 def _sum(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """In place: a product's output, or the gradient of its input, which nothing else holds."""
-    if torch.compiler.is_compiling():  # it reorders functional collectives alone, which take longer without it
-        return _functional_collectives.all_reduce(tensor, "sum", group)
-    tensor = tensor.detach().contiguous()
-    distributed.all_reduce(tensor, group=group)
-    return tensor
+    if torch.compiler.is_compiling():
+        total: torch.Tensor = functional.all_reduce(tensor, "sum", group)
+    else:
+        total = tensor.clone(memory_format=torch.contiguous_format)  # selective checkpointing has kept what came
+        distributed.all_reduce(total, group=group)
+    return total
 
 
 def _gather(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     if torch.compiler.is_compiling():
-        return _functional_collectives.all_gather_tensor(tensor.contiguous(), 1, group)
-    samples, tokens, hidden = tensor.shape
-    parts = tensor.new_empty((group.size() * samples, tokens, hidden))
-    all_gather(parts, tensor.contiguous(), group=group)
-    return parts.view(-1, samples, tokens, hidden).transpose(0, 1).flatten(1, 2)
+        whole: torch.Tensor = functional.all_gather_tensor(tensor.contiguous(), 1, group)
+    else:
+        samples, tokens, hidden = tensor.shape
+        parts = tensor.new_empty((group.size() * samples, tokens, hidden))
+        all_gather(parts, tensor.contiguous(), group=group)
+        whole = parts.view(-1, samples, tokens, hidden).transpose(0, 1).flatten(1, 2)
+    return whole
 
 
 def _scatter(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """The sum's part of this rank."""
     if torch.compiler.is_compiling():
-        return _functional_collectives.reduce_scatter_tensor(tensor.contiguous(), "sum", 1, group)
-    samples, tokens, hidden = tensor.shape
-    own = tensor.new_empty((samples, tokens // group.size(), hidden))
-    parts = tensor.reshape(samples, group.size(), *own.shape[1:]).transpose(0, 1).flatten(0, 1)
-    reduce_scatter(own, parts.contiguous(), group=group)
+        own: torch.Tensor = functional.reduce_scatter_tensor(tensor.contiguous(), "sum", 1, group)
+    else:
+        samples, tokens, hidden = tensor.shape
+        own = tensor.new_empty((samples, tokens // group.size(), hidden))
+        parts = tensor.reshape(samples, group.size(), *own.shape[1:]).transpose(0, 1).flatten(0, 1)
+        reduce_scatter(own, parts.contiguous(), group=group)
     return own
 
 
@@ -67,7 +74,7 @@ def copied(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
 
 
 def summed(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """The sum of all ranks' tensors. ``tensor`` itself is no longer valid."""
+    """The sum of all ranks' tensors."""
     return _exchanged(tensor, group, _sum, _same)
 
 
