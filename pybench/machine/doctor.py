@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from importlib import metadata
+from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +16,7 @@ from pybench.compute.extension import REMEDY, extension_fault
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
+from pybench.model.plural import plural
 
 _GIB = 2**30
 # NCCL's shared-memory transport takes tens of MiB a rank pair; a gibibyte serves eight GPUs with room.
@@ -33,8 +37,9 @@ def examine() -> tuple[Finding, ...]:
         _extension("energy estimate", "_energy"),
         *_backends(machine),
         _gpus(machine),
+        *_links(machine),
         *(Finding.warning("GPU left out", fault, _LOST_REMEDY) for fault in machine.gpu_faults),
-        *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
+        *(finding for gpu in machine.gpus for finding in _gpu(gpu, machine)),
         _space(_SHM, "shared memory", _MIN_SHM_BYTES, "mount it larger: mount -o remount,size=8G /dev/shm"),
         _space(".", "disk", _MIN_DISK_BYTES, "free space, or keep runs elsewhere with --runs"),
         _memlock(machine),
@@ -86,16 +91,25 @@ def _version(package: str) -> str | None:
 
 
 def _gpus(machine: Machine) -> Finding:
-    names = ", ".join(machine.gpu_names)
+    kinds = Counter(gpu.name if gpu.vram_gb is None else f"{gpu.name} of {gpu.vram_gb:.1f} GiB" for gpu in machine.gpus)
+    listed = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
     return _finding(
         "GPUs",
         well=bool(machine.gpus),
-        found=f"{len(machine.gpus)}: {names}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
+        found=f"{listed}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
         remedy="install the NVIDIA driver; without it suites use their cpu profile and power is unknown",
     )
 
 
-def _gpu(gpu: GpuInfo) -> list[Finding]:
+def _links(machine: Machine) -> Iterator[Finding]:
+    """How many pairs of GPUs are joined in which way, as ``nvidia-smi topo -m`` names it."""
+    pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
+    if pairs:
+        found = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
+        yield Finding(name="GPU links", state="ok", found=found, remedy="")
+
+
+def _gpu(gpu: GpuInfo, machine: Machine) -> list[Finding]:
     """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
     name = f"GPU {gpu.index}"
     limit, default = gpu.power_limit_w, gpu.power_limit_default_w
@@ -113,6 +127,15 @@ def _gpu(gpu: GpuInfo) -> list[Finding]:
     if limit is not None and default is not None and limit < default:
         findings.append(
             Finding.warning(name, f"power limit {limit:g} W of {default:g} W", "restore the default power limit")
+        )
+    most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
+    if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:
+        findings.append(
+            Finding.warning(
+                name,
+                f"{gpu.num_nvlinks} NVLinks of {most}",
+                "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU",
+            )
         )
     return findings
 

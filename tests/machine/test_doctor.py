@@ -59,7 +59,8 @@ def test_a_healthy_machine_needs_nothing(healthy: Machine) -> None:
     findings = examine()
     assert {finding.state for finding in findings} == {"ok"}
     assert not [finding.remedy for finding in findings if finding.remedy]
-    assert found("GPUs").found == f"2: NVIDIA H200, NVIDIA H200, driver {healthy.driver}"
+    assert found("GPUs").found == f"2 x NVIDIA H200 of 139.7 GiB, driver {healthy.driver}"
+    assert found("GPU links").found == "NV18: 1 pair"
     assert found("backend torch").found == "torch 2.11.0+cu130, transformers 1.0"
 
 
@@ -158,6 +159,59 @@ def test_settings_that_bend_a_gpus_figures(
     assert found("GPU 1").found == says
     assert found("GPU 1").state == "warning"
     assert not [finding for finding in examine() if finding.name == "GPU 0"]
+
+
+def _of(*vram_gb: float | None, healthy: Machine) -> Machine:
+    """A machine with so many GPUs."""
+    gpus = tuple(replace(healthy.gpus[0], index=index, vram_gb=size) for index, size in enumerate(vram_gb))
+    return replace(healthy, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("vram_gb", "says"),
+    [
+        ((79.65, 79.65, 79.65), "3 x NVIDIA H200 of 79.7 GiB"),
+        ((79.65, 140.4), "1 x NVIDIA H200 of 79.7 GiB, 1 x NVIDIA H200 of 140.4 GiB"),
+        ((None,), "1 x NVIDIA H200"),
+    ],
+)
+def test_gpus_are_counted_by_kind_and_memory(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, vram_gb: tuple[float | None, ...], says: str
+) -> None:
+    """Each kind once, whatever their number."""
+    monkeypatch.setattr(doctor, "snapshot", lambda: _of(*vram_gb, healthy=healthy))
+    assert found("GPUs").found == f"{says}, driver {healthy.driver}"
+
+
+@pytest.mark.parametrize(
+    ("topology", "says"),
+    [
+        ((("X", "NV4", "SYS"), ("NV4", "X", "SYS"), ("SYS", "SYS", "X")), "SYS: 2 pairs, NV4: 1 pair"),
+        ((("X",),), None),
+    ],
+)
+def test_pairs_are_counted_by_their_links(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, topology: tuple[tuple[str, ...], ...], says: str | None
+) -> None:
+    """The most frequent first; one GPU has none."""
+    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, topology=topology))
+    assert [finding.found for finding in examine() if finding.name == "GPU links"] == ([says] if says else [])
+
+
+def test_a_gpu_with_fewer_links_than_others_of_its_kind_is_named(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one of another kind, nor one whose driver does not report them."""
+    most, fewer, other, unknown = (replace(healthy.gpus[0], index=index) for index in range(4))
+    gpus = (
+        replace(most, num_nvlinks=18),
+        replace(fewer, num_nvlinks=16),
+        replace(other, name="NVIDIA A100", num_nvlinks=12),
+        replace(unknown, num_nvlinks=None),
+    )
+    monkeypatch.setattr(doctor, "snapshot", lambda: replace(healthy, gpus=gpus))
+    short = found("GPU 1")
+    assert (short.state, short.found) == ("warning", "16 NVLinks of 18")
+    assert "nvidia-smi nvlink --status" in short.remedy
+    assert not [finding for finding in examine() if finding.name in {"GPU 0", "GPU 2", "GPU 3"}]
 
 
 @pytest.mark.usefixtures("healthy")
