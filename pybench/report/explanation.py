@@ -51,6 +51,7 @@ def notes(explanation: Explanation) -> Iterator[str]:
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
     noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
     noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
+    noted += [(point.point_id, point.waiting) for point in explanation.points if point.waiting is not None]
     yield from stated_once(noted)
     yield from explanation.notes
 
@@ -174,13 +175,17 @@ def _clocks(explanation: Explanation, names: Mapping[str, str]) -> Table:
             _name(names, point),
             _held(point.power_limited),
             _held(point.baseline_power_limited),
-            "unknown" if point.clock_fraction is None else signed_percent(point.clock_fraction),
+            *map(_fraction, (point.clock_fraction, point.power_fraction)),
         )
         for point in explanation.points
-        if point.power_limited is not None or point.clock_fraction is not None
+        if any(one is not None for one in (point.power_limited, point.clock_fraction, point.power_fraction))
     )
-    heads = ("point", "at power limit", "baseline at power limit", "clock")
-    return Table("Clocks beside the baseline's", heads, rows)
+    heads = ("point", "at power limit", "baseline at power limit", "clock", "power")
+    return Table("Clocks and power of a GPU beside the baseline's", heads, rows)
+
+
+def _fraction(value: float | None) -> str:
+    return "unknown" if value is None else signed_percent(value)
 
 
 def _held(names: tuple[str, ...] | None) -> str:

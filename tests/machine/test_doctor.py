@@ -198,7 +198,7 @@ def test_pairs_are_counted_by_their_links(
     assert [finding.found for finding in examine() if finding.name == "GPU links"] == ([says] if says else [])
 
 
-def test_a_gpu_with_fewer_links_than_others_of_its_kind_is_named(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_with_fewer_links_than_others_is_named(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of another kind, nor one whose driver does not report them."""
     most, fewer, other, unknown = (replace(healthy.gpus[0], index=index) for index in range(4))
     gpus = (

@@ -133,6 +133,8 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
         power_limited=other.power_limited,
         baseline_power_limited=base.power_limited,
         clock_fraction=other.clock_hz / base.clock_hz - 1 if other.clock_hz and base.clock_hz else None,
+        power_w=other.power_w,
+        baseline_power_w=base.power_w,
     )
     try:
         joined = figures.over(other.settings.num_nodes)

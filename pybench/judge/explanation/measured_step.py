@@ -31,7 +31,7 @@ class MeasuredStep:
     """A point with its median step, the samples in it, the names of its GPUs and how they stood.
 
     ``prefill_s`` is the median time until every sequence of a generation has its first token, ``None`` where none was
-    reported.
+    reported. ``power_w`` is the mean of one of its GPUs.
     """
 
     point: Point
@@ -40,6 +40,7 @@ class MeasuredStep:
     samples: float
     gpus: tuple[str, ...]
     gpu_states: tuple[GpuState, ...] = ()
+    power_w: float | None = None
 
     @property
     def settings(self) -> ModelSettings:
@@ -127,7 +128,8 @@ def measured_groups(measurements: Measurements) -> list[list[MeasuredStep]]:
 
 
 def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
-    samples = measurements.samples(point).get("step_s")
+    found = measurements.samples(point)
+    samples, powers_w = found.get("step_s"), found.get("mean_power_w")
     if samples is None or not isinstance(point.settings, ModelSettings):
         return None
     good = measurements.good(point.id)
@@ -140,6 +142,7 @@ def _measured(point: Point, measurements: Measurements) -> MeasuredStep | None:
         samples=float(joint[0][0].work.samples),
         gpus=gpus,
         gpu_states=tuple(state for state in gpu_states(good) if state.uuid in gpus),
+        power_w=None if powers_w is None else location(powers_w) / point.num_gpus,
     )
 
 
