@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from transformers import AttentionInterface
 
 from pybench.worker.backends.torch.attention import Masks, attend, chunk_masks
+from pybench.worker.backends.torch.exchange import gathered
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
@@ -24,7 +25,6 @@ from pybench.worker.backends.torch.train.strategies.ddp import release_first_buc
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 NAME = "pybench_context_parallel"
-_SEQUENCE = 2  # of keys and values: batch, heads, sequence, width
 
 
 def learner(task: Task) -> Learner:
@@ -69,11 +69,12 @@ def chunk_masks_of(task: Task, config: Any, mesh: DeviceMesh) -> Masks:
 def attend_to_all(mesh: DeviceMesh, *given: Any, **kw: Any) -> tuple[torch.Tensor, None]:
     """:func:`attend` of this rank's queries to every rank's keys and values."""
     module, query, key, value, mask = given
-    return attend(module, query, _gathered(key, mesh), _gathered(value, mesh), mask, **kw)
+    group = mesh.get_group()
+    return attend(module, query, _of_all_ranks(key, group), _of_all_ranks(value, group), mask, **kw)
 
 
-def _gathered(part: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
-    """All ranks' parts, in order; backward adds every rank's gradients of this rank's part."""
-    split: Any = DTensor.from_local(part, mesh, [Shard(_SEQUENCE)], run_check=False)
-    whole: torch.Tensor = split.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
-    return whole
+def _of_all_ranks(part: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
+    """All ranks' keys or values, in order; backward adds every rank's gradients of this rank's part."""
+    samples, heads, _, width = part.shape
+    by_token = part.transpose(1, 2).flatten(2)  # as the projection left them, so that nothing is copied
+    return gathered(by_token, group).view(samples, -1, heads, width).transpose(1, 2)
