@@ -41,6 +41,10 @@ class Accepted:
         """Whether it is about a row."""
         return self.point == row.point_id and self.metric in {None, row.metric}
 
+    def holds_on(self, created_utc: str) -> bool:
+        """Whether it holds for a run of that time already."""
+        return self.since <= created_utc[: len(self.since)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class LevelChange:

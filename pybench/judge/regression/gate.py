@@ -77,7 +77,7 @@ def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFig
     rows = {row for run in (last, *runs) for row in rows_of(run)}
     for one in accepted:
         name = f"{one.point} {one.metric}" if one.metric else one.point
-        if one.since > last.created_utc[:10]:
+        if not one.holds_on(last.created_utc):
             yield f"not accepted: {name}: its date, {one.since}, is after this run"
         elif one.point not in points:
             yield f"not accepted: {one.point}: no run here has such a point"
@@ -111,7 +111,7 @@ class _Night:
     @classmethod
     def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
         # A date that is still to come would leave every row without a level to be held to.
-        accepted = [one for one in accepted if one.since <= series.last.created_utc[:10]]
+        accepted = [one for one in accepted if one.holds_on(series.last.created_utc)]
         expected = {row: _nights(series, row, accepted) for row in series.rows}
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         first = _baselines(rows, effects)
