@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.compute.memory_text import gigabytes
@@ -71,14 +72,18 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
             first = "" if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
             step = f"{first}{_EXPECT}" if NO_FIGURE in row.reason else None
             found.append(Finding("no_expectation", row.reason, (subject,), step))
-    return _each_step_once(_merged(found))
+    return each_step_once(_merged(found))
 
 
-def _each_step_once(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Below the last of those that it holds for."""
-    last = {finding.step: number for number, finding in enumerate(found)}
-    return tuple(
-        finding if last[finding.step] == number else replace(finding, step=None) for number, finding in enumerate(found)
+def each_step_once(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Of findings that follow each other and have the same step, the last alone has it: for lists that are read."""
+    listed = tuple(found)
+    return (
+        tuple(
+            replace(finding, step=None) if finding.step == following.step else finding
+            for finding, following in pairwise(listed)
+        )
+        + listed[-1:]
     )
 
 

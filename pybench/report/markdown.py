@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pybench.report.findings import Finding, findings
+from pybench.report.findings import Finding, each_step_once, findings
 from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, tables
@@ -32,7 +32,7 @@ def render(view: RunView) -> str:
         *((escape(changed), "") if (changed := changes(results.options)) else ()),
         escape(sentence(results.provenance)),
     ]
-    rest = [*_findings(findings(view)), *(line for table in tables(results) for line in _table(table))]
+    rest = [*_findings(each_step_once(findings(view))), *(line for table in tables(results) for line in _table(table))]
     return "\n".join([*head, *_within(rest, MOST_BYTES - _size(head))]) + "\n"
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pybench.model.results import Results
-from pybench.report.findings import Finding, findings, judged_sentence, not_judged, not_run
+from pybench.report.findings import Finding, each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import joined, short_labels, verdict_words
 from pybench.report.overview import Density, Group, groups, overview, parts
@@ -101,7 +101,7 @@ def _table(out: Console, table: Table, width: int) -> None:
 
 def _findings(out: Console, view: RunView, *, everything: bool) -> None:
     most = len(view.results.points) + len(view.results.node) if everything else _MOST_SUBJECTS
-    _listed(out, "What did not pass", findings(view), most)
+    _listed(out, "What did not pass", each_step_once(findings(view)), most)
     _listed(out, "Not judged", not_judged(view.results), most)
     _listed(out, "Not run", not_run(view.results), most)
 

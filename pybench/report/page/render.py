@@ -8,7 +8,7 @@ from typing import Any
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
 from pybench.report.explanation import floor_tables, notes
-from pybench.report.findings import findings, judged_sentence, not_judged, not_run
+from pybench.report.findings import each_step_once, findings, judged_sentence, not_judged, not_run
 from pybench.report.flags import legend, relevant
 from pybench.report.labels import short_labels
 from pybench.report.page.charts import energy_chart, scaling_charts, step_chart
@@ -38,7 +38,7 @@ def _content(view: RunView) -> dict[str, Any]:
     points = point_table(results)
     return {
         "judged": judged_sentence(results),
-        "findings": findings(view),
+        "findings": each_step_once(findings(view)),
         "not_judged": not_judged(results),
         "not_run": not_run(results),
         "points": points,
