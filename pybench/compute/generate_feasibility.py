@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pybench.compute.flops import num_parameters
+from pybench.compute.memory_text import amount_text
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.placement import limit_reasons, placement_reasons
+from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults
 
 # What some backends have no way to honour.
@@ -60,7 +61,17 @@ def spread_reasons(settings: Generate, shape: DecoderShape) -> Iterator[str]:
         yield "max_memory counts weights as they are: remove quantization, or place layers by a table as device_map"
     elif limits is not None and stages > 1:
         weight_bytes = DTYPE_BYTES[settings.dtype] * num_parameters(shape)
-        yield from limit_reasons(limits, stages, weight_bytes)
+        yield from _limit_reasons(limits, stages, weight_bytes)
+
+
+def _limit_reasons(limits: Mapping[str, int], num_gpus: int, weight_bytes: float) -> Iterator[str]:
+    """Why weights of ``weight_bytes`` can't lie on ``num_gpus`` GPUs within ``limits``."""
+    found, wanted = {int(gpu) for gpu in limits}, set(range(num_gpus))
+    if found != wanted:
+        numbers = ", ".join(map(str, sorted(found ^ wanted)))
+        yield f"max_memory and pipeline_parallel {num_gpus} differ in GPU {numbers}: give 0 to {num_gpus - 1}"
+    elif sum(limits.values()) < weight_bytes:
+        yield f"max_memory has {amount_text(sum(limits.values()))} for weights of {amount_text(weight_bytes)}"
 
 
 def _of_requests(settings: Generate) -> Iterator[str]:

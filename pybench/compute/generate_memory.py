@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.flops import cached_numbers, num_parameters
-from pybench.compute.memory_text import first_that_fit, gigabytes
+from pybench.compute.memory_text import amount_text, first_that_fit
 from pybench.compute.number_types import has_type
 from pybench.compute.train_memory import packed_bytes
 from pybench.model.decoder_shape import DecoderShape
@@ -37,8 +37,8 @@ def vllm_reason(settings: Generate, shape: DecoderShape, memory_bytes: float, th
     if settings.backend != "vllm" or settings.engine_args or _fits(settings, shape, memory_bytes):
         return None
     share = settings.gpu_memory_utilization
-    least = f"at least {gigabytes(generate_bytes(settings, shape))} a GPU"
-    found = f"of {gigabytes(share * memory_bytes)} (gpu_memory_utilization {share:g} of {gigabytes(memory_bytes)})"
+    least = f"at least {amount_text(generate_bytes(settings, shape))} a GPU"
+    found = f"of {amount_text(share * memory_bytes)} (gpu_memory_utilization {share:g} of {amount_text(memory_bytes)})"
     room = _REMEDY_SHARE * memory_bytes
     changes = first_that_fit(_changes(settings, shape, there), lambda other: _fits(other, shape, room))
     remedy = " or ".join((*changes, "a smaller model"))

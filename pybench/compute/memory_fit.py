@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
-from pybench.compute.memory_text import first_that_fit, gigabytes
+from pybench.compute.memory_text import amount_text, first_that_fit
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.train_memory import ESTIMATE_ERROR, host_bytes, train_bytes
 from pybench.compute.turn_host_memory import turn_host_reason
@@ -38,8 +38,8 @@ class MemoryNeed:
     is_least: bool
 
     def __str__(self) -> str:
-        """As a user reads it: ``about 31.2 GB``."""
-        return f"{'at least' if self.is_least else 'about'} {gigabytes(self.num_bytes)}"
+        """As a user reads it: ``about 29.1 GiB``."""
+        return f"{'at least' if self.is_least else 'about'} {amount_text(self.num_bytes)}"
 
 
 def memory_need(point: Point) -> MemoryNeed | None:
@@ -79,7 +79,7 @@ def _gpu_reason(point: Point, there: Devices) -> str | None:
     remedy = "take more GPUs, a smaller model or a strategy that splits it"
     if changes:
         remedy = f"{'may fit' if need.is_least else 'fits'} with {' or '.join(changes)}"
-    return f"needs {need} a GPU, of {gigabytes(memory_bytes)}: {remedy}"
+    return f"needs {need} a GPU, of {amount_text(memory_bytes)}: {remedy}"
 
 
 def is_tight(point: Point, memory_bytes: float) -> bool:
@@ -128,7 +128,7 @@ def _host_reason(point: Point, memory_bytes: float | None) -> str | None:
     need = host_bytes(settings, shape) / settings.nodes
     if need <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
-    has = f"needs about {gigabytes(need)} of host memory, of {gigabytes(memory_bytes)}"
+    has = f"needs about {amount_text(need)} of host memory, of {amount_text(memory_bytes)}"
     return f"{has}: keep states on GPUs, or take more nodes or a smaller model"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pybench.compute.flops import num_parameters
-from pybench.compute.memory_text import gigabytes
+from pybench.compute.memory_text import amount_text
 from pybench.compute.train_memory import ESTIMATE_ERROR
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.rules import GivenSettings
@@ -55,7 +55,7 @@ def turn_host_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -
     if need <= memory_bytes * (1 + ESTIMATE_ERROR):
         return None
     fitting = [text for text, other in _changes(settings) if turn_host_bytes(other, shape) <= memory_bytes]
-    needs = f"needs about {gigabytes(need)} of host memory for what leaves the GPUs, of {gigabytes(memory_bytes)}"
+    needs = f"needs about {amount_text(need)} of host memory for what leaves the GPUs, of {amount_text(memory_bytes)}"
     return f"{needs}: fits with {' or '.join((*fitting, 'a smaller model'))}"
 
 

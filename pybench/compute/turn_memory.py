@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.generate_memory import LARGEST_SHARE, generate_bytes
-from pybench.compute.memory_text import first_that_fit, gigabytes
+from pybench.compute.memory_text import amount_text, first_that_fit
 from pybench.compute.train_memory import ESTIMATE_ERROR, train_bytes
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.decoder_shape import DecoderShape
@@ -67,16 +67,17 @@ def _trainers(settings: Turn) -> Iterator[tuple[str, str, Turn]]:
 
 def _lack(settings: Turn, shape: DecoderShape, memory_bytes: float, error: float) -> str | None:
     """What there is too little of, by an estimate of the trainer that may be off by ``error``."""
-    share = settings.gpu_memory_utilization * memory_bytes
-    taken = (
-        f"{gigabytes(share)} (gpu_memory_utilization {settings.gpu_memory_utilization:g} of {gigabytes(memory_bytes)})"
-    )
+    utilization = settings.gpu_memory_utilization
+    share = utilization * memory_bytes
+    taken = f"{amount_text(share)} (gpu_memory_utilization {utilization:g} of {amount_text(memory_bytes)})"
     engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
     if engine > share:
-        return f"engine needs at least {gigabytes(engine)} a GPU for weights and the cache of a sequence, of {taken}"
+        return f"engine needs at least {amount_text(engine)} a GPU for weights and the cache of a sequence, of {taken}"
     left = memory_bytes - share
     if settings.sleep_level == _AWAKE and trainer > left * (1 + error):
-        return f"trainer needs at least {gigabytes(trainer)} a GPU, of {gigabytes(left)} beside the engine's {taken}"
+        return (
+            f"trainer needs at least {amount_text(trainer)} a GPU, of {amount_text(left)} beside the engine's {taken}"
+        )
     return None
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pybench.compute.extension import REMEDY, extension_fault
+from pybench.compute.memory_text import amount_text
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
@@ -152,7 +153,7 @@ def _space(path: str, name: str, needed_bytes: int, remedy: str) -> Finding:
 def _memlock(machine: Machine) -> Finding:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     well = not machine.gpus or limit in {resource.RLIM_INFINITY, -1} or limit >= _GIB
-    found = "unlimited" if limit in {resource.RLIM_INFINITY, -1} else f"{limit / 2**20:.0f} MiB"
+    found = "unlimited" if limit in {resource.RLIM_INFINITY, -1} else amount_text(limit)
     return _finding("locked memory", well=well, found=found, remedy="raise it before the run: ulimit -l unlimited")
 
 

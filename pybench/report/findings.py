@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
-from pybench.compute.memory_text import gigabytes
+from pybench.compute.memory_text import amount_text
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.lookup import NO_FIGURE
 from pybench.judge.verdict import BY_IMPORTANCE
@@ -153,7 +153,7 @@ def _of_tight_memory(point: PointResult, manifest: Manifest | None) -> str | Non
         return None
     for planned in manifest.plan.points:
         if planned.id == point.id and (changes := tight_memory_changes(planned, memory_bytes)):
-            return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {gigabytes(memory_bytes)}"
+            return f"set {' or '.join(changes)}: the plan needs {memory_need(planned)} of {amount_text(memory_bytes)}"
     return None
 
 

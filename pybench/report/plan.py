@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 
 from pybench.compute.memory_fit import is_tight, memory_need, most_samples, tight_memory_changes
+from pybench.compute.memory_text import amount_text
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
@@ -62,7 +63,7 @@ def _points(plan: Plan, gpu_memory_bytes: float | None) -> Table:
     }
     if gpu_memory_bytes is not None:
         needs = (memory_need(point) for point in plan.points)
-        columns[f"of {gpu_memory_bytes / 1e9:.3g} GB a GPU"] = ["" if need is None else str(need) for need in needs]
+        columns[f"of {amount_text(gpu_memory_bytes)} a GPU"] = ["" if need is None else str(need) for need in needs]
     return Table("", tuple(columns), tuple(zip(*columns.values(), strict=True))).without_empty_columns()
 
 

@@ -34,9 +34,9 @@ def gpu_reason(point: Point, memory_bytes: float | None) -> str | None:
 
 
 def test_a_mixture_with_all_weights_trained_by_hand() -> None:
-    """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 167 GB."""
+    """gpt-oss-20b has 20.9e9 weights: itself, gradient and two moments of 2 bytes each are 156 GiB."""
     reason = gpu_reason(training_point("gpt-oss-20b"), H200)
-    assert reason == ("needs about 167 GB a GPU, of 151 GB: fits with optimizer = 'adamw_8bit' or lora_rank = 8")
+    assert reason == ("needs about 156 GiB a GPU, of 140 GiB: fits with optimizer = 'adamw_8bit' or lora_rank = 8")
 
 
 def test_the_changes_named_are_those_that_fit() -> None:
@@ -63,19 +63,19 @@ def test_four_bits_and_zero_are_named_where_the_strategy_has_them() -> None:
     ],
 )
 def test_a_lone_pass_is_named_where_several_hold_whole_gradients(batch: dict[str, Any], change: str) -> None:
-    """FSDP of 32.8e9 weights on eight GPUs, by hand: 6 bytes of an eighth, and 2 of each until the last pass, 90.1 GB.
+    """FSDP of 32.8e9 weights on eight GPUs, by hand: 6 bytes of an eighth, and 2 of each until the last pass, 83.9 GiB.
 
-    Embedding and head of 1.56e9 are gathered, 3.1 GB, and logits take 3.7. In a lone pass gradients are an eighth, too.
+    Embedding and head of 1.56e9 are gathered, 2.9 GiB, and logits take 3.5. In a lone pass gradients are an eighth.
     """
     several = training_point("qwen3-32b", strategy="fsdp", data_parallel=8, **batch)
-    assert gpu_reason(several, 80e9) == f"needs about 98.3 GB a GPU, of 80 GB: fits with {change} or lora_rank = 8"
+    assert gpu_reason(several, 80e9) == f"needs about 91.5 GiB a GPU, of 74.5 GiB: fits with {change} or lora_rank = 8"
     assert tight_memory_changes(several, 98.3e9) == (change, "lora_rank = 8")
 
 
 def test_a_training_that_ran_out_of_memory_has_changes_where_its_estimate_was_tight() -> None:
-    """ZeRO's stage 2 for 6.7e9 weights: it ran out of two H100s' memory, of 85.5 GB; 80.9 GB are planned.
+    """ZeRO's stage 2 for 6.7e9 weights: it ran out of two H100s' memory, of 79.6 GiB; 75.3 GiB are planned.
 
-    Stage 3 takes 62.9 GB there. On one GPU, too, it takes less: it updates 1e9 weights at a time.
+    Stage 3 takes 58.6 GiB there. On one GPU, too, it takes less: it updates 1e9 weights at a time.
     """
     tight = training_point("llama-2-7b", strategy="deepspeed", data_parallel=2, batch_size_per_gpu=4)
     alone = with_settings(tight, data_parallel=1)
@@ -120,7 +120,7 @@ def test_a_batch_that_is_to_be_found_has_its_most_in_the_plan() -> None:
     assert most_samples(training_point("llama-3.1-8b"), 100e9) is None
     suite, plan = Suite(name="s", description="", benchmarks=()), Plan(points=(found, part), skips=())
     text = render(suite, plan, None, 100e9)
-    assert "at least 6" in text
+    assert "at least 59.8 GiB" in text
     assert "\np: batch_size_per_gpu = 'auto': at most 14, by the estimate\n" in text
     assert "auto" not in render(suite, plan)
 
@@ -128,9 +128,9 @@ def test_a_batch_that_is_to_be_found_has_its_most_in_the_plan() -> None:
 def test_kept_activations_by_hand() -> None:
     """16 bytes of 4096, 4 of 4096 queries and 1024 keys, 8 of 14336 and 128 for each token of 32 layers: 13.16 GB.
 
-    With 64.24 GB of weights, gradients and states, of which gradients come later, and 3.15 of logits.
+    With 64.24 GB (59.8 GiB) of weights, gradients and states, of which gradients come later, and 3.15 of logits.
     """
-    assert str(memory_need(training_point("llama-3.1-8b"))) == "about 64.2 GB"
+    assert str(memory_need(training_point("llama-3.1-8b"))) == "about 59.8 GiB"
     kept = memory_need(training_point("llama-3.1-8b", activation_checkpointing=None))
     assert kept is not None
     assert not kept.is_least
@@ -340,22 +340,22 @@ def test_gradients_of_several_passes_lie_in_their_buckets_or_beside_them(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "about 41.8 GB"),
-        ({"weights": "nf4"}, "about 31.4 GB"),
-        ({"lora_targets": "all_linear"}, "about 46.6 GB"),
-        ({"activation_checkpointing": "selective"}, "about 37.2 GB"),
-        ({"activation_checkpointing": "full"}, "about 23.4 GB"),
-        ({"lora_dropout": 0.1}, "about 43.9 GB"),
-        ({"lora_dropout": 0.1, "lora_targets": "all_linear"}, "about 56 GB"),
+        ({}, "about 38.9 GiB"),
+        ({"weights": "nf4"}, "about 29.3 GiB"),
+        ({"lora_targets": "all_linear"}, "about 43.4 GiB"),
+        ({"activation_checkpointing": "selective"}, "about 34.7 GiB"),
+        ({"activation_checkpointing": "full"}, "about 21.8 GiB"),
+        ({"lora_dropout": 0.1}, "about 40.9 GiB"),
+        ({"lora_dropout": 0.1, "lora_targets": "all_linear"}, "about 52.2 GiB"),
         # What attends by a mask, drops inputs again or splits layers keeps more.
-        ({"lora_dropout": 0.1, "activation_checkpointing": "selective"}, "at least 37.2 GB"),
-        ({"model": "gpt-oss-20b"}, "at least 56.4 GB"),
+        ({"lora_dropout": 0.1, "activation_checkpointing": "selective"}, "at least 34.7 GiB"),
+        ({"model": "gpt-oss-20b"}, "at least 52.5 GiB"),
     ],
 )
 def test_adapters_keep_what_they_read(options: dict[str, Any], expected: str) -> None:
     """By hand, for query and value: 8 bytes of 4096, 2 of 4096, 4 of 5120, 128, 6 of 14336 and 2 of 16, in each layer.
 
-    4096 tokens of these, 32 layers and 4 bytes of 4096 behind them are 19.4 GB; weights 16.1, packed 5.7; logits 6.3.
+    4096 tokens of these, 32 layers and 4 bytes of 4096 behind them are 18.1 GiB; weights 15, packed 5.3; logits 5.9.
     Dropout: 3 bytes of 4096 for each of both adapters instead of 2 of 4096.
     """
     settings = {"lora_rank": 8, "activation_checkpointing": "none", "sequence_tokens": 4096, **options}
@@ -382,9 +382,10 @@ def test_what_is_kept_is_not_always_known(model: str, options: dict[str, Any]) -
 
 
 def test_recomputing_is_a_remedy() -> None:
-    """8.03e9 weights under adapters and what 4096 tokens keep of each layer; recomputed, 23.4 GB are all."""
+    """8.03e9 weights under adapters and what 4096 tokens keep of each layer; recomputed, 21.8 GiB are all."""
     point = training_point("llama-3.1-8b", lora_rank=8, sequence_tokens=4096, activation_checkpointing="none")
-    assert gpu_reason(point, 24e9) == "needs about 41.8 GB a GPU, of 24 GB: fits with activation_checkpointing = 'full'"
+    reason = gpu_reason(point, 24e9)
+    assert reason == "needs about 38.9 GiB a GPU, of 22.4 GiB: fits with activation_checkpointing = 'full'"
 
 
 def test_generation_needs_its_weights() -> None:
@@ -392,12 +393,12 @@ def test_generation_needs_its_weights() -> None:
     usual: dict[str, Any] = {"model": "llama-3.1-8b", "batch_size": 1, "prompt_tokens": 2, "output_tokens": 2}
     one = point(Generate(backend="vllm", **usual), "llama-3.1-8b")
     four = point(Generate(backend="vllm", tensor_parallel=4, **usual), "llama-3.1-8b")
-    assert (str(memory_need(one)), str(memory_need(four))) == ("at least 16.1 GB", "at least 4.02 GB")
+    assert (str(memory_need(one)), str(memory_need(four))) == ("at least 15 GiB", "at least 3.74 GiB")
     packed = point(Generate(backend="transformers", quantization="bitsandbytes", **usual), "llama-3.1-8b")
     # 0.5625 bytes of 6.98e9 weights in layers, 2 of embedding and head.
-    assert str(memory_need(packed)) == "at least 6.03 GB"
+    assert str(memory_need(packed)) == "at least 5.61 GiB"
     torch = point(Generate(backend="torch", **usual), "llama-3.1-8b")
-    assert str(gpu_reason(torch, 12e9)).startswith("needs at least 16.1 GB a GPU, of 12 GB: ")
+    assert str(gpu_reason(torch, 12e9)).startswith("needs at least 15 GiB a GPU, of 11.2 GiB: ")
 
 
 def engine(**options: Any) -> Point:
@@ -406,19 +407,19 @@ def engine(**options: Any) -> Point:
 
 
 def test_an_engine_without_room_for_a_cache_is_refused() -> None:
-    """By hand: 16.06 GB of weights and 2 * 8 * 128 * 32 layers * 2 bytes * 2048 tokens, 0.27 GB, of 0.9 * 17.2."""
+    """By hand: 14.96 GiB of weights and 2 * 8 * 128 * 32 layers * 2 bytes * 2048 tokens, 0.25 GiB, of 0.9 * 16.02."""
     assert gpu_reason(engine(), CARD_16_GB) == (
-        "needs at least 16.3 GB a GPU for weights and the cache of a sequence, of 15.5 GB (gpu_memory_utilization 0.9 "
-        "of 17.2 GB): fits with tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
+        "needs at least 15.2 GiB a GPU for weights and the cache of a sequence, of 14.4 GiB (gpu_memory_utilization "
+        "0.9 of 16 GiB): fits with tensor_parallel = 2 or quantization = 'fp8' or a smaller model"
     )
     for change in ({"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"quantization": "fp8"}, {"model": "phi-3-mini"}):
         assert gpu_reason(engine(**change), CARD_16_GB) is None
 
 
 def test_a_longer_context_than_needed_is_named_first() -> None:
-    """131,072 tokens of 131,072 bytes are 17.2 GB beside 16.06 of weights."""
+    """131,072 tokens of 131,072 bytes are 16 GiB beside 14.96 of weights."""
     reason = str(gpu_reason(engine(max_context_tokens=131_072), 24e9))
-    assert reason.startswith("needs at least 33.2 GB a GPU for weights and the cache of a sequence, of 21.6 GB")
+    assert reason.startswith("needs at least 31 GiB a GPU for weights and the cache of a sequence, of 20.1 GiB")
     assert ": fits with max_context_tokens = 2048 or tensor_parallel = 2 or" in reason
 
 
@@ -458,10 +459,10 @@ def test_a_remedy_leaves_room_for_what_is_not_counted() -> None:
 
 
 def test_the_share_of_memory_is_a_remedy_where_it_is_small() -> None:
-    """0.9 of 24 GB holds what 0.4 does not."""
+    """0.9 of 22.4 GiB holds what 0.4 does not."""
     reason = gpu_reason(engine(gpu_memory_utilization=0.4, tensor_parallel=1), 24e9)
     assert (
-        "(gpu_memory_utilization 0.4 of 24 GB): fits with gpu_memory_utilization = 0.9 or tensor_parallel = 2"
+        "(gpu_memory_utilization 0.4 of 22.4 GiB): fits with gpu_memory_utilization = 0.9 or tensor_parallel = 2"
         in str(reason)
     )
 
@@ -476,8 +477,8 @@ def test_the_plan_skips_what_cannot_fit(memory_bytes: float | None, refused: boo
     plan = expand(suite, load_models(), Devices("cuda", 1, memory_bytes=memory_bytes))
     assert (len(plan.skips), len(plan.points)) == ((1, 0) if refused else (0, 1))
     text = render(suite, plan, gpu_memory_bytes=memory_bytes)
-    assert (re.search(r"of 200 GB a GPU\n.*\n.* about 167 GB\n", text) is not None) == (memory_bytes == 200e9)
-    assert ("full: skipped: needs about 167 GB a GPU" in text) == refused
+    assert (re.search(r"of 186 GiB a GPU\n.*\n.* about 156 GiB\n", text) is not None) == (memory_bytes == 200e9)
+    assert ("full: skipped: needs about 156 GiB a GPU" in text) == refused
 
 
 def test_each_backend_has_its_own_quantization() -> None:
@@ -537,8 +538,8 @@ def test_an_evaluation_holds_all_weights() -> None:
         backend="torch", model="llama-3.1-8b", method="loss", batch_size=2, prompt_tokens=4, output_tokens=4
     )
     need = memory_need(point(settings, "llama-3.1-8b"))
-    assert str(need) == "at least 16.1 GB"
-    assert str(gpu_reason(point(settings, "llama-3.1-8b"), 14e9)).startswith("needs at least 16.1 GB a")
+    assert str(need) == "at least 15 GiB"
+    assert str(gpu_reason(point(settings, "llama-3.1-8b"), 14e9)).startswith("needs at least 15 GiB a")
 
 
 def test_states_in_host_memory_need_room_there() -> None:
@@ -546,10 +547,11 @@ def test_states_in_host_memory_need_room_there() -> None:
     zero = training_point("llama-3.1-8b", strategy="deepspeed", zero_stage=2, offload_optimizer=True, data_parallel=2)
     fsdp = training_point("llama-3.1-8b", strategy="fsdp", cpu_offload=True, data_parallel=2)
     host = Devices("cuda", 8, memory_bytes=H200, host_memory_bytes=100e9)
-    assert str(memory_reason(zero, host)).startswith("needs about 128 GB of host memory, of 100 GB: keep states on")
+    assert str(memory_reason(zero, host)).startswith("needs about 120 GiB of host memory, of 93.1 GiB: keep states on")
     assert memory_reason(with_settings(zero, nodes=2), host) is None
     assert memory_reason(fsdp, host) is None
-    assert "needs about 64.2 GB of host memory" in str(memory_reason(fsdp, replace(host, host_memory_bytes=50e9)))
+    small = replace(host, host_memory_bytes=50e9)
+    assert "needs about 59.8 GiB of host memory, of 46.6 GiB: " in str(memory_reason(fsdp, small))
     assert memory_reason(zero, replace(host, host_memory_bytes=None)) is None
 
 
@@ -560,12 +562,12 @@ def turn(model: str = "llama-3.1-8b", **options: Any) -> Point:
 
 
 def test_a_share_that_leaves_no_room_for_the_trainer_is_refused() -> None:
-    """By hand: 8 bytes of 8.03e9 weights and 1.4 GB of a pass, of 0.1 of 150.75 GB; the share named leaves 0.45."""
+    """By hand: 8 bytes of 8.03e9 weights and 1.3 GiB of a pass, of 0.1 of 140.4 GiB; the share named leaves 0.45."""
     assert gpu_reason(turn(), H200) == (
-        "trainer needs at least 65.6 GB a GPU, of 15.1 GB beside the engine's 136 GB (gpu_memory_utilization 0.9 of "
-        "151 GB): fits with sleep_level = 1 or gpu_memory_utilization = 0.55 or a smaller model"
+        "trainer needs at least 61.1 GiB a GPU, of 14 GiB beside the engine's 126 GiB (gpu_memory_utilization 0.9 of "
+        "140 GiB): fits with sleep_level = 1 or gpu_memory_utilization = 0.55 or a smaller model"
     )
-    # 0.6 leaves 60.3 GB, within a tenth of what is estimated; 0.65 leaves 52.8.
+    # 0.6 leaves 56.2 GiB, within a tenth of what is estimated; 0.65 leaves 49.1.
     assert gpu_reason(turn(gpu_memory_utilization=0.6), H200) is None
     assert gpu_reason(turn(gpu_memory_utilization=0.65), H200) is not None
     assert gpu_reason(turn(sleep_level=1), H200) is None
@@ -573,10 +575,10 @@ def test_a_share_that_leaves_no_room_for_the_trainer_is_refused() -> None:
 
 
 def test_a_share_that_holds_no_engine_is_refused() -> None:
-    """16.06 GB of weights and 0.1 of cache, of 0.1 of 150.75 GB, whether the engine sleeps or not."""
+    """14.96 GiB of weights and 0.1 of cache, of 0.1 of 140.4 GiB, whether the engine sleeps or not."""
     reason = str(gpu_reason(turn(gpu_memory_utilization=0.1, sleep_level=1), H200))
     assert reason.startswith(
-        "engine needs at least 16.2 GB a GPU for weights and the cache of a sequence, of 15.1 GB ("
+        "engine needs at least 15.1 GiB a GPU for weights and the cache of a sequence, of 14 GiB ("
     )
     assert reason.endswith(": fits with gpu_memory_utilization = 0.9 or a smaller model")
     full: dict[str, Any] = {"topology": "full", "strategy": "fsdp", "tensor_parallel": 2}
@@ -589,10 +591,10 @@ def test_a_share_that_holds_no_engine_is_refused() -> None:
 def test_what_a_turns_trainer_can_change_is_named() -> None:
     """On each of four GPUs several passes hold whole gradients of 32.8e9 weights, one pass of its 8 sequences a part.
 
-    Of 16 sequences logits are 18.9 GB beside 16 of weights, and what layers keep more than is there.
+    Of 16 sequences logits are 17.6 GiB beside 15 of weights, and what layers keep more than is there.
     """
     several = turn("qwen3-32b", topology="full", strategy="fsdp", tensor_parallel=4, batch_size=32, sleep_level=2)
-    assert str(gpu_reason(several, 90e9)).endswith(", of 90 GB: may fit with batch_size_per_gpu = 8")
+    assert str(gpu_reason(several, 90e9)).endswith(", of 83.8 GiB: may fit with batch_size_per_gpu = 8")
     adapters: dict[str, Any] = {"lora_rank": 8, "sleep_level": 1, "batch_size": 16, "batch_size_per_gpu": 16}
     assert str(gpu_reason(turn(**adapters, activation_checkpointing=None), 48e9)).endswith(
         ": may fit with batch_size_per_gpu = 1 or activation_checkpointing = 'full'"

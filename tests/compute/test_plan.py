@@ -219,7 +219,7 @@ def test_skipped_left_out_and_filtered() -> None:
                 ),
                 ({"max_memory": {"0": 10**9, "1": 10**9}}, None),
                 ({"max_memory": {"0": 10**9}}, "differ in GPU 1: give 0 to 1"),
-                ({"max_memory": {"0": 1000, "1": 1000}}, "max_memory has 2e-06 GB for weights of "),
+                ({"max_memory": {"0": 1000, "1": 1000}}, "max_memory has 1.95 KiB for weights of "),
                 (
                     {"max_memory": {"0": 10**9, "1": 10**9}, "quantization": "bitsandbytes"},
                     "max_memory counts weights as they are",

@@ -100,10 +100,10 @@ def test_a_file_needs_its_size_twice() -> None:
 
 
 def test_a_host_with_too_little_is_named_with_what_fits() -> None:
-    """71.7 GB pinned, of them 18.3 by the engine asleep, and 32.1 by the file; a tenth more may fit."""
+    """66.8 GiB pinned, of them 17 by the engine asleep, and 29.9 by the file; a tenth more may fit."""
     reason = str(host_reason(turn(), 90e9))
     assert reason == (
-        "needs about 104 GB of host memory for what leaves the GPUs, of 90 GB: "
+        "needs about 96.7 GiB of host memory for what leaves the GPUs, of 83.8 GiB: "
         "fits with sleep_level = 2 or handover = 'direct' or a smaller model"
     )
     assert host_reason(turn(), 100e9) is None
@@ -115,10 +115,10 @@ def test_a_host_with_too_little_is_named_with_what_fits() -> None:
 def test_a_change_that_the_rules_refuse_is_not_named() -> None:
     """Level 2 would lose the weights under adapters; four bits leave the trainer less."""
     reason = str(host_reason(turn(lora_rank=8), 25e9))
-    assert reason.endswith("of 25 GB: fits with weights = 'nf4' or a smaller model")
+    assert reason.endswith("of 23.3 GiB: fits with weights = 'nf4' or a smaller model")
     smaller = with_settings(turn(lora_rank=8), weights="nf4")
     assert host_reason(smaller, 25e9) is None
-    assert str(host_reason(smaller, 15e9)).endswith("of 15 GB: fits with a smaller model")
+    assert str(host_reason(smaller, 15e9)).endswith("of 14 GiB: fits with a smaller model")
 
 
 def test_where_nothing_sleeps_nothing_is_refused() -> None:

@@ -277,14 +277,14 @@ def test_every_point_and_its_reason_is_there(results: Results, width: int) -> No
 @pytest.mark.parametrize(
     ("planned", "next_step"),
     [
-        (1, "set zero_stage = 3 or offload_optimizer = true or lora_rank = 8: the plan needs about 148 GB of 150 GB"),
+        (1, "set zero_stage = 3 or offload_optimizer = true or lora_rank = 8: the plan needs about 138 GiB of 140 GiB"),
         (8, "use a smaller batch or model, or more GPUs, for these points"),
     ],
 )
 def test_what_ran_out_of_memory_has_the_plans_changes_where_it_was_tight(
     results: Results, planned: int, next_step: str
 ) -> None:
-    """ZeRO's stage 2 holds 22 bytes of each of 6.7e9 weights on one GPU of 150 GB, 4.5 on each of eight."""
+    """ZeRO's stage 2 holds 22 bytes of each of 6.7e9 weights on one GPU of 140 GiB, 4.5 on each of eight."""
     (failed,) = [point for point in results.points if point.status == "failed"]
     zero = training_point("llama-2-7b", strategy="deepspeed", data_parallel=planned, batch_size_per_gpu=4)
     plan = Plan(points=(dataclasses.replace(zero, id=failed.id),), skips=())

@@ -116,7 +116,7 @@ def test_the_guides_full_training_is_refused_with_its_need(machine: str) -> None
     """All weights of gpt-oss-20b by whole copies: 8 bytes each."""
     [full] = [point for point in points("finetune_guide", machine) if point.benchmark == "full"]
     assert str(memory_reason(full, Devices("cuda", 4, memory_bytes=CARD_BYTES[machine]))).startswith(
-        "needs about 167 GB a GPU, of "
+        "needs about 156 GiB a GPU, of "
     )
 
 

@@ -74,16 +74,6 @@ def placement_reasons(table: Mapping[str, int], num_gpus: int, num_layers: int, 
         yield "device_map parts lm_head from model.embed_tokens, which are one weight in this model"
 
 
-def limit_reasons(limits: Mapping[str, int], num_gpus: int, weight_bytes: float) -> Iterator[str]:
-    """Why weights of ``weight_bytes`` can't lie on ``num_gpus`` GPUs within ``limits``."""
-    found, wanted = {int(gpu) for gpu in limits}, set(range(num_gpus))
-    if found != wanted:
-        numbers = ", ".join(map(str, sorted(found ^ wanted)))
-        yield f"max_memory and pipeline_parallel {num_gpus} differ in GPU {numbers}: give 0 to {num_gpus - 1}"
-    elif sum(limits.values()) < weight_bytes:
-        yield f"max_memory has {sum(limits.values()) / 1e9:.3g} GB for weights of {weight_bytes / 1e9:.3g} GB"
-
-
 def _number_problem(table: Mapping[str, object], least: int) -> str | None:
     for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
