@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from pybench.model.suite import AxisValue
 from pybench.model.workloads.turn import WORKING
 
-# Of the baseline's power, and of a step's time: collectives alone draw a sixth less, predictions miss by some per cent.
-_IDLE_POWER = 0.2
-_IDLE_TIME = 0.1
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedBaseline:
@@ -42,7 +38,8 @@ class ExplainedPoint:
     prediction can be made, ``reason`` is why, and what is predicted is ``None``. ``power_limited`` names the GPUs
     whose clock their power limit held down, ``baseline_power_limited`` those of the baseline; ``None``: not
     known. ``clock_fraction`` is the SM clock of the GPU with the lowest, over that of the baseline, less one.
-    ``power_w`` is what a GPU draws on average, ``baseline_power_w`` one of the baseline.
+    ``power_w`` is what a GPU draws on average, ``baseline_power_w`` one of the baseline. ``wait`` is a sentence where
+    the GPUs wait.
     """
 
     point_id: str
@@ -60,22 +57,12 @@ class ExplainedPoint:
     clock_fraction: float | None = None
     power_w: float | None = None
     baseline_power_w: float | None = None
+    wait: str | None = None
 
     @property
     def power_fraction(self) -> float | None:
         """Of a GPU over one of the baseline, less one."""
         return self.power_w / self.baseline_power_w - 1 if self.power_w and self.baseline_power_w else None
-
-    @property
-    def waiting(self) -> str | None:
-        """A sentence where GPUs draw so much less than the baseline's, in a step so long, that they stand idle."""
-        unexplained_s, less = (self.parts or {}).get("unexplained", 0.0), self.power_fraction
-        if less is None or less > -_IDLE_POWER or unexplained_s < _IDLE_TIME * self.measured_s:
-            return None
-        return (
-            f"its GPUs draw {self.power_w:.0f} W each, the baseline's {self.baseline_power_w:.0f} W: they wait, for "
-            "their CPUs or for each other; a larger batch gives each launch more work"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

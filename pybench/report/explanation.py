@@ -51,7 +51,7 @@ def notes(explanation: Explanation) -> Iterator[str]:
     points: tuple[ExplainedBaseline | ExplainedPoint, ...] = (*explanation.baselines, *explanation.points)
     noted = [(point.point_id, f"not predicted: {point.reason}") for point in points if point.reason is not None]
     noted += [(point.point_id, point.bound) for point in explanation.baselines if point.bound is not None]
-    noted += [(point.point_id, point.waiting) for point in explanation.points if point.waiting is not None]
+    noted += [(point.point_id, point.wait) for point in explanation.points if point.wait is not None]
     yield from stated_once(noted)
     yield from explanation.notes
 

@@ -16,6 +16,7 @@ from pybench.judge.explanation.node_figures import node_figures
 from pybench.judge.explanation.notes import stated_once
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.explanation.turn_phases import explained_turn
+from pybench.judge.explanation.waiting import wait
 from pybench.judge.measurements import Measurements
 from pybench.judge.provenance import worker_packages
 from pybench.model.errors import UsageError
@@ -147,13 +148,14 @@ def _explained(figures: NodeFigures, base: MeasuredStep, other: MeasuredStep) ->
     share = other.samples / base.samples * base.point.num_gpus / other.point.num_gpus
     parts = attribute(other.step_s, baseline, predicted=predicted, even=even, share=share)
     predicted_s = baseline.calibrated_s(predicted)
-    return replace(
+    found = replace(
         measured,
         predicted_s=predicted_s,
         predicted_speedup=other.samples / predicted_s / base.rate,
         shortfall_s=other.step_s - share * base.step_s,
         parts=_by_name(parts),
     )
+    return replace(found, wait=wait(found))
 
 
 def _by_name(parts: StepTime | Shortfall) -> dict[str, float]:
