@@ -7,6 +7,7 @@ several times as long. GPUs that have a quarter of each layer would wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,6 +25,8 @@ from pybench.worker.backends.torch.exchange import copied, gathered, scattered, 
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
+# Of a whole parameter that each rank uses for its own tokens or heads.
+_SUMMED_LATER = (Partial(),)
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,17 @@ class Shard:
 
     def split(self, model: nn.Module) -> None:
         """Turn the projections' weights into DTensors, each rank holding its part, and add the collectives."""
-        plan = {name: style for name, module in model.named_modules() if (style := _style(name, module))}
-        parallelize_module(model, self.mesh, plan)
+        parallelize_module(model, self.mesh, linear_styles(model))
 
 
-def _style(name: str, module: nn.Module) -> ParallelStyle | None:
-    """Of a linear layer. An adapter's halves go with the layer: its second half with columns, its first with rows."""
+def linear_styles(model: nn.Module, *, tokens_split: bool = False) -> dict[str, ParallelStyle]:
+    """Of the linear layers in ``model``, by name; with ``tokens_split`` ranks have their own tokens between them."""
+    found = {name: _style(name, module, tokens_split=tokens_split) for name, module in model.named_modules()}
+    return {name: style for name, style in found.items() if style is not None}
+
+
+def _style(name: str, module: nn.Module, *, tokens_split: bool) -> ParallelStyle | None:
+    """An adapter's halves go with the layer: its second half with columns, its first with rows."""
     if not isinstance(module, nn.Linear):
         return None
     parts = name.split(".")
@@ -54,7 +62,7 @@ def _style(name: str, module: nn.Module) -> ParallelStyle | None:
         return ColwiseParallel(output_layouts=Replicate())
     if layer is None or ("lora_A" in parts and layer in _COLUMNS) or ("lora_B" in parts and layer in _ROWS):
         return None
-    return Columns() if layer in _COLUMNS else Rows()
+    return Columns() if layer in _COLUMNS else Rows(tokens_split=tokens_split)
 
 
 class Columns(ParallelStyle):
@@ -123,10 +131,9 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, **placements: Placement) ->
             module.register_parameter(name, nn.Parameter(split, requires_grad=whole.requires_grad))
 
 
-def _own(parameter: Any, *, summed_later: bool = True) -> torch.Tensor:
-    """This rank's part. A whole parameter's gradient is a part of the ranks' sum, or, not ``summed_later``, the sum."""
-    placements = [Partial() if summed_later and one.is_replicate() else one for one in parameter.placements]
-    found: torch.Tensor = parameter.to_local(grad_placements=placements)
+def _own(parameter: Any, gradient: Sequence[Placement] | None = None) -> torch.Tensor:
+    """This rank's part; its gradient is placed as the parameter is, or as ``gradient``."""
+    found: torch.Tensor = parameter.to_local(grad_placements=gradient)
     return found
 
 
@@ -142,7 +149,7 @@ class _Rows(nn.Linear):
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         exchange = scattered if self.tokens_split else summed
         output = exchange(linear(given, _own(self.weight)), self.group)
-        return output if self.bias is None else output + _own(self.bias, summed_later=self.tokens_split)
+        return output if self.bias is None else output + _own(self.bias, _SUMMED_LATER if self.tokens_split else None)
 
 
 class _WithOwnWeight:
@@ -150,7 +157,7 @@ class _WithOwnWeight:
 
     def __init__(self, norm: Any) -> None:
         self._norm_module = norm
-        self.weight = _own(norm.weight)
+        self.weight = _own(norm.weight, _SUMMED_LATER)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._norm_module, name)

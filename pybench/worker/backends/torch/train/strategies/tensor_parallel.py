@@ -12,15 +12,12 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.torch.tensor_parallel import Block, Columns, Rows, Whole
+from pybench.worker.backends.torch.tensor_parallel import Block, Whole, linear_styles
 from pybench.worker.backends.torch.train.learner import Learner, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
 from pybench.worker.backends.torch.train.whole_model import WholeModel
-
-_COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
-_ROWS = ("self_attn.o_proj", "mlp.down_proj")
 
 
 def learner(task: Task) -> Learner:
@@ -71,8 +68,7 @@ def _ends(*, along: bool) -> dict[str, ParallelStyle]:
 
 
 def _layer(layer: nn.Module, *, along: bool) -> dict[str, ParallelStyle]:
-    plan: dict[str, ParallelStyle] = {name: Columns() for name in _COLUMNS}
-    plan |= {name: Rows(tokens_split=along) for name in _ROWS}
+    plan = linear_styles(layer, tokens_split=along)
     for name, module in layer.named_modules():
         # A norm inside attention sees this rank's heads only, so that its gradient is a part of the whole, too.
         if "RMSNorm" in type(module).__name__ and (along or name.startswith("self_attn.")):
