@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pybench.model.container import ImageIdentity
 from pybench.model.host import Host
+from pybench.model.plural import counted
 
 WALL_CLOCK_LIMIT_S = 5.0
 """Logs and the driver's errors are matched by the wall clock; hosts under NTP agree to milliseconds."""
@@ -86,8 +87,7 @@ def _compared(first: Host, host: Host) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _gpus(host: Host) -> str:
-    counts = Counter(gpu.name for gpu in host.machine.gpus)
-    return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+    return counted(sorted(gpu.name for gpu in host.machine.gpus))
 
 
 def _packages(host: Host) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pybench.compute.memory_text import amount_text
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
-from pybench.model.plural import plural
+from pybench.model.plural import counted, plural
 
 _GIB = 2**30
 # NCCL's shared-memory transport takes tens of MiB a rank pair; a gibibyte serves eight GPUs with room.
@@ -92,12 +92,11 @@ def _version(package: str) -> str | None:
 
 
 def _gpus(machine: Machine) -> Finding:
-    kinds = Counter(gpu.name if gpu.vram_gb is None else f"{gpu.name} of {gpu.vram_gb:.1f} GiB" for gpu in machine.gpus)
-    listed = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+    kinds = (gpu.name if gpu.vram_gb is None else f"{gpu.name} of {gpu.vram_gb:.1f} GiB" for gpu in machine.gpus)
     return _finding(
         "GPUs",
         well=bool(machine.gpus),
-        found=f"{listed}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
+        found=f"{counted(kinds)}, driver {machine.driver}" if machine.gpus else str(machine.gpu_reason),
         remedy="install the NVIDIA driver; without it suites use their cpu profile and power is unknown",
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from pybench.compute.numbers import plain, short_percent
 from pybench.judge.fleet.decision import BY_IMPORTANCE
 from pybench.model.figures import PointFigures
 from pybench.model.fleet import Evidence, FleetLink, FleetNode, FleetResult, GroupSpread, NodeState
-from pybench.model.plural import plural
+from pybench.model.plural import counted, plural
 from pybench.report.change_words import value_text
 from pybench.report.labels import labels_of_runs
 from pybench.report.printable import cut, printable
@@ -96,8 +95,8 @@ def _finds(group: GroupSpread) -> str:
 
 def _kind(keys: Mapping[str, str]) -> str:
     """The GPUs and the driver that the compared nodes have."""
-    gpus = Counter(map(str, _loaded(keys.get("gpu"))))
-    parts = [f"{count} x {name}" for name, count in gpus.items()]
+    gpus = counted(map(str, _loaded(keys.get("gpu"))))
+    parts = [gpus] if gpus else []
     if driver := _loaded(keys.get("driver")):
         parts.append(f"driver {driver[0]}")
     return f" of {', '.join(parts)}" if parts else ""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pybench.model.plural import plural
+from pybench.model.plural import counted, plural
 from pybench.model.provenance import Containment, Provenance
 
 
@@ -14,11 +13,10 @@ def sentence(provenance: Provenance, *, detail: bool = True, where: str = "-v li
 
     Tuning variables are listed with ``detail``, else counted; ``where`` names their place then.
     """
-    gpus = [f"{count} x {name}" for name, count in Counter(provenance.gpu_names).items()]
     parts = [
         provenance.created_utc,
         f"pybench {provenance.pybench_version}",
-        *(gpus or [provenance.cpu_model or "unknown CPU"]),
+        counted(provenance.gpu_names) or provenance.cpu_model or "unknown CPU",
         *_hosts(provenance),
         *_driver(provenance),
         *(f"{name} {version}" for name, version in provenance.packages.items()),
