@@ -98,9 +98,14 @@ def held_back_bytes(settings: Train, shape: DecoderShape) -> float:
 
 
 def _loss_bytes(settings: Train, logits: float) -> float:
-    """Of so many logits and their gradients. Unsloth's own loss makes no logits; a turn's policy does, uncounted."""
+    """Of so many logits and their gradients. Unsloth's own loss makes no logits; a turn's policy does, uncounted.
+
+    Of a vocabulary that is split, a rank has its part, whose gradients take the place of probabilities in float32.
+    """
     if settings.strategy == "unsloth":
         return 0.0
+    if settings.splits_vocabulary:
+        return (DTYPE_BYTES[settings.computing_dtype] + _FLOAT32) * logits / settings.tensor_parallel
     return (_FUSED_LOSS_BYTES if settings.compile else LOSS_BYTES) * logits
 
 

@@ -31,9 +31,11 @@ _CLIP_PASSES = 3
 # Each pass but the first reads the sum of the gradients and its own, and writes the sum.
 _ACCUMULATION_PASSES = 3
 # Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
-# gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2). A rank that has logits
-# has them all.
+# gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2).
 _LOSS_BYTES_PER_LOGIT = 36
+# Of a vocabulary that ranks split: the largest (reads 2), the distance from it (2 and 4), its exponential (4 and 4),
+# their sum (4), the quotient (4 and 4), the gradient (4 and 4), and its cast (4 and 2).
+_SPLIT_LOSS_BYTES_PER_LOGIT = 42
 # DDP's own default.
 BUCKET_BYTES = 25 * 2**20
 # Of a collective beside which products run: it takes multiprocessors and memory traffic from them. Without this,
@@ -95,7 +97,8 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     gradient_bytes = trained * shape.element_bytes
     sharing = _SHARING[shape.sharing]
     summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
-    loss_bytes = _LOSS_BYTES_PER_LOGIT * tokens * decoder.vocabulary
+    logits = tokens * decoder.vocabulary / shape.tensor_parallel
+    loss_bytes = logits * (_LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT)
     return StepTime(
         compute_s=forward_s + backward_s,
         memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
@@ -207,15 +210,14 @@ _SHARING = {"ddp": _ddp_s, "fsdp": _fsdp_s, "zero": _zero_s}
 
 
 def _inside_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:
-    """Activations: reduced in every layer, handed on by each stage, their gradients back. Logits: gathered."""
+    """Activations: reduced in every layer and for the head, handed on by each stage, their gradients back."""
     tokens_bytes = shape.samples / shape.passes * shape.sequence_tokens * shape.element_bytes
     activations = tokens_bytes * decoder.hidden
-    reductions = _REDUCTIONS_PER_PASS * (2 + shape.recompute) * decoder.layers
     degree = shape.tensor_parallel
-    reduced_s = reductions / shape.pipeline_parallel * figures.collective_s("all_reduce", activations, degree)
-    gathered_s = figures.collective_s("all_gather", tokens_bytes * decoder.vocabulary, degree)
+    reductions = (_REDUCTIONS_PER_PASS * (2 + shape.recompute) * decoder.layers + 1) / shape.pipeline_parallel
+    reduced_s = reductions * figures.collective_s("all_reduce", activations, degree)
     sent_s = 2 * shape.stages_per_rank * figures.send_s(activations) if shape.pipeline_parallel > 1 else 0.0
-    return shape.passes * (reduced_s + gathered_s + sent_s)
+    return shape.passes * (reduced_s + sent_s)
 
 
 def _between_chunks_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> float:

@@ -160,6 +160,11 @@ class Train(ModelSettings):
         return self.data_parallel // self.nodes if self.hybrid_shard else self.data_parallel
 
     @property
+    def splits_vocabulary(self) -> bool:
+        """Whether ranks compute the loss each of its part of the vocabulary."""
+        return self.tensor_parallel > 1 and STRATEGIES[self.strategy].splits_vocabulary
+
+    @property
     def computing_dtype(self) -> str:
         """Type of the forward and backward passes' products."""
         return self.mixed_precision or self.dtype

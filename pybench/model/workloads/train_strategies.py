@@ -60,7 +60,7 @@ class StrategyTraits:
     ``has_microbatches``: it cuts a rank's batch into parts that follow each other through the stages.
     ``sharing`` is how its data-parallel ranks share, as the model of step times knows it, ``None`` where that knows
     nothing of its weights, gradients and messages. ``exchanges_once``: its ranks exchange gradients once a step,
-    however many passes it has.
+    however many passes it has. ``splits_vocabulary``: no tensor-parallel rank has all logits when the loss is computed.
     """
 
     parallel_axes: tuple[str, ...]
@@ -72,6 +72,7 @@ class StrategyTraits:
     has_microbatches: bool = False
     sharing: Sharing | None = None
     exchanges_once: bool = False
+    splits_vocabulary: bool = False
 
     @property
     def has_stages(self) -> bool:
@@ -96,6 +97,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         needs=(_SPLIT_STATES,),
         sharing="fsdp",
         exchanges_once=True,
+        splits_vocabulary=True,
     ),
     "tensor_parallel": StrategyTraits(
         parallel_axes=("tensor_parallel",),
@@ -103,6 +105,7 @@ STRATEGIES: dict[StrategyName, StrategyTraits] = {
         needs=(_SPLIT_STATES,),
         sharing="ddp",
         exchanges_once=True,
+        splits_vocabulary=True,
     ),
     "pipeline_parallel": StrategyTraits(
         parallel_axes=("pipeline_parallel", "data_parallel"),

@@ -117,12 +117,13 @@ def test_ddp_updates_every_weight_and_fsdp_its_share() -> None:
     assert training_step(_UNIT, DECODER, dataclasses.replace(fsdp, clip=True)).memory_s == 10 * parameters / 2 + loss
 
 
-def test_no_split_of_the_model_splits_the_loss() -> None:
-    """Tensor-parallel ranks each see all logits, and a pipeline waits for its last stage."""
+def test_tensor_parallel_ranks_split_the_loss_and_stages_do_not() -> None:
+    """Each has its part of the vocabulary, in more kernels; a pipeline waits for its last stage."""
     one = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
-    updated, loss = 7 * (2 * _LAYER + 2 * _HEAD), 36 * 4 * 32
-    for split in (dataclasses.replace(one, tensor_parallel=2), dataclasses.replace(one, pipeline_parallel=2)):
-        assert training_step(_UNIT, DECODER, split).memory_s == updated / 2 + loss
+    updated, logits = 7 * (2 * _LAYER + 2 * _HEAD), 4 * 32
+    layers, stages = dataclasses.replace(one, tensor_parallel=2), dataclasses.replace(one, pipeline_parallel=2)
+    assert training_step(_UNIT, DECODER, layers).memory_s == updated / 2 + 42 * logits / 2
+    assert training_step(_UNIT, DECODER, stages).memory_s == updated / 2 + 36 * logits
 
 
 def test_fsdp_waits_for_what_no_layer_hides() -> None:
@@ -167,11 +168,11 @@ def test_adapters_alone_are_reduced_and_whole_layers_gathered(sharing: Sharing, 
 
 
 def test_tensor_parallel_training_reduces_four_times_a_layer() -> None:
-    """Two forward, two backward, the logits once; recomputing repeats forward's. One copy has no gradients to share."""
+    """Two forward, two backward, one for the head; recomputing repeats forward's. One copy shares no gradients."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, tensor_parallel=2)
-    assert training_step(_UNIT, DECODER, shape).communication_s == 8 * 100 + 10
+    assert training_step(_UNIT, DECODER, shape).communication_s == 9 * 100
     again = dataclasses.replace(shape, recompute=True)
-    assert training_step(_UNIT, DECODER, again).communication_s == 12 * 100 + 10
+    assert training_step(_UNIT, DECODER, again).communication_s == 13 * 100
 
 
 def test_chunks_gather_keys_and_values_and_attend_to_all_of_them() -> None:
@@ -250,7 +251,7 @@ def test_gradient_accumulation_hides_less_and_reduces_activations_in_parts() -> 
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, data_parallel=2, passes=2)
     assert training_step(fast, large, shape).communication_s == pytest.approx(buckets * 100 - 250 * (1 - 1 / buckets))
     split = TrainingShape(samples=2, sequence_tokens=4, element_bytes=1, tensor_parallel=2, passes=2)
-    assert training_step(_UNIT, DECODER, split).communication_s == 2 * (8 * 100 + 10)
+    assert training_step(_UNIT, DECODER, split).communication_s == 2 * 9 * 100
 
 
 def test_fsdp_gathers_weights_in_each_pass_and_scatters_gradients_in_the_last() -> None:

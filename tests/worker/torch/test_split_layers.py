@@ -12,15 +12,19 @@ import torch
 from torch.distributed.tensor.debug import CommDebugMode
 
 from pybench.worker.backends.common_torch.process_group import TorchRanks
-from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.learner import Batch, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.torch.train.strategies import tensor_parallel
 from pybench.worker.backends.torch.train.strategies.tensor_parallel import split_layers
+from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.first_rank import first_of
 from tests.worker.torch.train_ranks import settings_of
 
 LAYERS = 3
 TOKENS = 16
+LOSS = 2
+"""The largest logit of each token; the sum of their exponentials, with the label's."""
 CPU = torch.device("cpu")
 ARCHITECTURE: dict[str, Any] = {
     "model_type": "llama",
@@ -42,10 +46,10 @@ ARCHITECTURE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("along", "forward", "backward"),
     [
-        (False, {"all_reduce": 2 * LAYERS, "all_gather": 1}, {"all_reduce": 2 * LAYERS + 1}),
+        (False, {"all_reduce": 2 * LAYERS + LOSS}, {"all_reduce": 2 * LAYERS + 1}),
         (
             True,
-            {"reduce_scatter": 2 * LAYERS + 1, "all_gather": 2 * LAYERS + 2},
+            {"reduce_scatter": 2 * LAYERS + 1, "all_gather": 2 * LAYERS + 1, "all_reduce": LOSS},
             {"reduce_scatter": 2 * LAYERS + 1, "all_gather": 2 * LAYERS + 1},
         ),
     ],
@@ -54,7 +58,7 @@ def test_a_layer_exchanges_twice_each_way(along: bool, forward: dict[str, int], 
     """As Megatron-LM's (arXiv:1909.08053, section 3): once for attention, once for the MLP; and once for the head.
 
     All-reduces become a reduce-scatter and an all-gather along the sequence, where the embedding has one, too. The
-    head's logits are gathered.
+    loss exchanges numbers of each token, and no logits.
     """
     settings = settings_of(
         {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
@@ -66,10 +70,10 @@ def test_a_layer_exchanges_twice_each_way(along: bool, forward: dict[str, int], 
         weights.fill()
         tokens = torch.arange(TOKENS)[None]
         with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
-            logits = model(input_ids=tokens, position_ids=tokens).logits
+            loss = model(input_ids=tokens, position_ids=tokens, labels=tokens)
         assert _counts(seen) == forward
         with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
-            logits.sum().backward()
+            loss.backward()
         assert _counts(seen) == backward
 
 
@@ -89,3 +93,35 @@ def _counts(seen: CommDebugMode) -> dict[str, int]:
     for name, count in seen.get_comm_counts().items():
         found[_OPERATIONS[str(name).rpartition(".")[2]]] += count
     return dict(found)
+
+
+@pytest.mark.filterwarnings("ignore:For backward hooks to be called:UserWarning")
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@pytest.mark.parametrize(("along", "sums"), [(False, {}), (True, {"all_reduce": 1})])
+def test_norms_gradients_are_summed_at_once(along: bool, sums: dict[str, int]) -> None:
+    """Two norms of each layer and the last one; whole norms have their whole gradients."""
+    settings = settings_of(
+        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
+    )
+    tokens = torch.arange(2 * TOKENS).view(2, TOKENS)
+    with first_of(2):
+        learner = tensor_parallel.learner(Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU)))
+        batch = Batch(tokens=tokens, labels=tokens.clone(), positions=tokens[:1])
+        learner.backward(batch, 1.0, last=True)
+        with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
+            learner.update()
+    assert _counts(seen) == sums
+
+
+@pytest.mark.parametrize("along", [False, True])
+def test_logits_are_whole_and_each_sample_has_its_own(along: bool) -> None:
+    """Who asks for logits, as a policy's loss does, gets all of them, of samples and tokens."""
+    settings = settings_of(
+        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
+    )
+    tokens = torch.arange(2 * TOKENS).view(2, TOKENS)
+    with first_of(2):
+        learner = tensor_parallel.learner(Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU)))
+        assert isinstance(learner, WholeModel)
+        logits = learner.logits(Batch(tokens=tokens, labels=tokens, positions=tokens[:1]))
+    assert logits.shape == (2, TOKENS, ARCHITECTURE["vocab_size"])

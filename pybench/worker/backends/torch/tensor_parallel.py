@@ -7,13 +7,13 @@ several times as long. GPUs that have a quarter of each layer would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, distribute_tensor
@@ -75,7 +75,10 @@ class Columns(ParallelStyle):
 
 
 class Rows(ParallelStyle):
-    """A linear layer, each rank with its own rows: inputs are this rank's, outputs the sum, or its tokens of that."""
+    """A linear layer, each rank with its own rows: inputs are this rank's, outputs the sum, or its tokens of that.
+
+    Those are of shape (1, tokens, hidden units), whichever samples they are of.
+    """
 
     def __init__(self, *, tokens_split: bool = False) -> None:
         self._tokens_split = tokens_split
@@ -99,21 +102,51 @@ class Whole(ParallelStyle):
 
 
 class Block(ParallelStyle):
-    """Attention or an MLP, whose hidden states all its columns read: they are whole, or gathered from all ranks."""
+    """Attention or an MLP, whose hidden states all its columns read: they are whole, or gathered from all ranks.
+
+    Ranks have as many tokens of all samples, one behind the other, so that nothing is put in order around an exchange:
+    only attention must know where a sequence ends.
+    """
 
     def __init__(self, *, tokens_split: bool = False) -> None:
         self._tokens_split = tokens_split
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        exchange, group = gathered if self._tokens_split else copied, device_mesh.get_group()
+        group, tokens_split = device_mesh.get_group(), self._tokens_split
 
         def read(_module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
             if given:
-                return (exchange(given[0], group), *given[1:]), named
-            return given, named | {"hidden_states": exchange(named["hidden_states"], group)}
+                return (whole_states(given[0], group, tokens_split=tokens_split), *given[1:]), named
+            hidden = whole_states(named["hidden_states"], group, tokens_split=tokens_split)
+            if tokens_split and "position_embeddings" in named:
+                sequence_tokens = named["position_embeddings"][0].shape[-2]
+                hidden = hidden.view(-1, sequence_tokens, hidden.shape[-1])
+            return given, named | {"hidden_states": hidden}
 
         module.register_forward_pre_hook(read, with_kwargs=True)
         return module
+
+
+def whole_states(hidden: torch.Tensor, group: ProcessGroup, *, tokens_split: bool) -> torch.Tensor:
+    """The hidden states of all tokens, for a rank's own columns to read."""
+    return (gathered if tokens_split else copied)(hidden, group)
+
+
+def columns(module: nn.Linear, given: torch.Tensor) -> torch.Tensor:
+    """This rank's columns of a layer's output; backward gives this rank's part of the input's gradient."""
+    return linear(given, _own(module.weight), None if module.bias is None else _own(module.bias))
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter], group: ProcessGroup) -> None:
+    """Sum the gradients that ranks have parts of, those of :class:`Whole`, at once: one by one they take far longer."""
+    partial: list[Any] = [each for each in parameters if _is_partial(each.grad)]
+    if not partial:
+        return
+    parts = [each.grad.to_local() for each in partial]
+    total = torch.cat([part.flatten() for part in parts])
+    distributed.all_reduce(total, group=group)
+    for each, own in zip(partial, torch.split(total, [part.numel() for part in parts]), strict=True):
+        each.grad = DTensor.from_local(own.view_as(each), each.device_mesh, each.placements, run_check=False)
 
 
 def like(weight: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
@@ -137,9 +170,13 @@ def _own(parameter: Any, gradient: Sequence[Placement] | None = None) -> torch.T
     return found
 
 
+def _is_partial(gradient: torch.Tensor | None) -> bool:
+    return isinstance(gradient, DTensor) and any(placement.is_partial() for placement in gradient.placements)
+
+
 class _Columns(nn.Linear):
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return linear(given, _own(self.weight), None if self.bias is None else _own(self.bias))
+        return columns(self, given)
 
 
 class _Rows(nn.Linear):
@@ -147,8 +184,11 @@ class _Rows(nn.Linear):
     tokens_split: bool
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        exchange = scattered if self.tokens_split else summed
-        output = exchange(linear(given, _own(self.weight)), self.group)
+        output = linear(given, _own(self.weight))
+        if self.tokens_split:
+            output = scattered(output.reshape(1, -1, output.shape[-1]), self.group)
+        else:
+            output = summed(output, self.group)
         return output if self.bias is None else output + _own(self.bias, _SUMMED_LATER if self.tokens_split else None)
 
 

@@ -14,6 +14,9 @@ from pybench.model.workloads.train import Train
 IGNORED = -100
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Of logits of shape (samples, tokens, vocabulary) and labels of shape (samples, tokens)."""
+HeadLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Of the last layer's hidden states, of shape (tokens, hidden units), and labels of shape (tokens,): their sum."""
+Read = Callable[[torch.Tensor], torch.Tensor]
 
 
 def summed_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -28,19 +31,29 @@ def loss_of(settings: Train) -> Loss:
     return torch.compile(summed_loss) if settings.compile else summed_loss
 
 
-def lose_by_chunks(model: Any, num_tokens: int, loss: Loss) -> None:
-    """Have ``model``, called with labels, return its summed ``loss``; logits exist for ``num_tokens`` tokens at a time.
+def lose(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read | None = None) -> None:
+    """Have ``model``, called with labels, return its summed ``loss``, of what ``read`` makes of its hidden states.
 
-    Logits of a long batch need more memory than all activations: 12 bytes for each, once their gradient is made. The
-    head runs a second time in backward, as every recomputed layer does.
+    With ``chunk_tokens``, logits exist for so many tokens at a time: those of a long batch need more memory than all
+    activations, 12 bytes for each, once their gradient is made. The head runs a second time in backward, as every
+    recomputed layer does.
     """
+    with_logits = model.forward
 
-    def chunk(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return loss(model.lm_head(hidden)[None], labels[None])
-
-    def forward(*, labels: torch.Tensor, **inputs: Any) -> torch.Tensor:
-        hidden = model.model(**inputs).last_hidden_state.flatten(0, 1)
-        parts = zip(torch.split(hidden, num_tokens), torch.split(labels.flatten(), num_tokens), strict=True)
-        return torch.stack([checkpoint(chunk, *part, use_reentrant=False) for part in parts]).sum()
+    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
+        if labels is None:
+            return with_logits(**inputs)
+        hidden = model.model(**inputs).last_hidden_state
+        given = (hidden if read is None else read(hidden)).flatten(0, 1), labels.flatten()
+        if chunk_tokens is None:
+            return loss(*given)
+        parts = zip(*(torch.split(each, chunk_tokens) for each in given), strict=True)
+        return torch.stack([checkpoint(loss, *part, use_reentrant=False) for part in parts]).sum()
 
     model.forward = forward
+
+
+def whole_head_loss(model: Any, settings: Train) -> HeadLoss:
+    """Of a head that this rank has whole."""
+    loss = loss_of(settings)
+    return lambda hidden, labels: loss(model.lm_head(hidden)[None], labels[None])

@@ -10,7 +10,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.loss import lose_by_chunks, loss_of
+from pybench.worker.backends.torch.train.loss import lose, whole_head_loss
 from pybench.worker.backends.torch.train.package import needs_package
 
 
@@ -28,8 +28,8 @@ def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weig
         with needs_package("lora_rank"):
             from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
-    if settings.loss_chunk_tokens:
-        lose_by_chunks(model, settings.loss_chunk_tokens, loss_of(settings))
+    if settings.loss_chunk_tokens and not settings.splits_vocabulary:
+        lose(model, whole_head_loss(model, settings), settings.loss_chunk_tokens)
     checkpoint_layers(model, settings.activation_checkpointing or "none", compiled=bool(settings.compile))
     return model, Weights(model, task.ranks.device, settings.seed, make, changed)
 

@@ -22,18 +22,12 @@ Objective = Callable[[torch.Tensor, Batch], torch.Tensor]
 """The summed loss of a batch's logits."""
 
 
-def cross_entropy(settings: Train) -> Objective:
-    """Of every label."""
-    loss = loss_of(settings)
-    return lambda logits, batch: loss(logits, batch.labels)
-
-
 class WholeModel:
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
-    ``objective`` may be set before the first step, ``report``, which gives what the strategy itself knows, and
-    ``after_first_exchange``, which is called once. With the setting ``loss_chunk_tokens`` the model takes labels and
-    returns its summed loss.
+    ``objective`` may be set before the first step, instead of every label's cross-entropy, ``report``, which gives what
+    the strategy itself knows, and ``after_first_exchange``, which is called once. With the setting
+    ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its summed loss.
 
     Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
     passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
@@ -61,7 +55,7 @@ class WholeModel:
         self.portion = portion or Portion()
         self.averaged_over = averaged_over
         self.optimizer = optimizer
-        self.objective: Objective = cross_entropy(settings)
+        self.objective: Objective | None = None
         self.report: Callable[[], tuple[Metric, ...]] = tuple
         self.after_first_exchange: Callable[[], None] | None = None
         self._max_grad_norm = settings.max_grad_norm
@@ -69,7 +63,8 @@ class WholeModel:
         self._saving = ActivationOffload(model) if offload else nullcontext
         self._masks = masks
         self._same_loss_on = same_loss_on
-        self._chunked = settings.loss_chunk_tokens is not None
+        self._loss = loss_of(settings)
+        self._takes_labels = settings.loss_chunk_tokens is not None or settings.splits_vocabulary
         self._quiet = quiet
         self._silent = silent or quiet
         self._in_buckets = averaged_over > 1 and bool(settings.gradient_as_bucket_view)
@@ -90,15 +85,17 @@ class WholeModel:
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Summed loss of a forward pass."""
-        if self._chunked:
+        if self.objective is not None:
+            return self.objective(self.logits(batch), batch)
+        if self._takes_labels:
             loss: torch.Tensor = self.model(**self._inputs(batch), labels=batch.labels)
             return loss
-        return self.objective(self.logits(batch), batch)
+        return self._loss(self.logits(batch), batch.labels)
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Of a forward pass over whole sequences: samples, tokens, vocabulary."""
         found: torch.Tensor = self.model(**self._inputs(batch)).logits
-        return found
+        return found.view(*batch.tokens.shape, -1)
 
     def exported(self, name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
         """A whole weight by its name, and in its order, in transformers, of the name that it has in this model."""

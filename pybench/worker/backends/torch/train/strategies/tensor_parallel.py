@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import distributed, nn
+from torch.distributed import ProcessGroup
 from torch.distributed._functional_collectives import wait_tensor
 from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
+from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import sequence_masks
-from pybench.worker.backends.torch.tensor_parallel import Block, Whole, linear_styles
+from pybench.worker.backends.torch.tensor_parallel import (
+    Block,
+    Whole,
+    columns,
+    linear_styles,
+    sum_gradients,
+    whole_states,
+)
 from pybench.worker.backends.torch.train.learner import Learner, Task
+from pybench.worker.backends.torch.train.loss import lose
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
+from pybench.worker.backends.torch.train.split_loss import split_loss
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 
@@ -24,17 +36,34 @@ def learner(task: Task) -> Learner:
     """Every rank sees every sample with its part of each layer."""
     settings = task.settings
     model, weights = trainable_model(task)
+    kind: Any = WholeModel
     if settings.tensor_parallel > 1:
-        split_layers(task, model, device_mesh(task)["tensor_parallel"])
+        mesh = device_mesh(task)["tensor_parallel"]
+        split_layers(task, model, mesh)
+        kind = partial(SplitModel, group=mesh.get_group())
     weights.fill()
     compile_layers(task, model)
-    return WholeModel(
+    found: WholeModel = kind(
         model,
         optimizer_of(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         settings,
         same_loss_on=settings.tensor_parallel,
     )
+    return found
+
+
+class SplitModel(WholeModel):
+    """Before it updates, its ranks sum the gradients of norms, of which each has a part."""
+
+    def __init__(self, *given: Any, group: ProcessGroup, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._group = group
+
+    def update(self) -> None:
+        """Sum, then as a whole model does."""
+        sum_gradients(self.model.parameters(), self._group)
+        super().update()
 
 
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
@@ -48,13 +77,29 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     plan = _ends(along=along)
     for name, layer in layers_of(model).items():
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
+    embedding = model.get_submodule("model.embed_tokens")
+    if along:
+        embedding.register_forward_pre_hook(lambda _module, given: given[0].view(1, -1))
     parallelize_module(model, mesh, plan)
+    _lose_split(model, task.settings, mesh.get_group())
     if along and task.settings.compile:
         # A compiled layer has no gradient for a collective that is still under way (compare pytorch issue 184980).
         wait: Any = wait_tensor  # untyped
-        model.get_submodule("model.embed_tokens").register_forward_hook(lambda _module, _given, out: wait(out))
+        embedding.register_forward_hook(lambda _module, _given, out: wait(out))
     if task.settings.async_tensor_parallel:
         _overlap(mesh)
+
+
+def _lose_split(model: Any, settings: Train, group: ProcessGroup) -> None:
+    """Have the model, called with labels, return its loss, of which each rank computes its part of the vocabulary."""
+    head = model.lm_head
+    first = group.rank() * -(-head.weight.shape[0] // group.size())
+    lose(
+        model,
+        lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
+        settings.loss_chunk_tokens,
+        read=lambda hidden: whole_states(hidden, group, tokens_split=bool(settings.sequence_parallel)),
+    )
 
 
 def _ends(*, along: bool) -> dict[str, ParallelStyle]:
