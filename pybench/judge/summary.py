@@ -14,7 +14,7 @@ from pybench.model.gpu_state import GpuUse
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import RankReport, Record
 from pybench.model.results import Estimate, PointResult
-from pybench.model.steadiness import are_steady
+from pybench.model.steadiness import are_scattered, are_steady
 from pybench.model.suite import Point, Skip
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.train import Train
@@ -107,27 +107,22 @@ def _energy_by_gpu(records: Sequence[Record]) -> dict[str, float]:
 def _flags(
     point: Point, good: Sequence[Record], samples: Mapping[str, Samples], gpus: Sequence[GpuUse]
 ) -> tuple[str, ...]:
-    flags: list[str] = []
-    if len(good) == 1:
-        flags.append("single_attempt")
-    if not all(_steady(rank) for record in good for rank in record.ranks[:1]):
-        flags.append("not_steady")
-    if "step_s" in samples and outlying_attempts(samples["step_s"]):
-        flags.append("outlying_attempt")
-    if starvation(point, samples):
-        flags.append("kv_starved")
-    if company(good):
-        flags.append("not_alone")
-    if _exceeds(samples, "input_wait_fraction", _INPUT_BOUND):
-        flags.append("input_bound")
-    if _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT):
-        flags.append("stages_wait")
-    if _lacks_control_steps(point, samples):
-        flags.append("no_control_steps")
-    if any(gpu.num_layers == 0 for gpu in gpus):
-        flags.append("gpu_without_layers")
+    first_ranks = [record.ranks[0] for record in good if record.ranks]
+    cautions = {
+        "single_attempt": len(good) == 1,
+        "not_steady": not all(_steady(rank) for rank in first_ranks),
+        "scattered_steps": any(are_scattered([step.duration_ns for step in rank.steps]) for rank in first_ranks),
+        "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
+        "kv_starved": starvation(point, samples) is not None,
+        "not_alone": company(good) is not None,
+        "input_bound": _exceeds(samples, "input_wait_fraction", _INPUT_BOUND),
+        "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
+        "no_control_steps": _lacks_control_steps(point, samples),
+        "gpu_without_layers": any(gpu.num_layers == 0 for gpu in gpus),
+    }
     energies = [gpu for record in good if record.energy for gpu in record.energy.gpus]
-    return (*flags, *sorted({flag for gpu in energies for flag in gpu.flags}))
+    of_joules = sorted({flag for gpu in energies for flag in gpu.flags})
+    return (*(flag for flag, holds in cautions.items() if holds), *of_joules)
 
 
 def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
@@ -135,10 +130,10 @@ def _exceeds(samples: Mapping[str, Samples], metric: str, limit: float) -> bool:
 
 
 def _lacks_control_steps(point: Point, samples: Mapping[str, Samples]) -> bool:
+    """Of a point that was measured."""
     settings = point.settings
-    return (
-        isinstance(settings, Train) and settings.has_control_steps and "exposed_communication_fraction" not in samples
-    )
+    wanted = isinstance(settings, Train) and settings.has_control_steps
+    return wanted and bool(samples) and "exposed_communication_fraction" not in samples
 
 
 def _has_microbatches(point: Point) -> bool:

@@ -9,6 +9,7 @@ from pybench.report.headline import energy_name
 
 MEANINGS = {
     "not_steady": "neither the warm-up's last three steps nor three or more measured ones agree within 5 %",
+    "scattered_steps": "half of an attempt's steps lie more than 5 % from their median: they drift, or vary",
     "single_attempt": "one attempt was measured, so the spread between runs is unknown",
     "fewer_attempts": "there are fewer attempts than the suite wants, so the interval is wider",
     "fewer_steps": "--time-limit left an attempt fewer steps than the suite wants, so its median scatters more",
@@ -50,6 +51,7 @@ MEANINGS = {
 }
 _OF_ANY_ROW = {
     "not_steady",
+    "scattered_steps",
     "single_attempt",
     "fewer_attempts",
     "fewer_steps",

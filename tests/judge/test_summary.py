@@ -188,6 +188,18 @@ def test_measured_steps_can_be_steady_where_the_warm_up_was_short(
     assert result.flags == flags
 
 
+@pytest.mark.parametrize(
+    ("steady", "flags"), [(True, ("scattered_steps",)), (False, ("not_steady", "scattered_steps"))]
+)
+def test_one_attempt_of_scattered_steps_is_a_caution(build: Build, *, steady: bool, flags: tuple[str, ...]) -> None:
+    """Whatever its warm-up was: steps that get longer leave a median that no step lies at."""
+    point, work = with_attempts(build.generate(), 2), Work(prompt_tokens=120, output_tokens=40, samples=4)
+    alike = build.record(point, (build.rank(build.steps([2.0, 2.0, 2.0], work)),), 1)
+    longer = build.record(point, (build.rank(build.steps([1.8, 2.0, 2.2], work), steady=steady),), 2)
+    (result,) = summarize(Measurements.of(_plan(point), [alike, longer]))
+    assert result.flags == flags
+
+
 def test_fewer_steps_than_the_suite_wants_are_a_caution_under_a_limit(build: Build) -> None:
     """Without one an attempt of fewer steps would have failed."""
     point, work = build.generate(), Work(prompt_tokens=120, output_tokens=40, samples=4)

@@ -187,6 +187,8 @@ def test_control_steps_that_found_no_memory_are_flagged(
     ranks = tuple(dataclasses.replace(build.rank(steps, number), metrics=metrics) for number in range(num_ranks))
     (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), [build.record(point, ranks)]))
     assert ("no_control_steps" in result.flags) is flagged
+    (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), []))
+    assert "no_control_steps" not in result.flags, "nothing was measured"
 
 
 def test_adapters_have_a_share_of_all_parameters(build: Build) -> None:
