@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def plural(number: int, noun: str, ending: str = "s") -> str:
@@ -14,3 +14,9 @@ def plural(number: int, noun: str, ending: str = "s") -> str:
 def counted(names: Iterable[str]) -> str:
     """Each name once, as it first comes: ``2 x NVIDIA H200, 1 x NVIDIA A100``; empty without any."""
     return ", ".join(f"{count} x {name}" for name, count in Counter(names).items())
+
+
+def abridged(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first ``most`` of them, and how many follow: ``a, b and 3 more``."""
+    first = separator.join(names[:most])
+    return f"{first} and {len(names) - most} more" if len(names) > most else first

@@ -5,6 +5,7 @@ GitHub keeps at most 10 annotations of a kind and step.
 
 from __future__ import annotations
 
+from pybench.model.plural import abridged
 from pybench.report.findings import Finding, findings
 from pybench.report.labels import verdict_words
 from pybench.report.printable import printable
@@ -31,9 +32,7 @@ def render(view: RunView) -> str:
 
 
 def _line(finding: Finding) -> str:
-    subjects = ", ".join(finding.subjects[:_MOST_SUBJECTS])
-    more = len(finding.subjects) - _MOST_SUBJECTS
-    title = f"{finding.verdict}: {subjects}{f' and {more} more' if more > 0 else ''}"
+    title = f"{finding.verdict}: {abridged(finding.subjects, _MOST_SUBJECTS)}"
     text = f"{finding.reason}; next: {finding.step}" if finding.step else finding.reason
     return _command("error" if finding.verdict in _ERRORS else "warning", title, text)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pybench.model.errors import FileError, Problem
 from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
-from pybench.model.plural import plural
+from pybench.model.plural import abridged, plural
 from pybench.store.safe_folder import opened_folder, write_file
 from pybench.store.shipped import shipped_suites
 from pybench.store.table_keys import required_keys, row_keys
@@ -138,11 +138,10 @@ def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
     lost = [row for row in read_table(path).rows if _key(row) not in kept]
     if not lost:
         return
-    named = "; ".join(map(_row_text, lost[:MOST_NAMES]))
-    more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
+    named = abridged([_row_text(row) for row in lost], MOST_NAMES, "; ")
     raise refuse(
         path,
-        f"holds {plural(len(lost), 'row')} that this run does not give ({named}{more}), and is left as it is; "
+        f"holds {plural(len(lost), 'row')} that this run does not give ({named}), and is left as it is; "
         "give -o another FILE, or print the table without -o and add its rows by hand",
     )
 

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from pybench.model.errors import FileError, Problem, is_machine_fault
+from pybench.model.plural import abridged
 from pybench.store.toml.problem_text import did_you_mean
 
 MAX_FILE_BYTES = 2**20
@@ -55,9 +56,8 @@ def _decoded(path: Path, data: bytes, noun: str) -> str:
 def nearby(path: Path, ending: str = ".toml") -> str:
     """Name the closest files with that ending in the folder of ``path``; the first few where none is close."""
     names = names_beside(path, ending)
-    first = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return did_you_mean(path.name, names, MOST_NAMES) or (f"; in that folder: {first}{more}" if names else "")
+    beside = f"; in that folder: {abridged(names, MOST_NAMES)}" if names else ""
+    return did_you_mean(path.name, names, MOST_NAMES) or beside
 
 
 def names_beside(path: Path, ending: str = ".toml") -> list[str]:

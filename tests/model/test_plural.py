@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.model.plural import plural
+from pybench.model.plural import abridged, plural
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,11 @@ def test_one_alone_is_singular(number: int, runs: str, processes: str) -> None:
     """With an s, or the noun's own ending."""
     assert plural(number, "run") == runs
     assert plural(number, "process", "es") == processes
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [((), ""), (("a",), "a"), (("a", "b"), "a; b"), (("a", "b", "c", "d"), "a; b and 2 more")]
+)
+def test_a_long_list_has_its_first_names_and_a_number(names: tuple[str, ...], text: str) -> None:
+    """None is left out without being counted."""
+    assert abridged(names, 2, "; ") == text

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from pybench.model.plural import abridged
+
 _LAYERS = re.compile(r"model\.layers\.(\d+)(?:-(\d+))?")
 _WHOLE = ("model", "model.embed_tokens", "model.layers", "model.norm", "lm_head")
 _GPU = re.compile(r"\d{1,4}")
-_MANY = 3
+_MOST_NAMES = 3
 
 
 def name_problem(name: str) -> str | None:
@@ -65,7 +67,7 @@ def placement_reasons(table: Mapping[str, int], num_gpus: int, num_layers: int, 
     if strange := unknown_layers(table, num_layers):
         yield f"device_map names {', '.join(strange)}, and the model has {num_layers} layers"
     if absent := [module for module in modules(num_layers) if module not in where]:
-        yield f"device_map leaves out {_short(absent)}"
+        yield f"device_map leaves out {abridged(absent, _MOST_NAMES)}"
     if beyond := sorted({gpu for gpu in table.values() if gpu >= num_gpus}):
         yield f"device_map names GPU {beyond[0]}, and pipeline_parallel {num_gpus} has 0 to {num_gpus - 1}"
     elif not absent and (idle := sorted(set(range(num_gpus)) - {*where.values()})):
@@ -92,7 +94,3 @@ def _holds(name: str, module: str) -> bool:
 def _extent(name: str, num_layers: int) -> int:
     """How many modules a name stands for: the fewest decide."""
     return sum(_holds(name, module) for module in modules(num_layers))
-
-
-def _short(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= _MANY else f"{', '.join(names[:_MANY])} and {len(names) - _MANY} more"

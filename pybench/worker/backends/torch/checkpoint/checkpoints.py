@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import distributed
 
+from pybench.model.plural import abridged
 from pybench.model.wire import Metric, Span, Work
 from pybench.model.workloads.checkpoint import CHECK, LOAD, SAVE, Checkpoint
 from pybench.worker.backend import StepOutcome, WrongResultError
@@ -79,9 +80,8 @@ class Checkpoints:
         wrong = [f"{name} (rank {self._ranks.rank})" for name, bits in before.items() if after[name] != bits]
         everywhere = self._on_all_ranks(wrong)
         if everywhere:
-            more = f" and {len(everywhere) - 1} more" if len(everywhere) > 1 else ""
-            form = self._settings.file_format
-            raise WrongResultError(f"checkpoint ({form}): {everywhere[0]}{more} has other bits than were saved")
+            form, named = self._settings.file_format, abridged(everywhere, 1)
+            raise WrongResultError(f"checkpoint ({form}): {named} has other bits than were saved")
 
     def _on_all_ranks(self, own: list[str]) -> list[str]:
         """Of every rank: one that leaves alone would leave the others waiting."""
