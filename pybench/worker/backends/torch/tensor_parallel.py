@@ -7,7 +7,7 @@ several times as long. GPUs that have a quarter of each layer would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -137,9 +137,9 @@ def columns(module: nn.Linear, given: torch.Tensor) -> torch.Tensor:
     return linear(given, _own(module.weight), None if module.bias is None else _own(module.bias))
 
 
-def sum_gradients(parameters: Iterable[nn.Parameter], group: ProcessGroup) -> None:
-    """Sum the gradients that ranks have parts of, those of :class:`Whole`, at once: one by one they take far longer."""
-    partial: list[Any] = [each for each in parameters if _is_partial(each.grad)]
+def sum_gradients(model: nn.Module, group: ProcessGroup) -> None:
+    """Sum the gradients that ranks have parts of, those of :class:`Whole`, in one message."""
+    partial: list[Any] = [each for each in model.parameters() if _is_partial(each.grad)]
     if not partial:
         return
     parts = [each.grad.to_local() for each in partial]

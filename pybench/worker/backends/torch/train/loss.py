@@ -31,7 +31,7 @@ def loss_of(settings: Train) -> Loss:
     return torch.compile(summed_loss) if settings.compile else summed_loss
 
 
-def lose(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read | None = None) -> None:
+def return_loss(model: Any, loss: HeadLoss, chunk_tokens: int | None, read: Read | None = None) -> None:
     """Have ``model``, called with labels, return its summed ``loss``, of what ``read`` makes of its hidden states.
 
     With ``chunk_tokens``, logits exist for so many tokens at a time: those of a long batch need more memory than all

@@ -10,7 +10,7 @@ from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain, unchanged
 from pybench.worker.backends.torch.train.checkpointing import checkpoint_layers
 from pybench.worker.backends.torch.train.learner import Task
-from pybench.worker.backends.torch.train.loss import lose, whole_head_loss
+from pybench.worker.backends.torch.train.loss import return_loss, whole_head_loss
 from pybench.worker.backends.torch.train.package import needs_package
 
 
@@ -29,7 +29,7 @@ def trainable_model(task: Task, changed: Changed = unchanged) -> tuple[Any, Weig
             from pybench.worker.backends.torch.train.lora import add_adapters
         add_adapters(model, settings, task.dtype)
     if settings.loss_chunk_tokens and not settings.splits_vocabulary:
-        lose(model, whole_head_loss(model, settings), settings.loss_chunk_tokens)
+        return_loss(model, whole_head_loss(model, settings), settings.loss_chunk_tokens)
     checkpoint_layers(model, settings.activation_checkpointing or "none", compiled=bool(settings.compile))
     return model, Weights(model, task.ranks.device, settings.seed, make, changed)
 

@@ -26,8 +26,9 @@ class WholeModel:
     """``quiet`` holds gradients back between passes, ``silent`` stops every exchange; by default as ``quiet`` does.
 
     ``objective`` may be set before the first step, instead of every label's cross-entropy, ``report``, which gives what
-    the strategy itself knows, and ``after_first_exchange``, which is called once. With the setting
-    ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels and returns its summed loss.
+    the strategy itself knows, ``before_update``, which exchanges what backward left, and ``after_first_exchange``,
+    called once. With the setting ``loss_chunk_tokens``, and where ranks split the vocabulary, the model takes labels
+    and returns its summed loss.
 
     Where DDP's buckets hold the gradients, those of a pass without exchange would lie beside them: a step that has such
     passes sets gradients to zero in their buckets instead of dropping them. DDP makes its final buckets in the pass
@@ -58,6 +59,7 @@ class WholeModel:
         self.objective: Objective | None = None
         self.report: Callable[[], tuple[Metric, ...]] = tuple
         self.after_first_exchange: Callable[[], None] | None = None
+        self.before_update: Callable[[], None] | None = None
         self._max_grad_norm = settings.max_grad_norm
         offload = settings.activation_offload and not self.offloads
         self._saving = ActivationOffload(model) if offload else nullcontext
@@ -111,6 +113,8 @@ class WholeModel:
 
     def update(self) -> None:
         """Clip where there is a limit, step and clear."""
+        if self.before_update is not None:
+            self.before_update()
         if self._max_grad_norm is not None:
             clip(self.model.parameters(), self._max_grad_norm)
         self.optimizer.step()

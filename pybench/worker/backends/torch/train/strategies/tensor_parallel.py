@@ -24,7 +24,7 @@ from pybench.worker.backends.torch.tensor_parallel import (
     whole_states,
 )
 from pybench.worker.backends.torch.train.learner import Learner, Task
-from pybench.worker.backends.torch.train.loss import lose
+from pybench.worker.backends.torch.train.loss import return_loss
 from pybench.worker.backends.torch.train.mesh import device_mesh
 from pybench.worker.backends.torch.train.model import compile_layers, layers_of, refuse_tied, trainable_model
 from pybench.worker.backends.torch.train.optimizer import optimizer_of
@@ -36,34 +36,22 @@ def learner(task: Task) -> Learner:
     """Every rank sees every sample with its part of each layer."""
     settings = task.settings
     model, weights = trainable_model(task)
-    kind: Any = WholeModel
+    before_update = None
     if settings.tensor_parallel > 1:
         mesh = device_mesh(task)["tensor_parallel"]
         split_layers(task, model, mesh)
-        kind = partial(SplitModel, group=mesh.get_group())
+        before_update = partial(sum_gradients, model, mesh.get_group())
     weights.fill()
     compile_layers(task, model)
-    found: WholeModel = kind(
+    found = WholeModel(
         model,
         optimizer_of(model.parameters(), settings),
         sequence_masks(model.config, settings.sequence_tokens, task.ranks.device),
         settings,
         same_loss_on=settings.tensor_parallel,
     )
+    found.before_update = before_update
     return found
-
-
-class SplitModel(WholeModel):
-    """Before it updates, its ranks sum the gradients of norms, of which each has a part."""
-
-    def __init__(self, *given: Any, group: ProcessGroup, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._group = group
-
-    def update(self) -> None:
-        """Sum, then as a whole model does."""
-        sum_gradients(self.model.parameters(), self._group)
-        super().update()
 
 
 def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
@@ -81,7 +69,7 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     if along:
         embedding.register_forward_pre_hook(lambda _module, given: given[0].view(1, -1))
     parallelize_module(model, mesh, plan)
-    _lose_split(model, task.settings, mesh.get_group())
+    _return_split_loss(model, task.settings, mesh.get_group())
     if along and task.settings.compile:
         # A compiled layer has no gradient for a collective that is still under way (compare pytorch issue 184980).
         wait: Any = wait_tensor  # untyped
@@ -90,11 +78,11 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
         _overlap(mesh)
 
 
-def _lose_split(model: Any, settings: Train, group: ProcessGroup) -> None:
+def _return_split_loss(model: Any, settings: Train, group: ProcessGroup) -> None:
     """Have the model, called with labels, return its loss, of which each rank computes its part of the vocabulary."""
     head = model.lm_head
     first = group.rank() * -(-head.weight.shape[0] // group.size())
-    lose(
+    return_loss(
         model,
         lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
         settings.loss_chunk_tokens,
