@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -53,10 +55,17 @@ MEASURED = {
 }
 
 
-def needed_bytes(point: Point) -> float:
-    need = memory_need(point)
+def needed(point: Point, run_id: str | None = None) -> MemoryNeed:
+    """By today's code; with ``run_id`` by that of the run: until 15:00 on 26 November 2026 each rank had all logits."""
+    split = run_id is None or run_id >= "20261126T15"
+    with nullcontext() if split else patch.object(Train, "splits_vocabulary", new=False):
+        need = memory_need(point)
     assert need is not None
-    return need.num_bytes
+    return need
+
+
+def needed_bytes(point: Point) -> float:
+    return needed(point).num_bytes
 
 
 def measured_settings(given: Mapping[str, Any], run_id: str) -> dict[str, Any]:
@@ -106,7 +115,7 @@ def test_the_estimate_is_near_what_was_measured(name: str) -> None:
     kept_points = [
         with_settings(point, **measured_settings(point.settings.to_json(), run["run_id"])) for point in planned
     ]
-    compared = {point.id: needed_bytes(point) / peaks[point.id] for point in kept_points}
+    compared = {point.id: needed(point, run["run_id"]).num_bytes / peaks[point.id] for point in kept_points}
     assert compared.keys() == peaks.keys()
     assert compared == {id_: pytest.approx(1.0, abs=0.1) for id_ in peaks}
 
@@ -153,9 +162,7 @@ def kept_needs() -> dict[str, tuple[MemoryNeed, float]]:
             )
             shape = shapes[given["model"]]
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
-            need = memory_need(point)
-            assert need is not None
-            found[f"{path.stem} {kept['id']}"] = need, peak["value"]
+            found[f"{path.stem} {kept['id']}"] = needed(point, run["run_id"]), peak["value"]
     return found
 
 
@@ -164,7 +171,8 @@ def test_every_kept_training_is_near_its_estimate() -> None:
 
     Of several passes, whose first leaves gradients beside what the second keeps, within 1 %; of a large batch, of which
     a layer is computed again beside all gradients, and of parts that all wait for their backward pass, within 2 %. Of
-    split layers with norms along the sequence, whose inputs are split like these, within 3 %.
+    split layers with norms along the sequence, whose inputs are split like these, within 3 %, compiled with asynchronous
+    tensor parallelism, whose messages have buffers of their own, within 5 %.
     """
     found = {id_: need.num_bytes / peak for id_, (need, peak) in kept_needs().items() if not need.is_least}
     for several in (
@@ -183,6 +191,8 @@ def test_every_kept_training_is_near_its_estimate() -> None:
         large = f"train_strategies-h100x1-20261124 copies[strategy={strategy},data_parallel=1]"
         assert found[large] == pytest.approx(1.0, abs=0.02)
     along = {id_: share for id_, share in found.items() if "sequence_parallel=True,tensor_parallel" in id_}
+    asynchronous = along.pop("tensor_training_async-h100x4-20261126 tensor[sequence_parallel=True,tensor_parallel=4]")
+    assert asynchronous == pytest.approx(1.0, abs=0.05)
     assert len(along) > 2
     assert along == {id_: pytest.approx(1.0, abs=0.03) for id_ in along}
     assert {id_.partition("-h200")[0] for id_ in found} >= {
