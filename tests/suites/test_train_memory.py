@@ -171,8 +171,8 @@ def test_every_kept_training_is_near_its_estimate() -> None:
 
     Of several passes, whose first leaves gradients beside what the second keeps, within 1 %; of a large batch, of which
     a layer is computed again beside all gradients, and of parts that all wait for their backward pass, within 2 %. Of
-    split layers with norms along the sequence, whose inputs are split like these, within 3 %, compiled with asynchronous
-    tensor parallelism, whose messages have buffers of their own, within 5 %.
+    split layers with norms along the sequence, whose inputs are split like these, within 3 %; compiled for messages
+    that overlap, which have buffers of their own, within 5 %.
     """
     found = {id_: need.num_bytes / peak for id_, (need, peak) in kept_needs().items() if not need.is_least}
     for several in (

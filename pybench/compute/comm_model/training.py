@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pybench.compute.comm_model.figures import NodeFigures
+from pybench.compute.comm_model.norms import NormBytes
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.zero import exchange_s, moved_bytes
 from pybench.compute.flops import num_parameters
@@ -53,7 +54,8 @@ class TrainingShape:
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
     view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
     largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those of the others. Each rank has so
-    many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``.
+    many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``. ``norms`` are of all tokens on every
+    tensor-parallel rank, or with ``split_tokens`` of its own; ``None``: they are left out.
     """
 
     samples: float
@@ -73,6 +75,8 @@ class TrainingShape:
     recompute: bool = False
     adapters: int | None = None
     clip: bool = False
+    norms: NormBytes | None = None
+    split_tokens: bool = False
 
     @property
     def sharing_ranks(self) -> int:
@@ -101,11 +105,21 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     loss_bytes = logits * (_LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT)
     return StepTime(
         compute_s=forward_s + backward_s,
-        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes) / figures.memory_bytes_per_s,
+        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes + _norm_bytes(decoder, shape))
+        / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape)
         + _between_chunks_s(figures, decoder, shape),
     )
+
+
+def _norm_bytes(decoder: DecoderShape, shape: TrainingShape) -> float:
+    if shape.norms is None:
+        return 0.0
+    tokens = shape.samples * shape.sequence_tokens / shape.context_parallel
+    own = tokens / shape.tensor_parallel if shape.split_tokens else tokens
+    of_rank = decoder.layers * pipeline_fraction(decoder, shape)
+    return own * decoder.hidden * of_rank * shape.norms.step(recompute=shape.recompute)
 
 
 def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShape, int]:

@@ -8,24 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pybench.compute.comm_model.alpha_beta import fit
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.generation import GenerationShape, generation_phases, prefill
+from pybench.compute.comm_model.generation import generation_phases
 from pybench.compute.comm_model.scale_out import predict
-from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute
+from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, attribute
 from pybench.compute.comm_model.training import TrainingShape, training_step
-from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import FigureRow
 from pybench.store.expected_tables import read_table
-from pybench.store.model_shapes import load_models
 from pybench.store.shipped import shipped_suites
+from tests.compute.comm_model.kept_runs import LLAMA, ONE, figures_of, generation_baseline, measured_of
 
-_LLAMA = DecoderShape.from_config(load_models()["llama-3.1-8b"])
 _BUS_FACTOR = {2: 1.0, 4: 1.5}
 # One direction of NVLink 4 between two GPUs.
 _LINK_BYTES_PER_S = 370e9
@@ -49,62 +47,28 @@ def _figures() -> NodeFigures:
 
 
 def _checked() -> NodeFigures:
-    kept = json.loads((shipped_suites() / "measured/node_check-h200x4-20261121.json").read_text())
-    found: dict[str, list[float]] = {}
-    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for point in kept["points"]:
-        for name, metric in point["metrics"].items():
-            found.setdefault(f"{point['benchmark']} {name}", []).append(metric["value"])
-        axes = point["axes"]
-        if "message_bytes" in axes:
-            curve = curves.setdefault((axes.get("operation", "all_reduce"), axes["gpus"]), [])
-            curve.append((axes["message_bytes"], point["metrics"]["collective_s"]["value"]))
-    return NodeFigures(
-        matmul_flops_per_s=max(found["matmul matmul_flops_per_s"]),
-        memory_bytes_per_s=max(found["memory memory_bytes_per_s"]),
-        peer_bytes_per_s=min(found["peer_copy peer_copy_bytes_per_s"]),
-        collectives={key: fit(curve) for key, curve in curves.items()},
-    )
+    return figures_of("node_check-h200x4-20261121")
 
 
 _SOURCES = pytest.mark.parametrize("source", [_figures, _checked], ids=["tables", "node_check"])
 
 
-@cache
 def _measured(suite: str) -> dict[int, dict[str, float]]:
-    kept = json.loads((shipped_suites() / f"measured/{suite}-h200x4-20261121.json").read_text())
-    return {
-        point["num_gpus"]: {name: metric["value"] for name, metric in point["metrics"].items()}
-        for point in kept["points"]
-        if point["status"] == "ok"
-    }
-
-
-def _generation(predicted: tuple[StepTime, StepTime], measured: dict[str, float], first_token: str) -> Baseline:
-    """The baseline of a batch of which every sequence has its first token after the metric ``first_token``."""
-    first, rounds = predicted
-    prefill_s = measured[first_token]
-    return Baseline(
-        (
-            BaselinePhase(predicted=first, measured_s=prefill_s, beyond_shrinks=True),
-            BaselinePhase(predicted=rounds, measured_s=measured["step_s"] - prefill_s),
-        )
-    )
+    return measured_of(f"{suite}-h200x4-20261121")
 
 
 @_SOURCES
 @pytest.mark.parametrize(
-    ("suite", "samples", "first_token", "off"),
+    ("suite", "first_token", "off"),
     [
-        ("tp_scaling", 64, "ttft_s", {2: (-0.02, 0.03), 4: (-0.02, 0.04)}),
+        ("tp_scaling", "ttft_s", {2: (0.0, 0.02), 4: (0.0, 0.02)}),
         # Of NCCL's figures, while vLLM has kernels of its own for small messages: it gains more than predicted.
-        ("tp_scaling_vllm", 256, "ttft_p99_s", {2: (-0.05, 0.0), 4: (-0.10, -0.02)}),
+        ("tp_scaling_vllm", "ttft_p99_s", {2: (-0.02, 0.0), 4: (-0.035, -0.02)}),
     ],
 )
 @pytest.mark.parametrize("count", [2, 4])
 def test_how_near_predictions_of_generation_come(
     suite: str,
-    samples: int,
     first_token: str,
     off: dict[int, tuple[float, float]],
     count: int,
@@ -112,58 +76,48 @@ def test_how_near_predictions_of_generation_come(
 ) -> None:
     """Predicted over measured speedup, less 1."""
     measured, figures = _measured(suite), source()
-    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
-    predicted_s = baseline.calibrated_s(generation_phases(figures, _LLAMA, replace(one, tensor_parallel=count)))
+    one = ONE[suite]
+    baseline = generation_baseline(generation_phases(figures, LLAMA, one), measured[1], first_token)
+    predicted_s = baseline.calibrated_s(generation_phases(figures, LLAMA, replace(one, tensor_parallel=count)))
     low, high = off[count]
     assert low < measured[count]["step_s"] / predicted_s - 1 < high
 
 
 @_SOURCES
 @pytest.mark.parametrize(
-    ("suite", "samples", "first_token", "prefill_off", "rounds_off"),
+    ("suite", "first_token", "prefill_off", "rounds_off"),
     [
-        ("tp_scaling", 64, "ttft_s", {2: (0.12, 0.14), 4: (0.30, 0.33)}, {2: (-0.04, -0.02), 4: (-0.07, -0.05)}),
+        ("tp_scaling", "ttft_s", {2: (0.025, 0.04), 4: (0.05, 0.07)}, {2: (-0.005, 0.01), 4: (-0.015, 0.0)}),
         (
             "tp_scaling_vllm",
-            256,
             "ttft_p99_s",
-            {2: (0.03, 0.05), 4: (0.04, 0.06)},
-            {2: (-0.14, -0.11), 4: (-0.19, -0.16)},
+            {2: (0.01, 0.03), 4: (-0.01, 0.01)},
+            {2: (-0.07, -0.05), 4: (-0.07, -0.05)},
         ),
     ],
 )
 @pytest.mark.parametrize("count", [2, 4])
-def test_the_errors_of_the_two_phases_offset_each_other(
+def test_how_near_predictions_of_the_two_phases_come(
     suite: str,
-    samples: int,
     first_token: str,
     prefill_off: dict[int, tuple[float, float]],
     rounds_off: dict[int, tuple[float, float]],
     count: int,
     source: Callable[[], NodeFigures],
 ) -> None:
-    """Predicted over measured speedup, less 1: prefill gains less than predicted, decode rounds gain more."""
+    """Predicted over measured speedup, less 1.
+
+    Without norms prefill is 13 and 31 % above in plain PyTorch, 4 and 5 % in vLLM; at a node's full rates rounds are 3
+    and 6 % below, 13 and 18 %.
+    """
     measured, figures = _measured(suite), source()
-    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
-    predicted = generation_phases(figures, _LLAMA, replace(one, tensor_parallel=count))
+    one = ONE[suite]
+    baseline = generation_baseline(generation_phases(figures, LLAMA, one), measured[1], first_token)
+    predicted = generation_phases(figures, LLAMA, replace(one, tensor_parallel=count))
     first_s, rounds_s = (Baseline((own,)).calibrated_s([phase]) for own, phase in baseline.paired(predicted))
     found_s = measured[count][first_token]
     assert prefill_off[count][0] < found_s / first_s - 1 < prefill_off[count][1]
     assert rounds_off[count][0] < (measured[count]["step_s"] - found_s) / rounds_s - 1 < rounds_off[count][1]
-
-
-@_SOURCES
-@pytest.mark.parametrize("count", [2, 4])
-def test_prefill_of_plain_pytorch_alone_within_a_seventh(count: int, source: Callable[[], NodeFigures]) -> None:
-    """With what lies beyond the model added once: its norms and residuals are not divided by the ranks."""
-    measured, figures = _measured("tp_scaling"), source()
-    one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    alone_s = measured[1]["ttft_s"]
-    baseline = Baseline((BaselinePhase(predicted=prefill(figures, _LLAMA, one), measured_s=alone_s),))
-    predicted_s = baseline.calibrated_s([prefill(figures, _LLAMA, replace(one, tensor_parallel=count))])
-    assert alone_s / predicted_s == pytest.approx(alone_s / measured[count]["ttft_s"], rel=0.15)
 
 
 _DDP = TrainingShape(samples=2, sequence_tokens=2048, element_bytes=2, bucket_copies=1, recompute=True)
@@ -186,10 +140,10 @@ def _predicted_speedup(suite: str, figures: NodeFigures, joined: NodeFigures, co
     """Of ``count`` GPUs of the figures ``joined`` over the one that was measured, by the figures of that one."""
     shape, degree = _SCALED[suite]
     base_s = _measured(suite)[1]["step_s"]
-    base = training_step(figures, _LLAMA, shape)
+    base = training_step(figures, LLAMA, shape)
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=base_s, beyond_shrinks=True),))
     grown: dict[str, Any] = {degree: count}
-    step_s = baseline.calibrated_s([training_step(joined, _LLAMA, replace(shape, **grown))])
+    step_s = baseline.calibrated_s([training_step(joined, LLAMA, replace(shape, **grown))])
     return (count if degree == "data_parallel" else 1) * base_s / step_s
 
 
@@ -251,7 +205,7 @@ def test_how_near_predictions_of_one_batch_come(
     """Of one and two H200s on different hosts: 8 samples of 2048 tokens by layers in turn, or by halves at a time."""
     measured, shared = _strategies("h200x1-20261125")[strategy], _strategies("h200x2-20261122")[strategy]
     shapes = (replace(_BATCH, sharing=split.sharing), split)
-    base, step = (training_step(source(), _LLAMA, shape) for shape in shapes)
+    base, step = (training_step(source(), LLAMA, shape) for shape in shapes)
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
     assert baseline.calibrated_s([step]) == pytest.approx(shared, rel=off)
 
@@ -260,7 +214,7 @@ def test_how_near_predictions_of_one_batch_come(
 def test_how_near_a_prediction_of_context_parallelism_comes(source: Callable[[], NodeFigures]) -> None:
     """Of the same batch on the same two hosts, DDP on one GPU its baseline: attention under a mask is slower."""
     measured, split = _strategies("h200x1-20261125")["ddp"], replace(_BATCH, context_parallel=2)
-    base, step = (training_step(source(), _LLAMA, shape) for shape in (_BATCH, split))
+    base, step = (training_step(source(), LLAMA, shape) for shape in (_BATCH, split))
     baseline = Baseline((BaselinePhase(predicted=base, measured_s=measured, beyond_shrinks=True),))
     assert -0.1 < baseline.calibrated_s([step]) / _chunks("h200x2-20261122") - 1 < 0.0
 
@@ -270,7 +224,7 @@ def test_zero_takes_what_its_kernels_and_collectives_do(source: Callable[[], Nod
     """Stage 2 with one sample of 2048 tokens on each of two H200s: 90 to 100 % of its step, as DDP's step is 81."""
     kept = json.loads((shipped_suites() / "measured/deepspeed_scaling-h200x2-20261121.json").read_text())
     (found,) = (point for point in kept["points"] if point["status"] == "ok")
-    step = training_step(source(), _LLAMA, replace(_BATCH, samples=1, sharing="zero", data_parallel=2))
+    step = training_step(source(), LLAMA, replace(_BATCH, samples=1, sharing="zero", data_parallel=2))
     assert 0.9 < step.total_s / found["metrics"]["step_s"]["value"] < 1.0
 
 
@@ -283,20 +237,20 @@ def _wider(figures: NodeFigures, *, tree: bool) -> NodeFigures:
 
 @_SOURCES
 @pytest.mark.parametrize(
-    ("suite", "samples", "first_token", "off"),
-    [("tp_scaling", 64, "ttft_s", (-0.08, -0.06)), ("tp_scaling_vllm", 256, "ttft_p99_s", (-0.11, -0.08))],
+    ("suite", "first_token", "off"),
+    [("tp_scaling", "ttft_s", (-0.08, -0.06)), ("tp_scaling_vllm", "ttft_p99_s", (-0.09, -0.07))],
 )
 def test_generation_on_four_gpus_from_one_and_two(
-    suite: str, samples: int, first_token: str, off: tuple[float, float], source: Callable[[], NodeFigures]
+    suite: str, first_token: str, off: tuple[float, float], source: Callable[[], NodeFigures]
 ) -> None:
     """Extrapolated over measured speedup, less 1: the whole interval lies below what was measured."""
     measured, figures = _measured(suite), source()
-    one = GenerationShape(samples=samples, prompt_tokens=512, output_tokens=128, element_bytes=2)
-    baseline = _generation(generation_phases(figures, _LLAMA, one), measured[1], first_token)
+    one = ONE[suite]
+    baseline = generation_baseline(generation_phases(figures, LLAMA, one), measured[1], first_token)
 
     def law(count: int, *, tree: bool) -> float:
         split = replace(one, tensor_parallel=count)
-        phases = generation_phases(_wider(figures, tree=tree), _LLAMA, split)
+        phases = generation_phases(_wider(figures, tree=tree), LLAMA, split)
         return measured[1]["step_s"] / baseline.calibrated_s(phases)
 
     laws = [partial(law, tree=tree) for tree in (False, True)]
@@ -335,10 +289,10 @@ def test_one_slow_gpu_of_four_costs_speedup(slow: str) -> None:
     """At 70 %, while the baseline ran on a good one: less is predicted, and what it costs is imbalance."""
     measured, figures = _measured("tp_scaling"), _figures()
     lame = replace(figures, **{slow: 0.7 * getattr(figures, slow)})
-    one = GenerationShape(samples=64, prompt_tokens=512, output_tokens=128, element_bytes=2)
+    one = ONE["tp_scaling"]
     four = replace(one, tensor_parallel=4)
-    base = _generation(generation_phases(figures, _LLAMA, one), measured[1], "ttft_s")
-    even, slowed = (generation_phases(node, _LLAMA, four) for node in (figures, lame))
+    base = generation_baseline(generation_phases(figures, LLAMA, one), measured[1], "ttft_s")
+    even, slowed = (generation_phases(node, LLAMA, four) for node in (figures, lame))
     assert base.calibrated_s(slowed) > 1.02 * base.calibrated_s(even)
     parts = attribute(base.calibrated_s(slowed), base, predicted=slowed, even=even, share=0.25)
     assert parts.imbalance_s == pytest.approx(base.calibrated_s(slowed) - base.calibrated_s(even))

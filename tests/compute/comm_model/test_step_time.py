@@ -9,6 +9,7 @@ import pytest
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.generation import GenerationShape, decode_round, generation_phases, prefill
+from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
 from pybench.model.workloads.train_strategies import Sharing
@@ -39,11 +40,14 @@ def test_a_prefill_by_hand() -> None:
 
 
 def test_a_decode_round_reads_weights_and_cache() -> None:
-    """One sequence: bytes outweigh FLOPs once memory is slow. Cache: 2 * 2 layers * 2 heads * 2 wide a token."""
+    """One sequence: bytes outweigh FLOPs once memory is slow. Cache: 2 * 2 layers * 2 heads * 2 wide a token.
+
+    A round's kernels reach eight ninths of the node's rates.
+    """
     slow = dataclasses.replace(_UNIT, memory_bytes_per_s=1e-3)
     shape = GenerationShape(samples=1, prompt_tokens=4, output_tokens=3, element_bytes=2)
     _, rounds = generation_phases(slow, DECODER, shape)
-    assert rounds.memory_s == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16))
+    assert rounds.memory_s == pytest.approx(2 * 1e3 * 2 * (2 * _LAYER + _HEAD + 5.5 * 16) * 9 / 8)
 
 
 def test_products_compute_while_attention_waits_for_memory() -> None:
@@ -51,8 +55,28 @@ def test_products_compute_while_attention_waits_for_memory() -> None:
     node = dataclasses.replace(_UNIT, memory_bytes_per_s=1.5)
     shape = GenerationShape(samples=8, prompt_tokens=4, output_tokens=3, element_bytes=8)
     found = decode_round(node, DECODER, shape)
-    assert found.compute_s == 8 * 2 * (2 * _LAYER + _HEAD)
-    assert found.memory_s == pytest.approx(8 * 5.5 * 16 * 8 / 1.5)
+    assert found.compute_s == 8 * 2 * (2 * _LAYER + _HEAD) * 9 / 8
+    assert found.memory_s == pytest.approx(8 * 5.5 * 16 * 8 / 1.5 * 9 / 8)
+
+
+def test_every_tensor_parallel_rank_computes_the_norms() -> None:
+    """12 tokens of 8 numbers in 2 layers, 84 bytes each in plain PyTorch and 16 fused."""
+    shape = GenerationShape(samples=3, prompt_tokens=4, output_tokens=2, element_bytes=2)
+    for norms, num_bytes in ((plain_norms(2), 84), (fused_norms(2), 16)):
+        for ranks in (1, 2):
+            split = dataclasses.replace(shape, norms=norms, tensor_parallel=ranks)
+            assert prefill(_UNIT, DECODER, split).memory_s == 12 * 8 * 2 * num_bytes
+
+
+def test_norms_of_training_are_split_with_the_tokens() -> None:
+    """4 tokens of 8 numbers in 2 layers; forward 84 bytes each, as many for what is computed again, backward 180."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=2, tensor_parallel=2)
+    without_s = training_step(_UNIT, DECODER, shape).memory_s
+    for split_tokens, numbers in ((False, 4 * 8 * 2), (True, 2 * 8 * 2)):
+        normed = dataclasses.replace(shape, norms=plain_norms(2), split_tokens=split_tokens)
+        assert training_step(_UNIT, DECODER, normed).memory_s - without_s == numbers * (84 + 180)
+        again = dataclasses.replace(normed, recompute=True)
+        assert training_step(_UNIT, DECODER, again).memory_s - without_s == numbers * (2 * 84 + 180)
 
 
 def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
