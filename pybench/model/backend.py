@@ -77,8 +77,8 @@ class BackendTraits:
     ``distributions`` are the packages, by their registry names, whose versions must match for two runs to be compared.
     ``tuning_prefixes`` begin the names of environment variables that tune it. ``launches_per_layer``
     is how many kernels at least a decode round launches one by one for each layer, ``None`` where it replays a graph or
-    that is not known. The workloads in ``over_nodes`` it can spread over several hosts. The module
-    ``pybench.worker.backends.NAME.entry`` follows from its name.
+    that is not known. An engine that ``fuses_norms`` computes each in one kernel. The workloads in ``over_nodes`` it
+    can spread over several hosts. The module ``pybench.worker.backends.NAME.entry`` follows from its name.
     """
 
     model_types: tuple[str, ...]
@@ -100,6 +100,7 @@ class BackendTraits:
     distributions: tuple[str, ...] = ()
     tuning_prefixes: tuple[str, ...] = ()
     launches_per_layer: int | None = None
+    fuses_norms: bool = False
     log_words: LogWords = LogWords()
     pads_vocabulary: bool = False
     over_nodes: tuple[WorkloadName, ...] = ()
@@ -230,6 +231,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             memory=("no available memory", "available kv cache memory", "free memory on device"),
         ),
         pads_vocabulary=True,
+        fuses_norms=True,
         over_nodes=("generate",),
     ),
     "tensorrt_llm": BackendTraits(
@@ -250,6 +252,7 @@ BACKENDS: dict[BackendName, BackendTraits] = {
             memory=("insufficient gpu memory",),
         ),
         pads_vocabulary=True,
+        fuses_norms=True,
     ),
 }
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_phases
-from pybench.compute.comm_model.norms import fused_norms, plain_norms
+from pybench.compute.comm_model.norms import NormBytes, fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
 from pybench.judge.explanation.unknown_work import refuse_unknown
+from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -21,8 +22,6 @@ from pybench.model.workloads.train_strategies import STRATEGIES
 
 # The one that needs least fabric first.
 _DEGREES = ("data_parallel", "pipeline_parallel", "context_parallel", "tensor_parallel")
-# Backends that run transformers' modules.
-_PLAIN = ("torch", "transformers")
 
 
 def predicted_phases(figures: NodeFigures, point: Point, samples: float, *, grown: int = 1) -> tuple[StepTime, ...]:
@@ -64,7 +63,7 @@ def generation_shape(settings: Generate, samples: float, grown: int) -> tuple[Ge
         element_bytes=DTYPE_BYTES[settings.dtype],
         tensor_parallel=degrees["tensor_parallel"],
         pipeline_parallel=degrees["pipeline_parallel"],
-        norms=(plain_norms if settings.backend in _PLAIN else fused_norms)(DTYPE_BYTES[settings.dtype]),
+        norms=_norms(settings, fused=BACKENDS[settings.backend].fuses_norms),
     )
     return shape, share / at_once
 
@@ -93,9 +92,13 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         recompute=settings.activation_checkpointing == "full",
         adapters=adapter_parameters(decoder, settings),
         clip=settings.max_grad_norm is not None,
-        norms=(fused_norms if settings.compile else plain_norms)(DTYPE_BYTES[settings.dtype]),
+        norms=_norms(settings, fused=bool(settings.compile)),
         split_tokens=bool(settings.sequence_parallel),
     )
+
+
+def _norms(settings: ModelSettings, *, fused: bool) -> NormBytes:
+    return (fused_norms if fused else plain_norms)(DTYPE_BYTES[settings.dtype])
 
 
 def _bucket_copies(settings: Train) -> int:

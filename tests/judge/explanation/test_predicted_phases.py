@@ -48,6 +48,20 @@ def test_strategies_that_do_the_same_work_are_predicted_alike(runs: Any, build: 
         assert predicted_phases(figures, with_settings(alone, strategy=strategy), 4) == (step,)
 
 
+def test_norms_are_of_the_kernels_that_run_them(runs: Any, build: Build) -> None:
+    """Engines and compilers fuse them; ranks that split the tokens have their own."""
+    figures = node_figures(runs.measured_node, "bfloat16")
+    plain, fused = (predicted_phases(figures, build.generate(1, backend=name), 4) for name in ("torch", "vllm"))
+    assert whole(plain).memory_s > whole(fused).memory_s
+    assert whole(plain).compute_s == whole(fused).compute_s
+    layers = with_settings(build.train(1), strategy="tensor_parallel", tensor_parallel=2)
+    (same,) = predicted_phases(figures, layers, 4)
+    for changed in ({"compile": True}, {"sequence_parallel": True}):
+        (less,) = predicted_phases(figures, with_settings(layers, **changed), 4)
+        assert less.memory_s < same.memory_s
+        assert less.compute_s == same.compute_s
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
