@@ -67,7 +67,7 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
     embedding = model.get_submodule("model.embed_tokens")
     if along:
-        embedding.register_forward_pre_hook(lambda _module, given: given[0].view(1, -1))
+        embedding.register_forward_pre_hook(lambda _module, given: given[0].reshape(1, -1))
     parallelize_module(model, mesh, plan)
     _return_split_loss(model, task.settings, mesh.get_group())
     if along and task.settings.compile:
