@@ -16,8 +16,8 @@ from pybench.model.decoder_flops import attention_flops_per_token, forward_flops
 from pybench.model.decoder_shape import DecoderShape
 
 _REDUCTIONS_PER_LAYER = 2
-# Kernels of one token a sequence reach eight ninths of the rates at which a node copies and multiplies: fitted to
-# rounds of vLLM and plain PyTorch on 2 and 4 H200s. Kept runs on H100s confirm it.
+# Kernels of one token a sequence reach eight ninths of the rates at which a node copies and multiplies: chosen by kept
+# rounds of vLLM and plain PyTorch on 2 and 4 H200s and H100s, of five hosts.
 _ROUND_OVER_RATE = 9 / 8
 
 

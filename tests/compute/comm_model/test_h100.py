@@ -1,4 +1,4 @@
-"""The model against kept measurements that nothing in it was fitted to: generation on 1, 2 and 4 H100s."""
+"""The model against kept measurements: generation on 1, 2 and 4 H100s."""
 
 from __future__ import annotations
 
