@@ -68,6 +68,7 @@ def check_worker(folder: RunFolder, manifest: Manifest) -> Iterator[Discrepancy]
     elif found != installed_digest():
         text = f"its source is not that of this pybench {version('pybench')}"
         if manifest.pybench_version == version("pybench"):
+            text += ": it was changed, or the run was made by another build of this version; check with that build"
             yield Discrepancy(place="worker", text=text)
         else:
             text += f"; check with pybench {manifest.pybench_version}"
