@@ -43,21 +43,26 @@ def generation_phases(figures: NodeFigures, decoder: DecoderShape, shape: Genera
 def decode_round(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
     """One more token of every sequence, at the mean context. Raises ``UnmeasuredError``."""
     contexts = (shape.prompt_tokens, shape.prompt_tokens + shape.output_tokens)
-    work = _work(figures, decoder, shape, tokens=1, contexts=contexts).times(_ROUND_OVER_RATE)
-    return work + StepTime(communication_s=_communication_s(figures, decoder, shape, tokens=1))
+    return _pass(figures, decoder, shape, tokens=1, contexts=contexts, over_rate=_ROUND_OVER_RATE)
 
 
 def prefill(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> StepTime:
     """The prompts' pass alone."""
-    tokens = shape.prompt_tokens
-    work = _work(figures, decoder, shape, tokens=tokens, contexts=(0, tokens))
-    return work + StepTime(communication_s=_communication_s(figures, decoder, shape, tokens))
+    return _pass(figures, decoder, shape, tokens=shape.prompt_tokens, contexts=(0, shape.prompt_tokens))
 
 
-def _work(
-    figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape, *, tokens: int, contexts: tuple[float, float]
+def _pass(
+    figures: NodeFigures,
+    decoder: DecoderShape,
+    shape: GenerationShape,
+    *,
+    tokens: int,
+    contexts: tuple[float, float],
+    over_rate: float = 1.0,
 ) -> StepTime:
     """One forward pass of ``tokens`` new tokens a sequence; only the last one's logits are computed.
+
+    Its kernels take ``over_rate`` times as long as at the node's rates.
 
     Products read weights, attention reads what is cached. Their kernels follow one another, so each has a roofline of
     its own: a round of many sequences computes in the former and waits for memory in the latter. Norms wait for memory,
@@ -78,7 +83,8 @@ def _work(
         shape.samples * cached_numbers(decoder, *contexts) * shape.element_bytes / shape.tensor_parallel,
     )
     norm_bytes = 0.0 if shape.norms is None else new * decoder.hidden * decoder.layers * shape.norms.forward
-    return products + attention + StepTime(memory_s=norm_bytes / figures.memory_bytes_per_s)
+    work = products + attention + StepTime(memory_s=norm_bytes / figures.memory_bytes_per_s)
+    return work.times(over_rate) + StepTime(communication_s=_communication_s(figures, decoder, shape, tokens))
 
 
 def _communication_s(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape, tokens: int) -> float:

@@ -105,7 +105,7 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     loss_bytes = logits * (_LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT)
     return StepTime(
         compute_s=forward_s + backward_s,
-        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes + _norm_bytes(decoder, shape))
+        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes + _norm_bytes(decoder, shape, tokens))
         / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape)
@@ -113,10 +113,9 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
     )
 
 
-def _norm_bytes(decoder: DecoderShape, shape: TrainingShape) -> float:
+def _norm_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
     if shape.norms is None:
         return 0.0
-    tokens = shape.samples * shape.sequence_tokens / shape.context_parallel
     own = tokens / shape.tensor_parallel if shape.split_tokens else tokens
     of_rank = decoder.layers * pipeline_fraction(decoder, shape)
     return own * decoder.hidden * of_rank * shape.norms.step(recompute=shape.recompute)

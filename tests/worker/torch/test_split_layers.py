@@ -41,6 +41,14 @@ ARCHITECTURE: dict[str, Any] = {
 }
 
 
+def split_task(*, along: bool) -> Task:
+    """Of the first of two ranks, with norms along the sequence or whole."""
+    settings = settings_of(
+        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
+    )
+    return Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU))
+
+
 @pytest.mark.filterwarnings("ignore:For backward hooks to be called:UserWarning")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 @pytest.mark.parametrize(
@@ -60,11 +68,8 @@ def test_a_layer_exchanges_twice_each_way(along: bool, forward: dict[str, int], 
     All-reduces become a reduce-scatter and an all-gather along the sequence, where the embedding has one, too. The
     loss exchanges numbers of each token, and no logits.
     """
-    settings = settings_of(
-        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
-    )
     with first_of(2):
-        task = Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU))
+        task = split_task(along=along)
         model, weights = trainable_model(task)
         split_layers(task, model, device_mesh(task)["tensor_parallel"])
         weights.fill()
@@ -100,12 +105,9 @@ def _counts(seen: CommDebugMode) -> dict[str, int]:
 @pytest.mark.parametrize(("along", "sums"), [(False, {}), (True, {"all_reduce": 1})])
 def test_norms_gradients_are_summed_at_once(along: bool, sums: dict[str, int]) -> None:
     """Two norms of each layer and the last one; whole norms have their whole gradients."""
-    settings = settings_of(
-        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
-    )
     tokens = torch.arange(2 * TOKENS).view(2, TOKENS)
     with first_of(2):
-        learner = tensor_parallel.learner(Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU)))
+        learner = tensor_parallel.learner(split_task(along=along))
         batch = Batch(tokens=tokens, labels=tokens.clone(), positions=tokens[:1])
         learner.backward(batch, 1.0, last=True)
         with CommDebugMode() as seen:  # type: ignore[no-untyped-call]
@@ -116,12 +118,9 @@ def test_norms_gradients_are_summed_at_once(along: bool, sums: dict[str, int]) -
 @pytest.mark.parametrize("along", [False, True])
 def test_logits_are_whole_and_each_sample_has_its_own(along: bool) -> None:
     """Who asks for logits, as a policy's loss does, gets all of them, of samples and tokens."""
-    settings = settings_of(
-        {"strategy": "tensor_parallel", "tensor_parallel": 2, "sequence_parallel": along, "sequence_tokens": TOKENS}
-    )
     tokens = torch.arange(2 * TOKENS).view(2, TOKENS)
     with first_of(2):
-        learner = tensor_parallel.learner(Task(settings, ARCHITECTURE, TorchRanks(rank=0, world_size=2, device=CPU)))
+        learner = tensor_parallel.learner(split_task(along=along))
         assert isinstance(learner, WholeModel)
         logits = learner.logits(Batch(tokens=tokens, labels=tokens, positions=tokens[:1]))
     assert logits.shape == (2, TOKENS, ARCHITECTURE["vocab_size"])
