@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from pybench.model.workloads.turn import Turn
 from pybench.model.workloads.turn_rules import turn_rules
 
 _Matrices = tuple[int, float]
+# How many of each size in bytes.
+_Blocks = Counter[int]
 # The sleep level at which the engine's weights are kept in host memory.
 _KEPT = 1
 # A weight and AdamW's two states.
@@ -27,26 +30,34 @@ _NF4_BYTES = 0.5
 # A matrix from 10 MiB on has a segment of its own, smaller ones share segments of 20 MiB.
 _OWN_SEGMENT_BYTES = 10 * 2**20
 _SHARED_SEGMENT_BYTES = 20 * 2**20
-# The file lies in shared memory, beside the copy that it is written from.
-_FILE_COPIES = 2
 
 
 def turn_host_bytes(settings: Turn, shape: DecoderShape) -> float:
-    """Pinned bytes, and of a handover by file of all weights the file and the copy that it is written from."""
-    by_file = settings.handover == "file" and settings.lora_rank is None
-    file = _FILE_COPIES * DTYPE_BYTES[settings.dtype] * num_parameters(shape) if by_file else 0.0
-    return pinned_bytes(settings, shape) + file
+    """Pinned bytes, and of a handover by file of all weights the file and the copy that it is first written from.
+
+    The copy is gone before a worker reads ahead for the first time.
+    """
+    pinned = pinned_bytes(settings, shape)
+    if settings.handover != "file" or settings.lora_rank is not None:
+        return pinned
+    file = DTYPE_BYTES[settings.dtype] * num_parameters(shape)
+    at_first = pinned_bytes(replace(settings, async_weight_syncing=False), shape)
+    return file + max(at_first + file, pinned)
 
 
 def pinned_bytes(settings: Turn, shape: DecoderShape) -> float:
     """Bytes of pinned host memory, all ranks together: engine asleep at level 1, trainer away from level 1 on.
 
-    torch pins a block of its own for each copy, of the next power of two (ATen/core/CachingHostAllocator.h).
-    Adapters, well under 1 %, are left out.
+    torch pins a block of its own for each copy, of the next power of two, and keeps it for the next copy of its size
+    (ATen/core/CachingHostAllocator.h): vLLM's workers read ahead into what the engine's sleep has left. Adapters, well
+    under 1 %, are left out.
     """
-    engine = _engine_bytes(settings, shape) if settings.sleep_level == _KEPT else 0.0
+    engine = _engine_blocks(settings, shape) if settings.sleep_level == _KEPT else _Blocks()
+    if settings.async_weight_syncing and settings.backend == "vllm" and settings.lora_rank is None:
+        # Every worker reads all weights.
+        engine |= _each(_blocks(_matrices(shape, DTYPE_BYTES[settings.dtype]), 1), settings.tensor_parallel)
     trainer = _trainer_bytes(settings, shape) if settings.sleep_level else 0.0
-    return engine + trainer + settings.num_trainers * _RATES_BYTES
+    return _sum(engine) + trainer + settings.num_trainers * _RATES_BYTES
 
 
 def turn_host_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str | None:
@@ -59,8 +70,8 @@ def turn_host_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -
     return f"{needs}: fits with {' or '.join((*fitting, 'a smaller model'))}"
 
 
-def _engine_bytes(settings: Turn, shape: DecoderShape) -> float:
-    """All weights. vLLM joins some matrices, and copies the segments of GPU memory that they lie in."""
+def _engine_blocks(settings: Turn, shape: DecoderShape) -> _Blocks:
+    """For all weights. vLLM joins some matrices, and copies the segments of GPU memory that they lie in."""
     number, shares = DTYPE_BYTES[settings.dtype], settings.tensor_parallel
     if settings.backend != "vllm":
         return _blocks(_matrices(shape, number), shares)
@@ -71,14 +82,19 @@ def _engine_bytes(settings: Turn, shape: DecoderShape) -> float:
         (shape.layers, number * 2 * shape.hidden * shape.intermediate),
         (shape.layers, number * shape.hidden * shape.intermediate),
     )
-    return sum(count * shares * _segment(size / shares) for count, size in (*joined, _ends(shape, number)))
+    found = _Blocks()
+    for count, size in (*joined, _ends(shape, number)):
+        # Small ones lie together in segments (c10/cuda/CUDACachingAllocator.h).
+        segment = size / shares if size / shares >= _OWN_SEGMENT_BYTES else _SHARED_SEGMENT_BYTES
+        found[_block(segment)] += math.ceil(count * size / shares / segment) * shares
+    return found
 
 
 def _trainer_bytes(settings: Turn, shape: DecoderShape) -> float:
     """Weights and states of all trainers, frozen weights alone under adapters."""
     number, shares = DTYPE_BYTES[settings.dtype], settings.num_weight_shares
     matrices = _matrices(shape, number, _NF4_BYTES if settings.weights == "nf4" else number)
-    held = _blocks(matrices, shares) * settings.num_trainers / shares
+    held = _sum(_blocks(matrices, shares)) * settings.num_trainers / shares
     # Ranks that share layers have the whole embedding each.
     held += (settings.train_tensor_parallel - 1) * _block(number * shape.embedding_weights)
     return held if settings.lora_rank is not None else _TRAINED_COPIES * held
@@ -100,16 +116,20 @@ def _ends(shape: DecoderShape, number: float) -> _Matrices:
     return 1 if shape.tied_embeddings else 2, number * shape.embedding_weights
 
 
-def _blocks(matrices: Iterable[_Matrices], shares: int) -> float:
-    """Bytes of blocks for matrices that are cut into ``shares`` each."""
-    return float(sum(count * shares * _block(size / shares) for count, size in matrices))
+def _blocks(matrices: Iterable[_Matrices], shares: int) -> _Blocks:
+    """For matrices that are cut into ``shares`` each."""
+    found = _Blocks()
+    for count, size in matrices:
+        found[_block(size / shares)] += count * shares
+    return found
 
 
-def _segment(num_bytes: float) -> float:
-    """Bytes of blocks for a matrix in GPU memory, where small ones lie together (c10/cuda/CUDACachingAllocator.h)."""
-    if num_bytes >= _OWN_SEGMENT_BYTES:
-        return _block(num_bytes)
-    return num_bytes * _block(_SHARED_SEGMENT_BYTES) / _SHARED_SEGMENT_BYTES
+def _each(blocks: _Blocks, workers: int) -> _Blocks:
+    return _Blocks({size: workers * count for size, count in blocks.items()})
+
+
+def _sum(blocks: _Blocks) -> float:
+    return float(sum(size * count for size, count in blocks.items()))
 
 
 def _block(num_bytes: float) -> int:
@@ -121,6 +141,7 @@ def _changes(settings: Turn) -> Iterator[tuple[str, Turn]]:
     """Single changes that need less host memory, of those that the turn's rules allow."""
     changes: tuple[tuple[str, Turn], ...] = (
         ("sleep_level = 2", replace(settings, sleep_level=2)),
+        ("async_weight_syncing = false", replace(settings, async_weight_syncing=False)),
         ("handover = 'direct'", replace(settings, handover="direct", processes=None)),
     )
     if settings.lora_rank is not None:

@@ -83,8 +83,8 @@ def test_four_bits_leave_layers_a_quarter() -> None:
 
 
 def test_small_matrices_share_segments() -> None:
-    """Of 4 ranks of an engine: 12 and 8 MiB; the latter lies with others in segments of 20 MiB, pinned as 32."""
-    joined = ((16 + 8 * 32 / 20 + 64 + 32) * 32 + 2 * 256) * 4 * _MIB
+    """Of 4 ranks of an engine: 12 and 8 MiB; of the latter 32 lie in 13 segments of 20 MiB, each pinned as 32."""
+    joined = ((16 + 13 + 64 + 32) * 32 + 2 * 256) * 4 * _MIB
     found = pinned(topology="decoupled", tensor_parallel=4, lora_rank=8)
     assert found == pytest.approx(joined + WHOLE + RATES, rel=1e-12)
 
@@ -97,6 +97,48 @@ def test_a_file_needs_its_size_twice() -> None:
     assert whole.shape is not None
     assert turn_host_bytes(whole.settings, whole.shape) - pinned() == pytest.approx(2 * FILE, rel=0.001)
     assert turn_host_bytes(adapters.settings, whole.shape) == pinned(lora_rank=8)
+
+
+# Of what vLLM's engine pins while it sleeps: 32 blocks of 32 and of 128 MiB, two of 1024.
+LEFT = ((32 + 128) * 32 + 2 * 1024) * _MIB
+
+
+@pytest.mark.parametrize(
+    ("options", "beside"),
+    [
+        ({}, WHOLE - LEFT),
+        ({"sleep_level": 0}, WHOLE),
+        ({"backend": "torch"}, 0),
+        ({"lora_rank": 8}, 0),
+    ],
+)
+def test_a_worker_reads_ahead_into_blocks_that_the_engines_sleep_has_left(options: dict[str, Any], beside: int) -> None:
+    """Torch's engine reads to its GPU."""
+    assert pinned(async_weight_syncing=True, **options) - pinned(**options) == beside
+
+
+def test_each_of_two_workers_reads_all_weights() -> None:
+    """Their engine's joined matrices are halves: 64 blocks each of 32, 16, 128 and 64 MiB, and four of 512."""
+    whole = {**FULL, "sleep_level": 1, "strategy": "fsdp"}
+    left = (32 + 128) * 64 * _MIB  # of 128 and 384 that are read, whole embeddings fit in none
+    assert pinned(async_weight_syncing=True, **whole) - pinned(**whole) == 2 * WHOLE - left
+
+
+def test_what_is_read_ahead_takes_the_place_of_the_first_copy_beside_the_file() -> None:
+    """It is less here, so that a turn needs no more than without."""
+    ahead, apart = turn(async_weight_syncing=True), turn()
+    assert isinstance(ahead.settings, Turn)
+    assert isinstance(apart.settings, Turn)
+    assert ahead.shape is not None
+    assert turn_host_bytes(ahead.settings, ahead.shape) == turn_host_bytes(apart.settings, ahead.shape)
+
+
+def test_reading_ahead_is_named_where_it_is_too_much() -> None:
+    """Four workers pin 53.9 GiB more for it; the file takes 15, and without it the copy as much."""
+    ahead = turn(async_weight_syncing=True, topology="full", tensor_parallel=4, strategy="fsdp")
+    reason = str(host_reason(ahead, 110e9))
+    assert reason.endswith("of 102 GiB: fits with async_weight_syncing = false or a smaller model")
+    assert host_reason(with_settings(ahead, async_weight_syncing=False), 110e9) is None
 
 
 def test_a_host_with_too_little_is_named_with_what_fits() -> None:

@@ -26,20 +26,24 @@ def kept_points() -> dict[str, tuple[dict[str, Any], float]]:
     """Settings and measured bytes of every kept turn."""
     return {
         f"{path.stem} {point['id']}": (point["settings"], point["metrics"]["host_pinned_bytes"]["value"])
-        for path in sorted((SUITES / "measured").glob("*turns*.json"))
+        for path in sorted((SUITES / "measured").glob("*turn*.json"))
         for point in json.loads(path.read_text())["points"]
         if "host_pinned_bytes" in point["metrics"]
     }
 
 
 def test_every_kept_turn_is_near_its_estimate() -> None:
-    """Within 15 %: at levels 1 and 2, with all weights trained and adapters, of one GPU to four."""
+    """Within 15 %, or 0.1 GB at level 0: with all weights trained and adapters, of one GPU to four."""
     kept = kept_points()
-    found = {
-        id_: pinned_bytes(Turn(**given), shape_of(given["model"])) / measured for id_, (given, measured) in kept.items()
-    }
+    found = {id_: pinned_bytes(Turn(**given), shape_of(given["model"])) for id_, (given, _) in kept.items()}
     settings = [given for given, _ in kept.values()]
-    assert {(one["sleep_level"], one["lora_rank"] is None) for one in settings} >= {(1, True), (1, False), (2, True)}
+    assert {(one["sleep_level"], one["lora_rank"] is None) for one in settings} >= {
+        (0, True),
+        (1, True),
+        (1, False),
+        (2, True),
+    }
     assert {one["tensor_parallel"] for one in settings} >= {1, 2, 4}
     assert {one["strategy"] for one in settings} >= {"ddp", "unsloth", "fsdp", "tensor_parallel", "torchtune"}
-    assert found == {id_: pytest.approx(1.0, abs=0.15) for id_ in kept}
+    assert any(one["async_weight_syncing"] and one["backend"] == "vllm" for one in settings)
+    assert found == {id_: pytest.approx(measured, rel=0.15, abs=1e8) for id_, (_, measured) in kept.items()}

@@ -43,13 +43,22 @@ def test_a_bucket_gives_back_what_was_put_into_it() -> None:
 
 
 def test_a_file_has_each_turns_own_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Copies in host memory are kept, what they hold is not; a weight need not be one block of memory."""
+    """The file stays, what it holds does not; a weight need not be one block of memory, and may need its gradient."""
     monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
     folder = HandoverFolder(100)
-    for turn in (1.0, 2.0):
-        sent = {"a": torch.full((3, 4), turn), "b": torch.full((4, 2), turn).bfloat16().t()}
-        found = dict(read(folder.write(sent.items(), None), torch.device("cpu")))
+    files = set()
+    for turn in (1.0, 2.0, 3.0):
+        sent = {
+            "a": torch.full((3, 4), turn, requires_grad=True),
+            "b": torch.full((4, 2), turn).bfloat16().t(),
+            "c": torch.full((1,), turn, dtype=torch.uint8),
+        }
+        file = folder.write(sent.items(), None)
+        files.add((file, file.stat().st_ino))
+        found = dict(read(file, torch.device("cpu")))
+        assert found.keys() == sent.keys()
         assert all(torch.equal(found[name], tensor) for name, tensor in sent.items())
+    assert len(files) == 1
     folder.remove()
     assert list(tmp_path.iterdir()) == []
 

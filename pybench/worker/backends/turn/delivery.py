@@ -21,6 +21,7 @@ Named = tuple[str, torch.Tensor]
 
 BUCKET_BYTES = 2**30
 _ALIGNMENT = 256
+_LENGTH_BYTES = 8
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a file that vanishes with the turn, under a name of this process
 _PREFIX = "pybench-handover-"
 _PEFT_PREFIX = "base_model.model."
@@ -92,30 +93,49 @@ class HandoverFolder:
         _remove_stale(_MEMORY_FOLDER)
         in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > 2 * num_bytes
         parent = _MEMORY_FOLDER if in_memory else Path.cwd()
-        self._host: dict[str, torch.Tensor] = {}
+        self._places: dict[str, torch.Tensor] = {}
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
 
+    @torch.no_grad()
     def write(self, weights: Iterable[Named], adapter: Mapping[str, object] | None) -> Path:
-        """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file."""
+        """Write all weights to one file, with an adapter's config beside it in peft's form; returns the file.
+
+        The first call makes the file. Each later one copies the weights to their places in it: a copy beside it would
+        take as much host memory again, and the time to write it.
+        """
         rename = peft_name if adapter is not None else str
-        host = {rename(name): self._on_host(name, tensor) for name, tensor in weights}
         file = self.path / ("model.safetensors" if adapter is None else ADAPTER_FILE)
+        if self._places:
+            for name, tensor in weights:
+                self._places[rename(name)].copy_(tensor)
+            return file
+        host = {rename(name): tensor.contiguous().cpu() for name, tensor in weights}
         save_file(host, file, metadata={"format": "pt"})
+        self._places = _places(file, host)
         if adapter is not None:
             (self.path / "adapter_config.json").write_text(json.dumps(adapter), encoding="utf-8")
         return file
 
-    @torch.no_grad()
-    def _on_host(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy in memory that is kept for the next turn: taking new memory costs more than the copy."""
-        if name not in self._host:
-            self._host[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
-        return self._host[name].copy_(tensor)
-
     def remove(self) -> None:
-        """Free the memory that the file and the copies take."""
-        self._host.clear()
+        """Free the memory that the file takes."""
+        self._places.clear()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _places(file: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Where each weight lies in its file, as tensors of the file's own memory.
+
+    The file begins with the length of its header in 8 bytes; the header has each tensor's range behind it in JSON
+    (the safetensors format).
+    """
+    flat = torch.from_file(str(file), shared=True, size=file.stat().st_size, dtype=torch.uint8)
+    begin = _LENGTH_BYTES + int.from_bytes(flat[:_LENGTH_BYTES].numpy().tobytes(), "little")
+    header = json.loads(flat[_LENGTH_BYTES:begin].numpy().tobytes())
+    found = {}
+    for name, weight in weights.items():
+        start, end = header[name]["data_offsets"]
+        found[name] = flat[begin + start : begin + end].view(weight.dtype).view(weight.shape)
+    return found
 
 
 def read(file: Path, device: torch.device) -> Iterator[Named]:
