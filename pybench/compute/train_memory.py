@@ -7,6 +7,7 @@ Kept runs confirm it (:data:`ESTIMATE_ERROR`). Where it is not known what the la
 from __future__ import annotations
 
 from pybench.compute.activation_memory import kept_bytes, recomputed_bytes
+from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.zero import BUCKET_ELEMENTS
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_shape import DecoderShape
@@ -38,15 +39,20 @@ def train_bytes(settings: Train, shape: DecoderShape) -> float:
 
 
 def host_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Memory that all hosts together have states in, where they are kept there; else 0.
+    """Memory that all hosts together have weights and states in, where they are kept there; else 0.
 
-    ZeRO-Offload (arXiv:2101.06840): weight, gradient and two states of AdamW in float32. FSDP: the same in ``dtype``.
+    ZeRO-Offload (arXiv:2101.06840): weight, gradient and two states of AdamW in float32 of each weight that is trained,
+    and ``dtype``'s weights with ``offload_parameters``. FSDP: all of it in ``dtype``, and frozen weights.
     """
-    if settings.offload_optimizer:
-        return float((_ZERO_LASTING + _FLOAT32) * num_parameters(shape))
-    if settings.cpu_offload and not settings.lora_rank:
-        return float(4 * DTYPE_BYTES[settings.dtype] * num_parameters(shape))
-    return 0.0
+    number, weights = DTYPE_BYTES[settings.dtype], num_parameters(shape)
+    adapters = adapter_parameters(shape, settings)
+    trained, frozen = (weights, 0) if adapters is None else (adapters, weights)
+    states = (_ZERO_LASTING + _FLOAT32) * trained if settings.offload_optimizer else 0.0
+    if settings.offload_parameters:
+        states += number * weights
+    if settings.cpu_offload:
+        states += number * (4 * trained + frozen)
+    return float(states)
 
 
 def _step_bytes(settings: Train, shape: DecoderShape) -> float:

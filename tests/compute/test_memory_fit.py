@@ -11,11 +11,13 @@ import pytest
 from pybench.compute.feasibility import infeasible
 from pybench.compute.memory_fit import memory_need, memory_reason, most_samples, tight_memory_changes
 from pybench.compute.plan import expand
+from pybench.compute.train_memory import host_bytes
 from pybench.model.devices import Devices
 from pybench.model.effort import Effort
 from pybench.model.suite import Benchmark, Plan, Point, Suite
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.train import Train
 from pybench.model.workloads.turn import Turn
 from pybench.report.plan import render
 from pybench.store.model_shapes import load_models
@@ -553,6 +555,21 @@ def test_states_in_host_memory_need_room_there() -> None:
     small = replace(host, host_memory_bytes=50e9)
     assert "needs about 59.8 GiB of host memory, of 46.6 GiB: " in str(memory_reason(fsdp, small))
     assert memory_reason(zero, replace(host, host_memory_bytes=None)) is None
+
+
+def test_under_adapters_the_host_has_their_states_alone() -> None:
+    """Rank 8 on two projections of 4096 to 4096 and 1024, in 32 layers; frozen weights where they leave the GPU."""
+    adapters = 32 * 8 * (8192 + 5120)
+    lora = {"lora_rank": 8, "lora_targets": "query_value", "data_parallel": 2}
+    zero = training_point("llama-3.1-8b", strategy="deepspeed", zero_stage=3, offload_optimizer=True, **lora)
+    whole = with_settings(zero, offload_parameters=True)
+    fsdp = training_point("llama-3.1-8b", strategy="fsdp", cpu_offload=True, **lora)
+    frozen = 2 * 8_029_995_008  # all matrices
+    expected = (16 * adapters, 16 * adapters + frozen, 8 * adapters + frozen)
+    for point_, num_bytes in zip((zero, whole, fsdp), expected, strict=True):
+        assert isinstance(point_.settings, Train)
+        assert point_.shape is not None
+        assert host_bytes(point_.settings, point_.shape) == num_bytes
 
 
 def turn(model: str = "llama-3.1-8b", **options: Any) -> Point:
