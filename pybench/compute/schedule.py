@@ -12,7 +12,15 @@ from pybench.model.wire import FailureCause
 
 # Another attempt would end the same way, or cost its whole time limit again.
 FINAL_CAUSES: frozenset[FailureCause] = frozenset(
-    {"out_of_memory", "missing_package", "unsupported", "wrong_result", "collective_timeout", "time_limit"}
+    {
+        "out_of_memory",
+        "host_memory",
+        "missing_package",
+        "unsupported",
+        "wrong_result",
+        "collective_timeout",
+        "time_limit",
+    }
 )
 
 Attempt = tuple[Point, int]

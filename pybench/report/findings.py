@@ -22,6 +22,7 @@ from pybench.report.run_view import RunView
 
 _OF_CAUSE = {
     "out_of_memory": "use a smaller batch or model, or more GPUs, for these points",
+    "host_memory": "free memory of the host, or take settings that need less of it",
     "missing_package": "install the package for the workers' Python (--python), or use --engine with its image",
     "unsupported": "remove the combination from the suite's axes",
     "time_limit": "raise time_limit_s of the benchmark, or read the log for what it waits for",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pybench.engines.log import log_tail
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
+from pybench.model.plural import plural
 from pybench.model.wire import Failure, FailureCause
 from pybench.runner.events.reader import RankLog
 
@@ -37,8 +38,25 @@ def failure(cause: FailureCause, message: str, log: Path) -> Failure:
     return Failure(cause=cause, message=message, detail=log_tail(log))
 
 
-def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
-    """What exit code (negative: signal) and events of an ended worker show of its last attempt."""
+def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: int = 0) -> Failure | None:
+    """What exit code (negative: signal) and events of an ended worker show of its last attempt.
+
+    ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out.
+    """
+    found = _by_exit(code, ranks, log)
+    if found is None or not oom_kills or not _is_kill(found):
+        return found
+    why = f"the host's memory ran out, and the kernel ended {plural(oom_kills, 'process', 'es')}"
+    return replace(found, cause="host_memory", message=f"{why}: {found.message}")
+
+
+def _is_kill(found: Failure) -> bool:
+    """Whether a process was killed, of the worker or of its engine."""
+    killed = f"signal {signal.SIGKILL:d},"
+    return (found.cause == "signal" and killed in found.message) or found.cause == "engine"
+
+
+def _by_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
     reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
     killed = _killing_signal(log_tail(log)) if code > 0 else None
     if reported and not (killed and reported[0].cause == "exception"):

@@ -6,6 +6,7 @@ import time
 
 from pybench.engines.base import Worker
 from pybench.engines.hosts.worker import HostsWorker
+from pybench.machine.oom_kills import num_oom_kills
 from pybench.model.progress import Progress
 from pybench.model.suite import Point
 from pybench.model.wire import Event, Failure, Phase, Step, Work
@@ -26,6 +27,7 @@ def follow(
     Raises ``OutOfTimeError`` when the run's time is over before every result is there, with the worker ended.
     """
     goes_on = False
+    killed_before = num_oom_kills()
     try:
         ended = _until_over(session, place, worker, reader, gpus, progress)
         goes_on = ended is None
@@ -33,7 +35,10 @@ def follow(
         if not goes_on:
             # Ends ranks that outlive their launcher, and everything when interrupted.
             worker.end()
-    return failure_of_exit(ended, reader.points[place], session.log) if isinstance(ended, int) else ended
+    if not isinstance(ended, int):
+        return ended
+    oom_kills = (num_oom_kills() or 0) - (killed_before or 0)
+    return failure_of_exit(ended, reader.points[place], session.log, oom_kills)
 
 
 def _until_over(

@@ -55,6 +55,32 @@ def test_a_log_with_an_endless_exit_code(tmp_path: Path) -> None:
     assert found.cause == "exit_code"
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "cause"),
+    [
+        (-9, None, "host_memory"),
+        (-9, RAISED, "exception"),  # it reported another end before
+        (-11, None, "signal"),
+        (1, Failure(cause="engine", message="its process ended", detail=""), "host_memory"),
+        (1, Failure(cause="unsupported", message="no such option", detail=""), "unsupported"),
+        (1, None, "exit_code"),
+    ],
+)
+def test_a_kill_as_the_hosts_memory_ran_out_is_named(
+    tmp_path: Path, code: int, said: Failure | None, cause: str
+) -> None:
+    """Where something was killed, and the kernel counts a kill of its own."""
+    log = tmp_path / "worker.log"
+    log.write_text("nothing\n")
+    found, alone = (failure_of_exit(code, [RankLog(failure=said)], log, kills) for kills in (2, 0))
+    assert found is not None
+    assert alone is not None
+    assert found.cause == cause
+    assert alone.cause != "host_memory"
+    why = "the host's memory ran out, and the kernel ended 2 processes: "
+    assert found.message == (f"{why}{alone.message}" if cause == "host_memory" else alone.message)
+
+
 ENGINE = Failure(cause="engine", message="vLLM's engine process did not start", detail="traceback")
 ECHO = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
 TOLD = "RuntimeError: Executor worker returned error\n"
