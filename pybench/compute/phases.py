@@ -10,10 +10,13 @@ from pybench.model.wire import Span, Step
 def phase_cuts_ns(ranks: Sequence[Step]) -> tuple[int, int, int]:
     """Start of a step, the moment when every sequence has its first token, end of the step; of all ``ranks`` together.
 
-    CLOCK_MONOTONIC nanoseconds. Of a step without tokens the first two are equal.
+    CLOCK_MONOTONIC nanoseconds. The first two are equal where prefill and decode are not apart: of a step without
+    tokens, and where a sequence ended before another had its first token, as where an engine runs a part at a time.
     """
     start_ns, end_ns = min(step.start_ns for step in ranks), max(step.end_ns for step in ranks)
-    return start_ns, max((_first_tokens_ns(step) for step in ranks), default=start_ns), end_ns
+    cut_ns = max((_first_tokens_ns(step) for step in ranks), default=start_ns)
+    first_end_ns = min((request.last_token_ns for step in ranks for request in step.requests), default=end_ns)
+    return start_ns, cut_ns if cut_ns <= first_end_ns else start_ns, end_ns
 
 
 def _first_tokens_ns(step: Step) -> int:

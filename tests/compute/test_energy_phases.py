@@ -75,6 +75,13 @@ def test_prefill_lasts_until_the_last_request_of_the_last_rank_has_a_token() -> 
     assert prefill.duration_s == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize(("waited_until", "num_phases"), [(999, 2), (1000, 2), (1001, 0)])
+def test_sequences_that_begin_after_others_have_ended_leave_no_phases(waited_until: int, num_phases: int) -> None:
+    """All requests of the first rank end at 1 s: what runs until the last first token is decoding, too."""
+    ranks = [_step(0, 50, 1000, requests=(50, 300)), _step(0, 50, 2000, requests=(waited_until,))]
+    assert len(phase_energies(_trace(400.0), [ranks], None)) == num_phases
+
+
 def test_a_window_below_the_sensors_period_is_flagged() -> None:
     """10 ms of prefill are mostly what came before and after."""
     prefill, decode = phase_energies(_trace(400.0), [[_step(0, 10, 1000)]], None)

@@ -33,7 +33,7 @@ def shares(_point: Point, steps: Sequence[JointStep]) -> dict[str, float]:
 
 
 def of_energy(point: Point, steps: Sequence[JointStep], energy: Energy) -> dict[str, float | None]:
-    """What joules gave. Prefill and decode are separate where all sequences of a step began together."""
+    """What joules gave. Those of prefill and decode are apart where all sequences run together."""
     work = total_work([step.work for step in steps])
     phases = {phase.name: phase.energy_j for phase in energy.phases}
     return {

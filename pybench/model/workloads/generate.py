@@ -129,7 +129,9 @@ _METRICS = {
     **latency.METRICS,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
     "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per joule"),
-    "prefill_energy_j_per_prompt_token": less("J/token", "energy until every sequence has its first token"),
+    "prefill_energy_j_per_prompt_token": less(
+        "J/token", "energy until every sequence has its first token, where none ends before"
+    ),
     "decode_energy_j_per_output_token": less("J/token", "energy after every sequence has its first token"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
     "model_flops": more("FLOP", "operations the model needs for one step's sequences, all GPUs together"),
