@@ -41,9 +41,15 @@ def generate_flops(shape: DecoderShape, prompt_tokens: float, output_tokens: flo
     return prefill + (output_tokens - 1) * forward_flops_per_token(shape, middle, end)
 
 
-def read_weights(shape: DecoderShape) -> int:
-    """Weights that a forward pass reads: all but the embedding, of which it reads some rows; tied, it is the head."""
-    return num_parameters(shape) - (0 if shape.tied_embeddings else shape.embedding_weights)
+def read_weights(shape: DecoderShape, num_tokens: float) -> float:
+    """Weights that a forward pass of ``num_tokens`` reads, which may be a mean.
+
+    All but the embedding, of which it reads some rows; tied, it is the head. Of a mixture's experts those that any of
+    the tokens chooses, on the mean of routers that choose evenly, as ours do: one token misses each by 1 - k / n.
+    """
+    missed: float = (1 - shape.active_experts / shape.num_experts) ** num_tokens
+    unread = shape.layers * shape.expert_weights * shape.num_experts * missed
+    return num_parameters(shape) - (0 if shape.tied_embeddings else shape.embedding_weights) - unread
 
 
 def cached_numbers(shape: DecoderShape, first: float, last: float | None = None) -> float:
@@ -53,16 +59,13 @@ def cached_numbers(shape: DecoderShape, first: float, last: float | None = None)
 
 def decode_round_bytes(
     shape: DecoderShape, num_sequences: float, context_tokens: float, *, weight_bytes: int, cache_bytes: int
-) -> float | None:
-    """Bytes that one decode round must read: every weight outside the embedding, and each sequence's keys and values.
+) -> float:
+    """Bytes that one decode round must read: :func:`read_weights`, and each sequence's keys and values.
 
     Bytes of weights plus cache, over the time of a round, are the achieved bandwidth of memory-bandwidth utilisation
-    (Databricks, LLM Inference Performance Engineering: Best Practices, 2023). ``None`` for mixtures of experts: how
-    many weights a round reads depends on which experts its tokens choose.
+    (Databricks, LLM Inference Performance Engineering: Best Practices, 2023).
     """
-    if shape.num_experts > 1:
-        return None
-    weights = read_weights(shape) * weight_bytes
+    weights = read_weights(shape, num_sequences) * weight_bytes
     return float(weights + num_sequences * cached_numbers(shape, context_tokens) * cache_bytes)
 
 

@@ -12,6 +12,7 @@ from pybench.compute.flops import (
     generate_flops,
     model_class,
     num_parameters,
+    read_weights,
 )
 from pybench.model.decoder_flops import forward_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
@@ -159,6 +160,13 @@ def test_a_decode_round_reads_what_windows_leave_of_the_cache() -> None:
     assert decode_round_bytes(windowed, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 4)
 
 
-def test_what_a_mixture_reads_depends_on_its_router() -> None:
-    """Unknown, and no number."""
-    assert decode_round_bytes(_GPT_OSS, 2, 10, weight_bytes=1, cache_bytes=2) is None
+@pytest.mark.parametrize(("tokens", "experts"), [(1, 4), (2, 4 + 4 * 28 / 32), (10_000, 32)])
+def test_tokens_of_a_mixture_read_the_experts_that_any_of_them_chooses(tokens: float, experts: float) -> None:
+    """Four of 32 the first; the second's are among those by an eighth; many choose all."""
+    ends, attention, expert = 201088 * 2880, 2880 * 2 * (64 + 8) * 64, 3 * 2880 * 2880
+    assert read_weights(_GPT_OSS, tokens) == pytest.approx(ends + 24 * (attention + expert * experts), rel=1e-12)
+
+
+def test_without_experts_every_round_reads_the_same() -> None:
+    """As many weights for one sequence as for a thousand."""
+    assert read_weights(DECODER, 1) == read_weights(DECODER, 1000) == 2 * (192 + 384) + 256

@@ -21,11 +21,14 @@ from pybench.model.wire import Event, Failure, Header, Metric
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.arguments import engine_arguments
 from pybench.worker.backends.vllm.iterations import Iterations
+from tests.builders import TINY
 from tests.worker.conftest import RunEngine, points_of, steps_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded/vllm-0.20.2.json"
 SIZES: dict[str, Any] = {"batch_size": 4, "prompt_tokens": 6, "output_tokens": 5}
+
+MIXTURE = {**TINY, "model_type": "gpt_oss", "num_local_experts": 8, "num_experts_per_tok": 2}
 
 RunVllm = Callable[..., tuple[int, list[list[Event]], str]]
 
@@ -67,6 +70,27 @@ def test_a_batch_lies_within_its_steps(run_vllm: RunVllm) -> None:
             assert times.last_token_ns <= step.end_ns
             assert (times.prompt_tokens, times.output_tokens) == (6, 5)
         assert step.values["itl_p50_s"] > 0
+
+
+@pytest.mark.parametrize("architecture", [MIXTURE])
+@pytest.mark.parametrize("own", [{}, {"concurrency": 2}])
+def test_a_mixtures_experts_are_spread_before_the_first_step(
+    run_vllm: RunVllm, tmp_path: Path, own: dict[str, int]
+) -> None:
+    """Once, by the seed; a batch and a server."""
+    code, [events], log = run_vllm(settings(seed=5, **own))
+    assert code == 0, log
+    assert (tmp_path / "stdout").read_text().count("experts spread by seed 5") == 1
+    assert steps_of(events)
+
+
+@pytest.mark.parametrize("architecture", [MIXTURE])
+def test_a_mixture_whose_routers_are_not_found_is_not_measured(run_vllm: RunVllm) -> None:
+    """Else a round would read a few of its experts."""
+    code, [events], log = run_vllm(settings(), behaviour="other-routers")
+    assert code == 1, log
+    [failure] = [event for event in events if isinstance(event, Failure)]
+    assert (failure.cause, "routers have other names" in failure.message) == ("unsupported", True)
 
 
 def test_copies_share_the_samples_and_the_gpus(run_vllm: RunVllm) -> None:

@@ -75,7 +75,7 @@ def _pass(
     products = roofline(
         figures,
         (layer_flops + shape.samples * head_flops) / shape.tensor_parallel,
-        read_weights(decoder) * shape.element_bytes / shape.tensor_parallel,
+        read_weights(decoder, new) * shape.element_bytes / shape.tensor_parallel,
     )
     attention = roofline(
         figures,

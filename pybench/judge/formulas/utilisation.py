@@ -68,7 +68,7 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
         cache_bytes=cache_bytes,
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
-    return None if num_bytes is None else num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
+    return num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
 
 
 def _cache_bytes(settings: Generate) -> int | None:

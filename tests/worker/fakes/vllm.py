@@ -172,13 +172,16 @@ class _Core:
             logger.record(scheduler, stats, mm_cache_stats=None, engine_idx=0)
         self.prefixes = SimpleNamespace(queries=0, hits=0)
 
-    def report(self, method: str) -> list[Any]:
+    def report(self, method: str, args: tuple[Any, ...]) -> list[Any]:
         if method == "pybench_forget_peak":
             self.num_points += 1
             return []
-        assert method == "pybench_device_report"
         visible = [int(index) for index in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
         indices = [index + (BEHAVIOUR == "other-gpus") for index in visible] + self.others
+        if method == "pybench_spread_experts":
+            print(f"experts spread by seed {args[0]}", flush=True)
+            return [0 if BEHAVIOUR == "other-routers" else 2 for _ in indices]
+        assert (method, args) == ("pybench_device_report", ())
         return [
             [
                 f"GPU-{index:08}-fake-4000-8000-{index:012}",
@@ -243,8 +246,8 @@ class LLMEngine:
         self._waiting = [entry for entry in self._waiting if entry not in ended]
         return [_output(*entry) for entry in ended]
 
-    def collective_rpc(self, method: str) -> list[Any]:
-        return self.engine_core.report(method)
+    def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> list[Any]:
+        return self.engine_core.report(method, args)
 
 
 class AsyncLLM:
@@ -278,8 +281,8 @@ class AsyncLLM:
         self._running -= 1
         yield _output(request_id, prompt, sampling_params, stamps)
 
-    async def collective_rpc(self, method: str) -> list[Any]:
-        return self._core.report(method)
+    async def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> list[Any]:
+        return self._core.report(method, args)
 
     def shutdown(self, timeout: float | None = None) -> None:
         self._core.shutdown(timeout)

@@ -9,7 +9,7 @@ from typing import Any
 from pybench.model.workloads.generate import Generate
 from pybench.worker.backends.vllm.hosts import ReplicaHosts
 
-DEVICE_REPORT = "pybench.worker.backends.vllm.device_report.DeviceReport"
+WORKER = "pybench.worker.backends.vllm.generation_worker.GenerationWorker"
 
 
 def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None = None) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
         "gpu_memory_utilization": settings.gpu_memory_utilization,
         "enable_prefix_caching": bool(settings.prefix_caching),
         "disable_log_stats": False,
-        "worker_extension_cls": DEVICE_REPORT,
+        "worker_extension_cls": WORKER,
         **{name: value for name, value in optional.items() if value is not None},
         **({} if hosts is None else _over_hosts(hosts)),
     }

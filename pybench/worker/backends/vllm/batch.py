@@ -66,9 +66,9 @@ class BatchEngine:
             raise EngineError(f"vLLM ended {len(ended)} of {len(work)} requests, and has no more; see its log")
         return sorted(ended, key=lambda output: int(output.request_id))
 
-    def ask_workers(self, method: str) -> list[Any]:
-        """What each of the engine's workers answers to a method of :class:`DeviceReport`."""
-        answers: list[Any] = self.engine.collective_rpc(method)
+    def ask_workers(self, method: str, *arguments: object) -> list[Any]:
+        """What each of the engine's workers answers to a method of :class:`GenerationWorker`."""
+        answers: list[Any] = self.engine.collective_rpc(method, args=arguments)
         return answers
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from pybench.worker.gpus import nvml_uuid
 
 
 class DeviceReport:
-    """Mixed into vLLM's worker class by its argument ``worker_extension_cls``."""
+    """What each of the classes has that are mixed into vLLM's worker class."""
 
     device: Any
     model_runner: Any

@@ -13,6 +13,7 @@ from typing import Any
 import vllm
 from vllm.engine.arg_utils import EngineArgs
 
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.loopback import LOOPBACK
 from pybench.model.wire import Metric, WorkOrder
 from pybench.model.workloads.engine_arguments import decided_arguments
@@ -128,7 +129,8 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
             with _followed(arguments, settings, ranks):
                 yield partial(_following, replica=replica)
         else:
-            with _driven(arguments, settings, ranks, hosts) as (engine, iterations):
+            has_experts = DecoderShape.from_config(architecture).num_experts > 1
+            with _driven(arguments, settings, ranks, hosts, has_experts=has_experts) as (engine, iterations):
                 yield partial(_generation, engine=engine, iterations=iterations, replica=replica)
 
 
@@ -142,7 +144,7 @@ def _hosts(settings: Generate) -> ReplicaHosts | None:
 
 @contextmanager
 def _driven(
-    arguments: dict[str, Any], settings: Generate, ranks: Ranks, hosts: ReplicaHosts | None
+    arguments: dict[str, Any], settings: Generate, ranks: Ranks, hosts: ReplicaHosts | None, *, has_experts: bool
 ) -> Iterator[tuple[BatchEngine | ServingEngine, Iterations]]:
     """The engine of this replica, whose workers on other hosts end after it."""
     iterations = Iterations()
@@ -150,6 +152,8 @@ def _driven(
         engine = BatchEngine(arguments, iterations) if settings.is_batch else ServingEngine(arguments, iterations)
     try:
         _check_devices(engine, hosts)
+        if has_experts:
+            _spread_experts(engine, settings.seed)
         yield engine, iterations
         if settings.nodes > 1:
             ranks.barrier()
@@ -192,6 +196,17 @@ def _check_devices(engine: BatchEngine | ServingEngine, hosts: ReplicaHosts | No
     expected = {gpu.uuid for gpu in visible_gpus()} if hosts is None else hosts.uuids
     if found != expected:
         raise UnsupportedError(f"vLLM runs on {', '.join(sorted(found))}, expected on {', '.join(sorted(expected))}")
+
+
+def _spread_experts(engine: BatchEngine | ServingEngine, seed: int) -> None:
+    """Raise :class:`UnsupportedError` where a worker has no router of the names that are looked for."""
+    with engine_errors():
+        num_routers = engine.ask_workers("pybench_spread_experts", seed)
+    if not all(num_routers):
+        raise UnsupportedError(
+            f"vllm {vllm.__version__}: this model's routers have other names here, and under dummy weights nearly all "
+            "tokens would go to the same few experts"
+        )
 
 
 def _arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | None) -> dict[str, Any]:

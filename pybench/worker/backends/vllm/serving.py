@@ -51,9 +51,9 @@ class ServingEngine:
             raise EngineError(f"vLLM ended request {request.index} without an output")
         return times_of(last[-1], arrival_ns)
 
-    def ask_workers(self, method: str) -> list[Any]:
-        """What each of the engine's workers answers to a method of :class:`DeviceReport`."""
-        answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method))
+    def ask_workers(self, method: str, *arguments: object) -> list[Any]:
+        """What each of the engine's workers answers to a method of :class:`GenerationWorker`."""
+        answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method, args=arguments))
         return answers
 
     def close(self) -> None:
