@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pybench.compute.numbers import ONE, Scale, plain, scale_of
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
-from pybench.model.plural import plural
+from pybench.model.plural import abridged, plural
 from pybench.model.results import CheckResult, Estimate, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
@@ -135,15 +135,22 @@ def overall(
             more = f" (and {len(culprits) - 1} more)" if len(culprits) > 1 else ""
             return verdict, culprits[0] + more
     if not any(point.status == "ok" for point in points):
-        if left_out:
-            return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
-        return "missing", "nothing was measured"
+        return _of_nothing(left_out, skips)
     if counts.passed:
         return "pass", counted_with(counts, machine, left_out)
     if counts.expected:
         return "no_expectation", f"nothing was judged: {counted_with(counts, machine, left_out)}"
     rest = f"left out: {left_out_text(left_out)}" if left_out else "all were measured"
     return "no_expectation", f"nothing is expected of these points; {rest}"
+
+
+def _of_nothing(left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
+    """Of a run without a figure: what cannot be measured here stands before what was left out."""
+    if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
+        return "missing", f"nothing was measured: {abridged(unable, 1)}"
+    if left_out:
+        return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
+    return "missing", "nothing was measured"
 
 
 def _subject(row: JudgedRow) -> str:

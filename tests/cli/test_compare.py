@@ -21,15 +21,20 @@ def compare(*arguments: str) -> Result:
 
 @pytest.fixture
 def measure(here: Path, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> Measure:
-    """Make a run in a folder of its own; steps are longer by ``stretch`` at the points of ``where``."""
+    """Make a run; steps are longer by ``stretch`` at the points of ``where``.
+
+    All lie in one folder, which gives runs of one second ids of their own.
+    """
+    root = here / "runs"
 
     def run(name: str, stretch: float = 1.0, where: str = "", **environment: str) -> str:
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
         arguments = drill(FAKE_STRETCH=str(stretch), FAKE_POINT=where, FAKE_NOISE=f"{name}:0.001")
-        done = CliRunner().invoke(main, [*arguments, "--runs", name])
+        before = set(root.glob("*"))
+        done = CliRunner().invoke(main, [*arguments, "--runs", str(root)])
         assert done.exit_code in {0, 1, 4}, done.output
-        (folder,) = (here / name).iterdir()
+        (folder,) = set(root.iterdir()) - before
         return str(folder)
 
     return run
@@ -56,8 +61,8 @@ def test_a_planted_slowdown_of_3_percent_is_found_at_its_point(measure: Measure)
 def test_a_vanished_point_fails_and_a_new_one_is_listed(here: Path, measure: Measure, drill: Drill) -> None:
     """Left out by -k now; not there before."""
     then = measure("then")
-    assert CliRunner().invoke(main, [*drill(), "--runs", "now", "-k", "tensor_parallel=1"]).exit_code in {1, 4}
-    (now,) = (here / "now").iterdir()
+    assert CliRunner().invoke(main, [*drill(), "--runs", "runs", "-k", "tensor_parallel=1"]).exit_code in {1, 4}
+    (now,) = set((here / "runs").iterdir()) - {Path(then)}
     done = compare(str(now), then)
     assert done.exit_code == 1
     assert "left out by -k tensor_parallel=1" in " ".join(done.stdout.split())

@@ -291,6 +291,20 @@ def test_a_run_that_left_everything_out_is_no_pass() -> None:
     )
 
 
+def test_a_run_of_points_that_cannot_be_measured_here_names_one() -> None:
+    """Rather than what was left out beside it, on purpose."""
+    skips = [
+        Skip(id=name, benchmark="b", axes={}, num_gpus=1, reason="needs about 312 GiB of host memory, of 126 GiB")
+        for name in ("p", "q")
+    ]
+    found = overall([_point("skipped")] * 2, [], counts=_NONE, left_out=("2 GPUs (--max-gpus 1)",), skips=skips)
+    assert found == (
+        "missing",
+        "nothing was measured: p: needs about 312 GiB of host memory, of 126 GiB and 1 more",
+    )
+    assert overall([_point("ok")], [], counts=_NONE, skips=skips)[0] == "no_expectation"
+
+
 def test_a_pass_says_how_much_was_judged() -> None:
     """Six of eight."""
     counts = Counts(expected=8, judged=6, passed=6, without_figure=2)
