@@ -12,7 +12,7 @@ from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
 from pybench.judge.lookup import context_of, no_row, ratio_row
 from pybench.judge.measurements import Measurements
-from pybench.judge.validity import company, starvation
+from pybench.judge.validity import company, excess, starvation
 from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
@@ -196,16 +196,22 @@ def _judged(
         return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
     more = METRICS[metric].higher_is_better
     judgement = judge_ratio(evidence, expected, linear, more=more)
-    beside = next((words for each in (point, baseline) if (words := company(measurements.good(each.id)))), None)
-    return evidence.interval, judgement if beside is None else _in_company(judgement, beside)
+    both = (point, baseline)
+    beside = next((words for each in both if (words := company(measurements.good(each.id)))), None)
+    if beside is not None:
+        judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
+    beyond = next((words for each in both if (words := excess(measurements.samples(each)))), None)
+    if beyond is not None:
+        judgement = _not_passed(judgement, beyond, "beyond_peak")
+    return evidence.interval, judgement
 
 
-def _in_company(judgement: Judgement, beside: str) -> Judgement:
-    """What was measured beside a foreign process does not pass."""
+def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
+    """A pass of what was not measured alone, or did not do its work, is none."""
     verdict, reason, flags, decision = judgement
     if verdict == "pass":
-        verdict, reason, decision = "inconclusive", f"{beside}: end it and measure again; {reason}", None
-    return verdict, reason, (*flags, "not_alone"), decision
+        verdict, reason, decision = "inconclusive", f"{why}; {reason}", None
+    return verdict, reason, (*flags, flag), decision
 
 
 def scaling_claims(

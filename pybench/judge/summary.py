@@ -9,7 +9,7 @@ from pybench.judge.gpu_states import gpu_states
 from pybench.judge.gpu_use import gpu_use
 from pybench.judge.measurements import Measurements
 from pybench.judge.phase_results import phase_results
-from pybench.judge.validity import company, starvation
+from pybench.judge.validity import company, excess, starvation
 from pybench.model.gpu_state import GpuUse
 from pybench.model.plan_options import time_limit_text
 from pybench.model.record import RankReport, Record
@@ -115,6 +115,7 @@ def _flags(
         "outlying_attempt": "step_s" in samples and bool(outlying_attempts(samples["step_s"])),
         "kv_starved": starvation(point, samples) is not None,
         "not_alone": company(good) is not None,
+        "beyond_peak": excess(samples) is not None,
         "input_bound": _exceeds(samples, "input_wait_fraction", _INPUT_BOUND),
         "stages_wait": _has_microbatches(point) and _exceeds(samples, "stage_idle_fraction", _STAGES_WAIT),
         "no_control_steps": _lacks_control_steps(point, samples),

@@ -1,13 +1,15 @@
-"""Whether a point may serve as a baseline, and whether it was measured alone."""
+"""Whether a point may serve as a baseline, was measured alone, and did all of its work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybench.compute.stats import Samples
+from pybench.compute.stats import Samples, location
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
+
+_PEAK_SHARES = {"mfu_fraction": "operations", "mbu_fraction": "memory bandwidth"}
 
 
 def starvation(point: Point, samples: Mapping[str, Samples]) -> str | None:
@@ -39,6 +41,17 @@ def company(records: Sequence[Record]) -> str | None:
         for process in record.health.others:
             if process.first_ns <= end_ns and process.last_ns >= start_ns:
                 return f"process {process} was on a GPU in a measured step"
+    return None
+
+
+def excess(samples: Mapping[str, Samples]) -> str | None:
+    """The share of its GPUs' peak that a point exceeds, ``None`` where it exceeds none.
+
+    A part of what was counted was not done then, or the GPU is of another kind than its name.
+    """
+    for name, resource in _PEAK_SHARES.items():
+        if name in samples and (share := location(samples[name])) > 1:
+            return f"{share:.0%} of the GPUs' peak {resource}, which no work reaches ({name})"
     return None
 
 

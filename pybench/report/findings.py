@@ -32,6 +32,7 @@ _OF_CAUSE = {
 _FINISH = "finish the run: pybench run --resume RUN"
 _GO_ON = f"{_FINISH}, which has the same time again"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
+_LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
 _EXPECT = "write this machine's rows: pybench expect --from RUN"
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
@@ -161,6 +162,7 @@ def _of_tight_memory(point: PointResult, manifest: Manifest | None) -> str | Non
 def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     unmeasured = {point.id for point in results.points if point.status in {"failed", "missing"}}
     beside, short_of_time = _flagged(results, "not_alone"), _flagged(results, "fewer_attempts")
+    beyond = _flagged(results, "beyond_peak")
     for row in results.expectations:
         # What lacks a point is no finding of its own: the point is.
         is_consequence = row.verdict in {"missing", "error"} and not unmeasured.isdisjoint(row.point_ids)
@@ -168,6 +170,8 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             name = f"{names.get(row.point_id, row.point_id)} {row.metric}"
             if row.point_id in beside:
                 step: str | None = _IN_COMPANY
+            elif row.point_id in beyond:
+                step = _LEFT_OUT
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
                 step = _GO_ON if _is_limited(results) else _FINISH
             else:

@@ -20,6 +20,7 @@ MEANINGS = {
     "no_control_steps": "steps without communication found no memory after the measured ones: control_steps = 0",
     "gpu_without_layers": "no layer of the model lies on one of the GPUs, which had nothing to do",
     "not_alone": "a process of somebody else was on a GPU while steps were measured",
+    "beyond_peak": "more operations or bytes a second than the GPUs can do: a part of the work was left out",
     "starved_baseline": "the baseline's key-value cache was too small, so its ratio is not judged",
     "suspect_baseline": "more than 10 % above linear: the baseline was held back",
     "better_than_expected": "beyond the better side of the expected range: the table may need an update",
@@ -62,6 +63,7 @@ _OF_ANY_ROW = {
     "no_control_steps",
     "gpu_without_layers",
     "not_alone",
+    "beyond_peak",
     "throttled",
     "lost",
 }

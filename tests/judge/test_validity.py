@@ -1,4 +1,4 @@
-"""Points that may not serve as a baseline."""
+"""Points that may not serve as a baseline, or whose rows may not pass."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pybench.judge.validity import company, starvation
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.health import GpuProcess, Health
+from pybench.model.results import ScalingResult
 from pybench.model.suite import Benchmark, Plan, Scaling, Suite
 from pybench.model.wire import Step, Work
 from tests.judge.conftest import Build
@@ -104,16 +105,8 @@ def test_a_process_counts_while_steps_are_measured(build: Build, first_s: float,
     assert words == ("process 4711 (python3, 3.0 GiB) was on a GPU in a measured step" if met else None)
 
 
-@pytest.mark.parametrize("beside", ["point", "baseline", None])
-@pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
-def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: float, verdict: str) -> None:
-    """A pass becomes inconclusive, and names the process; a fail stays; alone it is as it was."""
-    points = {"baseline": build.generate(1), "point": build.generate(2)}
-    records = [
-        _beside(record, 0, 1) if name == beside and record.attempt == 2 else record
-        for name, length_s in (("baseline", 2.0), ("point", 1.0))
-        for record in build.measured(points[name], [[length_s] * 3] * 3)
-    ]
+def _judged(build: Build, measurements: Measurements, minimum: float) -> ScalingResult:
+    """The speedup of two GPUs, of which a table wants ``minimum``."""
     scaling = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
     suite = Suite(
         name="s",
@@ -133,10 +126,49 @@ def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: flo
         machine="any", workload="generate", metric=scaling.metric, count=2, source="s", kind="measured", minimum=minimum
     )
     table = ExpectedTable(name="t", description="", rows=(row,))
-    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
     (result,) = scaling_results(suite, measurements, {"t": table}, build.machine())
+    return result
+
+
+@pytest.mark.parametrize("beside", ["point", "baseline", None])
+@pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
+def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: float, verdict: str) -> None:
+    """A pass becomes inconclusive, and names the process; a fail stays; alone it is as it was."""
+    points = {"baseline": build.generate(1), "point": build.generate(2)}
+    records = [
+        _beside(record, 0, 1) if name == beside and record.attempt == 2 else record
+        for name, length_s in (("baseline", 2.0), ("point", 1.0))
+        for record in build.measured(points[name], [[length_s] * 3] * 3)
+    ]
+    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
+    result = _judged(build, measurements, minimum)
     assert result.verdict == ("inconclusive" if beside and verdict == "pass" else verdict)
     assert ("not_alone" in result.flags) is (beside is not None)
     assert ("process 4711" in result.reason) is (beside is not None and verdict == "pass")
     flagged = [name for name, found in zip(points, summarize(measurements), strict=True) if "not_alone" in found.flags]
     assert flagged == ([beside] if beside else [])
+
+
+@pytest.mark.parametrize("beyond", ["point", "baseline", None])
+@pytest.mark.parametrize(("minimum", "verdict"), [(1.5, "pass"), (2.5, "fail")])
+def test_no_row_passes_that_is_faster_than_its_gpus(
+    build: Build, beyond: str | None, minimum: float, verdict: str
+) -> None:
+    """Twice as fast by two GPUs; 4 sequences of an 8B model in 2 ms need 1.12 times the operations of an H200."""
+    points = {"baseline": build.generate(1), "point": build.generate(2)}
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    records = []
+    for name, length_s in (("baseline", 2.0), ("point", 1.0)):
+        # What is beyond the peak is a thousand times as fast, and so is what it is compared with, on another GPU.
+        seconds = length_s / 1000 if beyond else length_s
+        device = "NVIDIA H200" if name == beyond else "a GPU of tomorrow"
+        for attempt in (1, 2, 3):
+            rank = build.rank(build.steps([seconds] * 3, work, rounds=10), device_name=device)
+            records.append(build.record(points[name], (rank,), attempt=attempt))
+    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
+    result = _judged(build, measurements, minimum)
+    assert result.verdict == ("inconclusive" if beyond and verdict == "pass" else verdict)
+    assert ("beyond_peak" in result.flags) is (beyond is not None)
+    assert ("which no work reaches" in result.reason) is (beyond is not None and verdict == "pass")
+    flagged = [n for n, found in zip(points, summarize(measurements), strict=True) if "beyond_peak" in found.flags]
+    assert flagged == ([beyond] if beyond else [])
