@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pybench.compute.numbers import ONE, Scale, plain, scale_of
 from pybench.judge.counts import counted_with, left_out_text
 from pybench.judge.evidence import ONE_ATTEMPT, Evidence, look_text, more_attempts_text, verdict_of
-from pybench.model.plural import abridged, plural
+from pybench.model.plural import plural
 from pybench.model.results import CheckResult, Estimate, JudgedRow, NodeCheck, PointResult
 from pybench.model.suite import Order, Skip
 from pybench.model.verdict import Counts, Decision, Expected, Verdict
@@ -132,8 +132,7 @@ def overall(
     for verdict in BY_IMPORTANCE:
         culprits = [reason for found, reason in named if found == verdict]
         if culprits:
-            more = f" (and {len(culprits) - 1} more)" if len(culprits) > 1 else ""
-            return verdict, culprits[0] + more
+            return verdict, _first_of(culprits)
     if not any(point.status == "ok" for point in points):
         return _of_nothing(left_out, skips)
     if counts.passed:
@@ -147,10 +146,15 @@ def overall(
 def _of_nothing(left_out: Sequence[str], skips: Sequence[Skip]) -> tuple[Verdict, str]:
     """Of a run without a figure: what cannot be measured here stands before what was left out."""
     if unable := [f"{skip.id}: {skip.reason}" for skip in skips if skip.lacks is None]:
-        return "missing", f"nothing was measured: {abridged(unable, 1)}"
+        return "missing", f"nothing was measured: {_first_of(unable)}"
     if left_out:
         return "no_expectation", f"nothing was judged: left out: {left_out_text(left_out)}"
     return "missing", "nothing was measured"
+
+
+def _first_of(reasons: Sequence[str]) -> str:
+    """And how many there are besides: ``a needs 80 GiB (and 2 more)``."""
+    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 
 def _subject(row: JudgedRow) -> str:

@@ -300,7 +300,7 @@ def test_a_run_of_points_that_cannot_be_measured_here_names_one() -> None:
     found = overall([_point("skipped")] * 2, [], counts=_NONE, left_out=("2 GPUs (--max-gpus 1)",), skips=skips)
     assert found == (
         "missing",
-        "nothing was measured: p: needs about 312 GiB of host memory, of 126 GiB and 1 more",
+        "nothing was measured: p: needs about 312 GiB of host memory, of 126 GiB (and 1 more)",
     )
     assert overall([_point("ok")], [], counts=_NONE, skips=skips)[0] == "no_expectation"
 

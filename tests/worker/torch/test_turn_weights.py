@@ -43,12 +43,18 @@ def test_a_bucket_gives_back_what_was_put_into_it() -> None:
 
 
 def test_a_file_has_each_turns_own_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The file stays, what it holds does not; a weight need not be one block of memory, and may need its gradient."""
+    """The file stays, what it holds does not.
+
+    A weight need not be one block of memory, may need its gradient, and may share memory with another.
+    """
     monkeypatch.setattr(delivery, "_MEMORY_FOLDER", tmp_path)
     folder = HandoverFolder(100)
     files = set()
     for turn in (1.0, 2.0, 3.0):
+        shared = torch.full((6,), turn)
         sent = {
+            "part": shared[:2],
+            "rest": shared[2:],
             "a": torch.full((3, 4), turn, requires_grad=True),
             "b": torch.full((4, 2), turn).bfloat16().t(),
             "c": torch.full((1,), turn, dtype=torch.uint8),

@@ -109,7 +109,7 @@ class HandoverFolder:
             for name, tensor in weights:
                 self._places[rename(name)].copy_(tensor)
             return file
-        host = {rename(name): tensor.contiguous().cpu() for name, tensor in weights}
+        host = {rename(name): tensor.contiguous().to("cpu", copy=True) for name, tensor in weights}
         save_file(host, file, metadata={"format": "pt"})
         self._places = _places(file, host)
         if adapter is not None:
