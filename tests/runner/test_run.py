@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -18,6 +19,7 @@ from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
 from pybench.model.progress import NoProgress
 from pybench.model.results import Results
+from pybench.report import terminal
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
 from pybench.runner import follow
@@ -117,6 +119,23 @@ def test_a_broken_worker_is_a_record_and_the_rest_goes_on(
     assert {p.id[-2]: p.status for p in results.points} == {"1": "ok", "2": "failed"}
 
 
+def test_a_worker_that_the_kernel_killed_for_memory_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cause is the host's memory where the kernel's count rose during the attempt, and the report has a remedy."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_2", "signal")
+    counts = count()
+    monkeypatch.setattr(follow, "num_oom_kills", lambda: next(counts))
+    run = prepare(tmp_path)
+    results = finish(run)
+    [failed] = [record.failure for record in run.folder.records() if record.failure]
+    assert failed.cause == "host_memory"
+    assert failed.message.startswith("the host's memory ran out, and the kernel ended 1 process: ended by signal 9")
+    assert results.verdict == "error"
+    text = " ".join(terminal.render(RunView.of_folder(run.folder), width=80).split())
+    assert "next: free memory of the host, or take settings that need less of it" in text
+
+
 def test_the_logs_tail_is_kept_with_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody should have to open the log to know."""
     monkeypatch.setenv("FAKE_BEHAVIOUR_2", "crash")
@@ -200,6 +219,7 @@ def test_a_killed_runner_loses_nothing_recorded(
 import signal, sys; sys.path[:0] = {[str(HERE), *sys.path]!r}
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored below nohup
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from test_run import fake
 from pybench.model.progress import NoProgress

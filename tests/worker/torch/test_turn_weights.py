@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,6 +69,20 @@ def test_a_file_has_each_turns_own_weights(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(files) == 1
     folder.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("free", "in_memory"), [(109, False), (112, True)])
+def test_a_file_lies_in_shared_memory_where_it_has_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, in_memory: bool
+) -> None:
+    """A tenth more than its own size; else in the working directory."""
+    shared, working = tmp_path / "shm", tmp_path / "attempt"
+    for folder in (shared, working):
+        folder.mkdir()
+    monkeypatch.chdir(working)
+    monkeypatch.setattr(delivery, "_MEMORY_FOLDER", shared)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    assert HandoverFolder(100).path.parent == (shared if in_memory else working)
 
 
 def test_parts_are_as_large_as_they_may_be() -> None:

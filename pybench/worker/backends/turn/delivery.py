@@ -22,6 +22,8 @@ Named = tuple[str, torch.Tensor]
 BUCKET_BYTES = 2**30
 _ALIGNMENT = 256
 _LENGTH_BYTES = 8
+# The file alone, and something for what else lies in shared memory, such as buffers of NCCL.
+_ROOM = 1.1
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a file that vanishes with the turn, under a name of this process
 _PREFIX = "pybench-handover-"
 _PEFT_PREFIX = "base_model.model."
@@ -91,7 +93,7 @@ class HandoverFolder:
 
     def __init__(self, num_bytes: int) -> None:
         _remove_stale(_MEMORY_FOLDER)
-        in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > 2 * num_bytes
+        in_memory = _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _ROOM * num_bytes
         parent = _MEMORY_FOLDER if in_memory else Path.cwd()
         self._places: dict[str, torch.Tensor] = {}
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
