@@ -58,13 +58,13 @@ def _events(exchange: Path, rank: int) -> list[Event]:
 
 
 def _delay(exchange: Path, over: threading.Event) -> None:
-    """Let rank 1 run a twentieth of the time, from its first event on."""
+    """Let rank 1 run a twentieth of the time, from its first event on, in slices shorter than a step."""
     while not over.is_set():
         headers = [event for event in _events(exchange, 1) if isinstance(event, Header)]
         if not headers:
             time.sleep(0.01)
             continue
-        for number, length_s in ((signal.SIGSTOP, 0.19), (signal.SIGCONT, 0.01)):
+        for number, length_s in ((signal.SIGSTOP, 0.038), (signal.SIGCONT, 0.002)):
             try:
                 os.kill(headers[0].pid, number)
             except ProcessLookupError:

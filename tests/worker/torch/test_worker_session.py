@@ -46,7 +46,8 @@ def test_ranks_measure_a_node_point_after_point(run_worker: Any, ranks: int) -> 
     large = MemoryBandwidth(backend="torch", gpus=ranks, array_bytes=2**28, passes=1)
     product = Matmul(backend="torch", gpus=ranks, precision="float32", m=16, n=16, k=16, products=2)
     last = Collective(backend="torch", gpus=2, message_bytes=64) if ranks > 1 else LaunchLatency(backend="torch")
-    code, streams, log = run_worker(large, None, ranks, then=(product, last))
+    # The product's operands exceed the CPU's cache, however large that is.
+    code, streams, log = run_worker(large, None, ranks, then=(last, product))
     assert code == 0, log
     for rank, events in enumerate(streams):
         points = points_of(events)
