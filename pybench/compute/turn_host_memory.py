@@ -55,7 +55,10 @@ def pinned_bytes(settings: Turn, shape: DecoderShape) -> float:
     engine = _engine_blocks(settings, shape) if settings.sleep_level == _KEPT else _Blocks()
     if settings.async_weight_syncing and settings.backend == "vllm" and settings.lora_rank is None:
         # Every worker reads all weights.
-        engine |= _each(_blocks(_matrices(shape, DTYPE_BYTES[settings.dtype]), 1), settings.tensor_parallel)
+        read = (
+            (settings.tensor_parallel * count, size) for count, size in _matrices(shape, DTYPE_BYTES[settings.dtype])
+        )
+        engine |= _blocks(read, 1)
     trainer = _trainer_bytes(settings, shape) if settings.sleep_level else 0.0
     return _sum(engine) + trainer + settings.num_trainers * _RATES_BYTES
 
@@ -122,10 +125,6 @@ def _blocks(matrices: Iterable[_Matrices], shares: int) -> _Blocks:
     for count, size in matrices:
         found[_block(size / shares)] += count * shares
     return found
-
-
-def _each(blocks: _Blocks, workers: int) -> _Blocks:
-    return _Blocks({size: workers * count for size, count in blocks.items()})
 
 
 def _sum(blocks: _Blocks) -> float:

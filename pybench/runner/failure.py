@@ -43,22 +43,19 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: Path, oom_kills: i
 
     ``oom_kills`` are processes that the kernel ended meanwhile as the host's memory ran out.
     """
-    found = _by_exit(code, ranks, log)
-    if found is None or not oom_kills or not _is_kill(found):
+    killed = _killing_signal(log_tail(log)) if code > 0 else None
+    found = _by_exit(code, killed, ranks, log)
+    if found is None or not oom_kills:
+        return found
+    was_killed = found.cause == "signal" and (killed or -code) == signal.SIGKILL
+    if not was_killed and found.cause != "engine":  # which has processes of its own
         return found
     why = f"the host's memory ran out, and the kernel ended {plural(oom_kills, 'process', 'es')}"
     return replace(found, cause="host_memory", message=f"{why}: {found.message}")
 
 
-def _is_kill(found: Failure) -> bool:
-    """Whether a process was killed, of the worker or of its engine."""
-    killed = f"signal {signal.SIGKILL:d},"
-    return (found.cause == "signal" and killed in found.message) or found.cause == "engine"
-
-
-def _by_exit(code: int, ranks: Sequence[RankLog], log: Path) -> Failure | None:
+def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: Path) -> Failure | None:
     reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
-    killed = _killing_signal(log_tail(log)) if code > 0 else None
     if reported and not (killed and reported[0].cause == "exception"):
         return root_cause(reported[0], log_tail(log))
     if code < 0:

@@ -14,8 +14,9 @@ from pybench.judge.validity import company, starvation
 from pybench.model.effort import Effort
 from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.health import GpuProcess, Health
+from pybench.model.record import Record
 from pybench.model.results import ScalingResult
-from pybench.model.suite import Benchmark, Plan, Scaling, Suite
+from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite
 from pybench.model.wire import Step, Work
 from tests.judge.conftest import Build
 
@@ -105,8 +106,11 @@ def test_a_process_counts_while_steps_are_measured(build: Build, first_s: float,
     assert words == ("process 4711 (python3, 3.0 GiB) was on a GPU in a measured step" if met else None)
 
 
-def _judged(build: Build, measurements: Measurements, minimum: float) -> ScalingResult:
-    """The speedup of two GPUs, of which a table wants ``minimum``."""
+def _judged(
+    build: Build, points: dict[str, Point], records: list[Record], minimum: float, flag: str
+) -> tuple[ScalingResult, list[str]]:
+    """The speedup of two GPUs, of which a table wants ``minimum``, and the points that have ``flag``."""
+    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
     scaling = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
     suite = Suite(
         name="s",
@@ -127,7 +131,7 @@ def _judged(build: Build, measurements: Measurements, minimum: float) -> Scaling
     )
     table = ExpectedTable(name="t", description="", rows=(row,))
     (result,) = scaling_results(suite, measurements, {"t": table}, build.machine())
-    return result
+    return result, [name for name, found in zip(points, summarize(measurements), strict=True) if flag in found.flags]
 
 
 @pytest.mark.parametrize("beside", ["point", "baseline", None])
@@ -140,12 +144,10 @@ def test_no_row_passes_in_company(build: Build, beside: str | None, minimum: flo
         for name, length_s in (("baseline", 2.0), ("point", 1.0))
         for record in build.measured(points[name], [[length_s] * 3] * 3)
     ]
-    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
-    result = _judged(build, measurements, minimum)
+    result, flagged = _judged(build, points, records, minimum, "not_alone")
     assert result.verdict == ("inconclusive" if beside and verdict == "pass" else verdict)
     assert ("not_alone" in result.flags) is (beside is not None)
     assert ("process 4711" in result.reason) is (beside is not None and verdict == "pass")
-    flagged = [name for name, found in zip(points, summarize(measurements), strict=True) if "not_alone" in found.flags]
     assert flagged == ([beside] if beside else [])
 
 
@@ -165,10 +167,8 @@ def test_no_row_passes_that_is_faster_than_its_gpus(
         for attempt in (1, 2, 3):
             rank = build.rank(build.steps([seconds] * 3, work, rounds=10), device_name=device)
             records.append(build.record(points[name], (rank,), attempt=attempt))
-    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
-    result = _judged(build, measurements, minimum)
+    result, flagged = _judged(build, points, records, minimum, "beyond_peak")
     assert result.verdict == ("inconclusive" if beyond and verdict == "pass" else verdict)
     assert ("beyond_peak" in result.flags) is (beyond is not None)
     assert ("which no work reaches" in result.reason) is (beyond is not None and verdict == "pass")
-    flagged = [n for n, found in zip(points, summarize(measurements), strict=True) if "beyond_peak" in found.flags]
     assert flagged == ([beyond] if beyond else [])

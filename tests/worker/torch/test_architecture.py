@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from pybench.worker.backends.torch.architecture import Weights, build_model, empty_model
-from pybench.worker.backends.torch.attention import sequence_masks
-from tests.worker.torch.train_ranks import GPT_OSS
+from tests.worker.torch.expert_loads import MIXTURE, expert_loads
 
 CPU = torch.device("cpu")
 
@@ -72,18 +71,6 @@ def test_tied_weights_stay_one(architecture: dict[str, Any]) -> None:
 
 def test_a_mixtures_tokens_spread_over_its_experts() -> None:
     """In each of eight layers the fullest of 16 experts has less than twice the mean."""
-    shape = {**GPT_OSS, "hidden_size": 512, "intermediate_size": 64, "num_hidden_layers": 8, "vocab_size": 2048}
-    shape |= {"num_key_value_heads": 2, "num_local_experts": 16, "num_experts_per_tok": 2}
-    model: Any = build_model(shape, torch.float32, CPU, 0)
-    loads: list[torch.Tensor] = []
-
-    def count(_router: Any, _given: Any, found: Any) -> None:
-        loads.append(torch.bincount(found[2].flatten(), minlength=16))
-
-    for layer in model.model.layers:
-        layer.mlp.router.register_forward_hook(count)
-    samples = torch.randint(0, 2048, (1, 1024), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        model(input_ids=samples, attention_mask=sequence_masks(model.config, 1024, CPU), use_cache=False)
+    loads = expert_loads(build_model(MIXTURE, torch.float32, CPU, 0))
     assert len(loads) == 8
     assert all(load.sum() == 2048 and load.max() < 2 * load.float().mean() for load in loads)

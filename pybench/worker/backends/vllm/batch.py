@@ -67,7 +67,7 @@ class BatchEngine:
         return sorted(ended, key=lambda output: int(output.request_id))
 
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
-        """What each of the engine's workers answers to a method of :class:`GenerationWorker`."""
+        """What each of the engine's workers answers to a method of the class that is mixed into them."""
         answers: list[Any] = self.engine.collective_rpc(method, args=arguments)
         return answers
 

@@ -52,7 +52,7 @@ class ServingEngine:
         return times_of(last[-1], arrival_ns)
 
     def ask_workers(self, method: str, *arguments: object) -> list[Any]:
-        """What each of the engine's workers answers to a method of :class:`GenerationWorker`."""
+        """What each of the engine's workers answers to a method of the class that is mixed into them."""
         answers: list[Any] = self._loop.run_until_complete(self.engine.collective_rpc(method, args=arguments))
         return answers
 

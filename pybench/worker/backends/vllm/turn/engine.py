@@ -181,8 +181,7 @@ class VllmEngine:
 
     def _ask(self, method: str, *arguments: object) -> list[Any]:
         with engine_errors():
-            found: list[Any] = self._engine.engine.collective_rpc(method, args=arguments)
-        return found
+            return self._engine.ask_workers(method, *arguments)
 
 
 def _sampling(output_tokens: int, seed: int | None, prompt_logprobs: int | None = None) -> Any:
