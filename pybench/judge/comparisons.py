@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pybench.compute.stats import Interval, NoRatioError
 from pybench.judge.absence import absence
 from pybench.judge.claims import claim_state
-from pybench.judge.evidence import change_evidence, ratio_evidence
+from pybench.judge.evidence import Evidence, change_evidence, ratio_evidence
 from pybench.judge.measurements import Measurements
 from pybench.judge.validity import starvation
 from pybench.judge.verdict import Judgement, judge_comparison
@@ -57,23 +57,32 @@ def comparison_results(suite: Suite, measurements: Measurements) -> tuple[Compar
 
 
 def comparison_claims(suite: Suite, measurements: Measurements) -> tuple[ClaimResult, ...]:
-    """Factors that somebody claims, beside the ratios of all measured pairs of comparable points."""
+    """What somebody claims, beside the ratios of all measured pairs of comparable points, or how these change."""
     return tuple(
         claim
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
         if isinstance(expectation, Comparison) and expectation.claim is not None
-        for pair in _pairs(measurements, benchmark.name, expectation.other)
-        if (claim := _claim(measurements, expectation, pair)) is not None
+        for pair, first in _claimed(measurements, benchmark.name, expectation)
+        if (claim := _claim(measurements, expectation, pair, first)) is not None
     )
 
 
-def _claim(measurements: Measurements, expected: Comparison, pair: _Pair) -> ClaimResult | None:
+def _claimed(measurements: Measurements, name: str, expected: Comparison) -> Iterator[tuple[_Pair, _Pair | None]]:
+    """Each pair that a claim is of, and the first one along the axis where it is of how much further apart they are."""
+    pairs = tuple(_pairs(measurements, name, expected.other))
+    if expected.widening_along is None:
+        yield from ((pair, None) for pair in pairs)
+    else:
+        yield from ((last, first) for first, last in _ends(pairs, expected.widening_along))
+
+
+def _claim(measurements: Measurements, expected: Comparison, pair: _Pair, first: _Pair | None) -> ClaimResult | None:
     point, other = pair
-    if any(absence(entry, expected.metric, measurements) for entry in pair):
+    if any(absence(entry, expected.metric, measurements) for entry in (*pair, *(first or ()))):
         return None
     try:
-        ratio, low, high = ratio_evidence(measurements, expected.metric, *_planned(pair)).interval
+        ratio, low, high = _evidence(measurements, expected.metric, pair, first).interval
     except NoRatioError:
         return None
     found = Estimate(value=ratio, low=low, high=high, unit="x")
@@ -89,6 +98,7 @@ def _claim(measurements: Measurements, expected: Comparison, pair: _Pair) -> Cla
         state=claim_state(found, minimum, maximum),
         source=expected.claim or "",
         table=None,
+        widening_along=expected.widening_along,
     )
 
 
@@ -165,12 +175,8 @@ def _judged(
     compared: _Compared, pair: _Pair, first: _Pair | None, along: str | None
 ) -> tuple[Interval | None, Judgement]:
     measurements, expected = compared.measurements, compared.expected
-    now = _planned(pair)
     try:
-        if first is None:
-            evidence = ratio_evidence(measurements, expected.metric, *now)
-        else:
-            evidence = change_evidence(measurements, expected.metric, now, _planned(first))
+        evidence = _evidence(measurements, expected.metric, pair, first)
     except NoRatioError as error:
         return None, ("inconclusive", str(error), ("no_ratio",), None)
     starved = next((words for each in (pair, first) if each and (words := compared.starvation(each))), None)
@@ -178,6 +184,13 @@ def _judged(
         return evidence.interval, ("inconclusive", f"no valid other: {starved}", ("starved_baseline",), None)
     verdict, reason, decision = judge_comparison(evidence, expected.order, expected.factor, along)
     return evidence.interval, (verdict, reason, (), decision)
+
+
+def _evidence(measurements: Measurements, metric: str, pair: _Pair, first: _Pair | None) -> Evidence:
+    """Of a pair's ratio; with the ``first`` pair, of how it changed from there. Raises ``NoRatioError``."""
+    if first is None:
+        return ratio_evidence(measurements, metric, *_planned(pair))
+    return change_evidence(measurements, metric, _planned(pair), _planned(first))
 
 
 def _planned(pair: _Pair) -> tuple[Point, Point]:

@@ -243,9 +243,10 @@ ClaimState = Literal["kept", "not kept", "open"]
 class ClaimResult:
     """What somebody promises, beside what was found; it judges nothing.
 
-    ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``. It is *kept* or *not kept*
-    when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known. ``table`` is
-    ``None`` for a claim of the suite itself.
+    ``found`` is the ratio to ``baseline_id``, or the metric itself where that is ``None``; with ``widening_along`` that
+    ratio at the axis's greatest value over the one at its least, as of :class:`ComparisonResult`. It is *kept* or *not
+    kept* when the whole 95 % interval is, *open* when the interval crosses the claim's limit or is not known. ``table``
+    is ``None`` for a claim of the suite itself.
     """
 
     benchmark: str
@@ -258,6 +259,7 @@ class ClaimResult:
     state: ClaimState
     source: str
     table: str | None
+    widening_along: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,8 @@ class Comparison:
 
     It must be at most (``below``) or at least (``above``) ``factor`` times the other's. With ``widening_along`` its
     ratio to the other must also move away from there, from that axis's least value to its greatest. With ``claim``
-    somebody promises that factor: it is shown beside what was found, and judges nothing.
+    somebody promises that factor, or with ``widening_along`` that move alone: it is shown beside what was found, and
+    judges nothing.
     """
 
     metric: Annotated[str, "metric that is judged"]
@@ -72,7 +73,7 @@ class Comparison:
     other: Annotated[str, "benchmark that the metric is held against"]
     factor: Annotated[float, Range(0.001, 1000), "how many times the other benchmark's metric; 1 if not given"] = 1.0
     widening_along: Annotated[str | None, "axis along which the distance to the other benchmark must grow"] = None
-    claim: Annotated[str | None, "who claims the factor, and where: shown as kept or not kept, and never judged"] = None
+    claim: Annotated[str | None, "who claims it, and where: shown as kept or not kept, and never judged"] = None
     form: Literal["comparison"] = "comparison"
 
 

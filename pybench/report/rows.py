@@ -15,7 +15,7 @@ from pybench.compute.numbers import (
     quantity_with_interval,
     with_spread,
 )
-from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.results import ClaimResult, ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
@@ -215,13 +215,19 @@ def _claims(results: Results, names: Mapping[str, str]) -> Table:
             names.get(claim.point_id, claim.point_id),
             claim.metric,
             quantity_with_interval(claim.found) if claim.baseline_id is None else _ratio_text(claim.found),
-            limits(claim.minimum, claim.maximum, METRICS[claim.metric].unit if claim.baseline_id is None else None),
+            _claimed(claim),
             claim.state,
             claim.source,
         )
         for claim in results.claims
     )
     return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "source"), rows)
+
+
+def _claimed(claim: ClaimResult) -> str:
+    if claim.widening_along is not None:
+        return f"{'rises' if claim.maximum is None else 'falls'} along {claim.widening_along}"
+    return limits(claim.minimum, claim.maximum, METRICS[claim.metric].unit if claim.baseline_id is None else None)
 
 
 def jobs(results: Results) -> Table:

@@ -197,3 +197,29 @@ def test_a_claimed_factor_is_shown_and_judges_nothing(build: Build, order: Order
     (alone,) = comparison_claims(suite, Measurements.of(plan, [records[0], records[3]]))
     assert alone.state == "open"
     assert comparison_claims(suite, Measurements.of(plan, records[:3])) == ()
+
+
+@pytest.mark.parametrize(
+    ("last", "order", "state"),
+    [
+        ((2.0, 4.0), "below", "kept"),
+        ((3.6, 4.0), "below", "not kept"),
+        ((3.2, 4.0), "below", "open"),
+        ((3.6, 4.0), "above", "kept"),
+    ],
+)
+def test_that_a_distance_widens_can_be_a_claim(
+    build: Build, last: tuple[float, float], order: Order, state: str
+) -> None:
+    """From 0.8 at the least batch; that move is claimed, and nothing of single pairs. Without one end nothing is."""
+    plan, records = _pairs_at(build, {16: (1.0, 1.0), 64: last, 4: (0.8, 1.0)})
+    suite = _suite(order, widening_along="batch_size", claim="a paper")
+    assert comparison_results(suite, Measurements.of(plan, records)) == ()
+    (claim,) = comparison_claims(suite, Measurements.of(plan, records))
+    assert (claim.state, claim.widening_along) == (state, "batch_size")
+    assert claim.found.value == pytest.approx(last[0] / last[1] / 0.8)
+    points = {point.id: point for point in plan.points}
+    assert [points[name].axes["batch_size"] for name in (claim.point_id, claim.baseline_id or "")] == [64, 64]
+    gone = plan.points[-1].id
+    kept = [record for record in records if record.point_id != gone]
+    assert comparison_claims(suite, Measurements.of(plan, kept)) == ()

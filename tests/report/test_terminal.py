@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pybench.model.results import Results
+from pybench.model.results import ClaimResult, Estimate, Results
 from pybench.model.suite import AxisValue, Plan
 from pybench.model.verdict import Decision, Verdict
 from pybench.report.labels import short_labels
@@ -314,6 +314,30 @@ def test_a_source_of_several_claims_stands_once() -> None:
     first = next(number for number, line in enumerate(lines) if line.startswith("adapters ddp   tokens_per_s"))
     assert lines[first + 1].startswith("adapters fsdp  tokens_per_s")
     assert lines[first + 2].startswith("    multi-GPU fine-tuning guide: LoRA")
+
+
+@pytest.mark.parametrize(("minimum", "maximum", "words"), [(None, 1.0, "falls"), (1.0, None, "rises")])
+def test_a_claim_of_a_distance_names_the_load(
+    results: Results, minimum: float | None, maximum: float | None, words: str
+) -> None:
+    """No limit of a ratio stands there, which would be read as that of the point to another."""
+    claim = ClaimResult(
+        benchmark="b",
+        metric="energy_j_per_output_token",
+        point_id=results.points[0].id,
+        baseline_id=results.points[1].id,
+        found=Estimate(value=1.081, low=None, high=None, unit="x"),
+        minimum=minimum,
+        maximum=maximum,
+        state="open",
+        source="a paper",
+        table=None,
+        widening_along="batch_size",
+    )
+    lines = _render(dataclasses.replace(results, claims=(claim,))).splitlines()
+    row = next(line for line in lines if "1.081x" in line)
+    assert f"1.081x  {words} along batch_size  open" in row
+    assert "≤" not in row
 
 
 def test_letters_of_flags_stand_in_their_order() -> None:

@@ -63,6 +63,10 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     ),
     "batch_of_products": (MATMUL + "round_up_batch = true\n", "round_up_batch: unknown key"),
     "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),
+    "claim_of_two": (
+        GOOD + EXPECT + 'below = "c"\nwidening_along = "batch_size"\nfactor = 2\nclaim = "a paper"\n',
+        "factor: has a claim of its own; remove it or widening_along",
+    ),
     "variables": (GOOD + 'environment = "NCCL_ALGO"', "environment: found 'NCCL_ALGO': 'NCCL_ALGO' is not NAME=VALUE"),
     "variable_of_an_axis": (
         GOOD + '[benchmark.axes]\nenvironment = ["", "PATH=x"]',

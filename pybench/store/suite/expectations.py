@@ -36,8 +36,8 @@ def _problems(expect: dict[str, Any]) -> Iterator[KeyProblem]:
     elif not orders:
         for key in [key for key in ("factor", "widening_along", "claim") if key in expect]:
             yield (key,), "goes with below or above; add one of them"
-    elif {"claim", "widening_along"} <= set(expect):
-        yield ("claim",), "is of a factor; remove widening_along"
+    elif {"claim", "widening_along", "factor"} <= set(expect):
+        yield ("factor",), "has a claim of its own; remove it or widening_along"
 
 
 def expectation_of(table: dict[str, Any]) -> Expectation:
