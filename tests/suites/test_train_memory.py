@@ -215,8 +215,11 @@ def test_what_is_at_least_needed_was_needed() -> None:
 
 
 def test_a_batch_that_was_found_is_below_the_most() -> None:
-    """Of every kept run, and above three fifths of it since a size's memory has to stay the same over its steps."""
-    shapes, shares = load_models(), {}
+    """Of every kept run, and above three fifths of it since a size's memory has to stay the same over its steps.
+
+    With segments that expand, which the allocator shrinks and grows from step to step, a half was found.
+    """
+    shapes, shares, expanding = load_models(), {}, []
     for path in sorted((SUITES / "measured").glob("fsdp_largest*.json")):
         kept = json.loads(path.read_text())
         memory_bytes = kept["provenance"]["gpus"][0]["vram_gb"] * 2**30
@@ -228,7 +231,12 @@ def test_a_batch_that_was_found_is_below_the_most() -> None:
             point = Point(id="p", benchmark="b", axes={}, settings=settings, effort=Effort(), architecture=shape)
             most = most_samples(point, memory_bytes)
             assert most
-            shares[f"{kept['run_id']} {path.stem} {one['id']}"] = one["metrics"]["batch_size_per_gpu"]["value"] / most
+            share = one["metrics"]["batch_size_per_gpu"]["value"] / most
+            if settings.environment:
+                expanding.append(share)
+            else:
+                shares[f"{kept['run_id']} {path.stem} {one['id']}"] = share
     assert len(shares) >= 5
     assert max(shares.values()) <= 1
+    assert expanding == [0.5]
     assert min(share for id_, share in shares.items() if id_ >= "20261125") > 0.6
