@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybench.model.decoder_flops import backward_flops_per_token, forward_flops_per_token, head_flops_per_token
+from pybench.model.decoder_flops import backward_flops_per_token, forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.train import Train
 
@@ -20,11 +20,16 @@ def model_flops_per_token(shape: DecoderShape, settings: Train) -> float:
 def hardware_flops_per_token(shape: DecoderShape, settings: Train) -> float:
     """As :func:`model_flops_per_token`, and what is computed again.
 
-    Full checkpointing runs every layer's forward twice, but not the head's. Selective checkpointing keeps matrix
-    products and attention, all that is counted here.
+    Full checkpointing runs every layer's forward twice, a loss in chunks the head's. Selective checkpointing keeps
+    matrix products and attention, all that is counted here.
     """
-    needed = model_flops_per_token(shape, settings)
-    if settings.activation_checkpointing != "full":
-        return needed
-    forward = forward_flops_per_token(shape, settings.sequence_tokens)
-    return needed + forward - head_flops_per_token(shape)
+    # As many tokens as PaLM counts: each attends to the whole sequence.
+    layer, head = step_flops_per_token(
+        shape,
+        settings.sequence_tokens,
+        settings.sequence_tokens,
+        recompute=settings.activation_checkpointing == "full",
+        loss_in_chunks=settings.loss_chunk_tokens is not None,
+        adapters=settings.lora_rank is not None,
+    )
+    return layer * shape.layers + head

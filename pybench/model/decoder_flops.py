@@ -37,16 +37,23 @@ def head_flops_per_token(shape: DecoderShape) -> float:
 
 
 def step_flops_per_token(
-    shape: DecoderShape, sequence_tokens: int, *, recompute: bool, adapters: bool
+    shape: DecoderShape,
+    first: float,
+    last: float,
+    *,
+    adapters: bool,
+    recompute: bool = False,
+    loss_in_chunks: bool = False,
 ) -> tuple[float, float]:
     """Of one token's training step: those of one layer, and those of the head.
 
-    The mean over the positions of a causal sequence, and over layers where some have a window. With ``recompute``
-    layers do forward twice, the head does not. ``adapters`` as in :func:`backward_flops_per_token`.
+    The mean over layers, where some have a window, and over contexts as in :func:`forward_flops_per_token`. With
+    ``recompute`` layers do forward twice, with ``loss_in_chunks`` the head does. ``adapters`` as in
+    :func:`backward_flops_per_token`.
     """
-    forward = forward_flops_per_token(shape, 0, sequence_tokens)
-    backward = backward_flops_per_token(shape, 0, sequence_tokens, adapters=adapters)
+    forward = forward_flops_per_token(shape, first, last)
+    backward = backward_flops_per_token(shape, first, last, adapters=adapters)
     head = head_flops_per_token(shape)
     head_backward = head if adapters else 2 * head
     layers = (forward - head) * (1 + recompute) + backward - head_backward
-    return layers / shape.layers, head + head_backward
+    return layers / shape.layers, head * (1 + loss_in_chunks) + head_backward

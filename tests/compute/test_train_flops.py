@@ -35,6 +35,15 @@ def test_only_full_checkpointing_computes_products_again() -> None:
         assert hardware_flops_per_token(DECODER, dataclasses.replace(FULL, activation_checkpointing=kind)) == needed
 
 
+def test_a_loss_in_chunks_computes_the_head_again() -> None:
+    """Beside whatever the layers do."""
+    chunks = dataclasses.replace(FULL, loss_chunk_tokens=64)
+    assert model_flops_per_token(DECODER, chunks) == model_flops_per_token(DECODER, FULL)
+    for kind in ("none", "full"):
+        layers, both = (dataclasses.replace(each, activation_checkpointing=kind) for each in (FULL, chunks))
+        assert hardware_flops_per_token(DECODER, both) == hardware_flops_per_token(DECODER, layers) + HEAD
+
+
 def test_a_mixture_trains_its_active_experts_over_what_its_windows_leave() -> None:
     """gpt-oss-20b under LoRA at 2,048 tokens: 4 N + 12 H Q tokens, of 3.605 of its 20.9 billion weights.
 

@@ -80,7 +80,7 @@ def test_no_cut_is_better(layers: int, ranks: int, schedule: str, vocabulary: in
     """Of all: none has a faster slowest stage, and none of those that are as fast a fullest rank of less memory."""
     shape = replace(DECODER, layers=layers, vocabulary=vocabulary)
     settings = staged(ranks, schedule=schedule, sequence_tokens=16)
-    layer, head = step_flops_per_token(shape, 16, recompute=True, adapters=False)
+    layer, head = step_flops_per_token(shape, 0, 16, recompute=True, adapters=False)
 
     def cost(cut: tuple[int, ...]) -> tuple[float, float]:
         *others, last = (layer * count for count in cut)

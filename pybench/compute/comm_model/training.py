@@ -17,7 +17,7 @@ from pybench.compute.comm_model.norms import NormBytes
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.zero import exchange_s, moved_bytes
 from pybench.compute.flops import num_parameters
-from pybench.model.decoder_flops import backward_flops_per_token, forward_flops_per_token, step_flops_per_token
+from pybench.model.decoder_flops import forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.stage_layers import even_layers
 from pybench.model.workloads.stage_memory import rank_weights
@@ -31,12 +31,12 @@ _OPTIMIZER_PASSES = 7
 _CLIP_PASSES = 3
 # Each pass but the first reads the sum of the gradients and its own, and writes the sum.
 _ACCUMULATION_PASSES = 3
-# Cross-entropy in float32 over 16-bit logits, kernel by kernel: cast (reads 2, writes 4), log-softmax (4 and 4), the
-# gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2).
-_LOSS_BYTES_PER_LOGIT = 36
-# Of a vocabulary that ranks split: the largest (reads 2), the distance from it (2 and 4), its exponential (4 and 4),
-# their sum (4), the quotient (4 and 4), the gradient (4 and 4), and its cast (4 and 2).
-_SPLIT_LOSS_BYTES_PER_LOGIT = 42
+# Cross-entropy in float32 over 16-bit logits, kernel by kernel. Forward: cast (reads 2, writes 4), log-softmax (4 and
+# 4). Backward: the gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2).
+_LOSS_BYTES_PER_LOGIT = (14, 22)
+# Of a vocabulary that ranks split. Forward: the largest (reads 2), the distance from it (2 and 4), its exponential (4
+# and 4), their sum (4), the quotient (4 and 4). Backward: the gradient (4 and 4) and its cast (4 and 2).
+_SPLIT_LOSS_BYTES_PER_LOGIT = (28, 14)
 # DDP's own default.
 BUCKET_BYTES = 25 * 2**20
 # Of a collective beside which products run: it takes multiprocessors and memory traffic from them. Without this,
@@ -46,16 +46,17 @@ _UNHIDDEN_FRACTION = 0.45
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingShape:
-    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: forward is done twice.
+    """Samples of one data-parallel rank, tokens of each, bytes of an element; ``recompute``: layers do forward twice.
 
     A rank has one of ``context_parallel`` chunks of each sample.
 
     The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
-    view of that. ``adapters`` are the parameters of LoRA, which alone are trained; ``None``: all are. ``clip``: to a
-    largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those of the others. Each rank has so
-    many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``. ``norms`` are of all tokens on every
-    tensor-parallel rank, or with ``split_tokens`` of its own; ``None``: they are left out.
+    view of that. With ``loss_in_chunks`` the head and its loss do forward twice. ``adapters`` are the parameters of
+    LoRA, which alone are trained; ``None``: all are. ``clip``: to a largest norm. A rank of a pipeline has
+    ``stages_per_rank``, interleaved with those of the others. Each rank has so many ``layers_of_ranks``; ``None``: they
+    are cut evenly, as by ``layer_split``. ``norms`` are of all tokens on every tensor-parallel rank, or with
+    ``split_tokens`` of its own; ``None``: they are left out.
     """
 
     samples: float
@@ -73,6 +74,7 @@ class TrainingShape:
     bucket_bytes: int = BUCKET_BYTES
     bucket_copies: int = 2
     recompute: bool = False
+    loss_in_chunks: bool = False
     adapters: int | None = None
     clip: bool = False
     norms: NormBytes | None = None
@@ -91,26 +93,50 @@ class TrainingShape:
 def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape) -> StepTime:
     """Forward, backward and update. Raises ``UnmeasuredError``."""
     tokens = shape.samples * shape.sequence_tokens / shape.context_parallel
-    attending, first = _attention(decoder, shape)
-    per_token = forward_flops_per_token(attending, first, shape.sequence_tokens)
-    alone_s = tokens * per_token / shape.tensor_parallel / figures.matmul_flops_per_s
-    forward_s = alone_s * pipeline_fraction(decoder, shape)
-    backward = backward_flops_per_token(attending, first, shape.sequence_tokens, adapters=shape.adapters is not None)
-    backward_s = forward_s * (backward / per_token + shape.recompute)
+    forward_s, backward_s = _passes_s(figures, decoder, shape, tokens)
     trained = _trained(decoder, shape)
     gradient_bytes = trained * shape.element_bytes
     sharing = _SHARING[shape.sharing]
     summed_bytes = _ACCUMULATION_PASSES * (shape.passes - 1) * gradient_bytes
-    logits = tokens * decoder.vocabulary / shape.tensor_parallel
-    loss_bytes = logits * (_LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT)
     return StepTime(
         compute_s=forward_s + backward_s,
-        memory_s=(_update_bytes(shape, trained) + summed_bytes + loss_bytes + _norm_bytes(decoder, shape, tokens))
+        memory_s=(
+            _update_bytes(shape, trained)
+            + summed_bytes
+            + _loss_bytes(decoder, shape, tokens)
+            + _norm_bytes(decoder, shape, tokens)
+        )
         / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
         + _inside_s(figures, decoder, shape)
         + _between_chunks_s(figures, decoder, shape),
     )
+
+
+def _passes_s(figures: NodeFigures, decoder: DecoderShape, shape: TrainingShape, tokens: float) -> tuple[float, float]:
+    """Of products and attention: forward, and backward with what is computed again."""
+    attending, first = _attention(decoder, shape)
+    forward = forward_flops_per_token(attending, first, shape.sequence_tokens)
+    layer, head = _step_flops(attending, shape, first)
+    share = pipeline_fraction(decoder, shape) * tokens / shape.tensor_parallel / figures.matmul_flops_per_s
+    return forward * share, (layer * decoder.layers + head - forward) * share
+
+
+def _step_flops(decoder: DecoderShape, shape: TrainingShape, first: int) -> tuple[float, float]:
+    return step_flops_per_token(
+        decoder,
+        first,
+        shape.sequence_tokens,
+        recompute=shape.recompute,
+        loss_in_chunks=shape.loss_in_chunks,
+        adapters=shape.adapters is not None,
+    )
+
+
+def _loss_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
+    forward, backward = _LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT
+    logits = tokens * decoder.vocabulary / shape.tensor_parallel
+    return logits * (forward * (1 + shape.loss_in_chunks) + backward)
 
 
 def _norm_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
@@ -156,9 +182,7 @@ def pipeline_fraction(decoder: DecoderShape, shape: TrainingShape) -> float:
     with v stages each, only one of the others' v stages. Of p equal ranks it is (m + (p - 1) / v) / (m p). The head is
     work of the last rank.
     """
-    layer, head = step_flops_per_token(
-        decoder, shape.sequence_tokens, recompute=shape.recompute, adapters=shape.adapters is not None
-    )
+    layer, head = _step_flops(decoder, shape, 0)
     *others, last = (layer * count for count in shape.layers_of(decoder))
     slowest = max(*others, last + head) / (layer * decoder.layers + head) if others else 1.0
     return slowest + (1 - slowest) / (shape.stages_per_rank * shape.microbatches)

@@ -90,6 +90,7 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         bucket_bytes=settings.bucket_cap_mb * 2**20 if settings.bucket_cap_mb else BUCKET_BYTES,
         bucket_copies=_bucket_copies(settings),
         recompute=settings.activation_checkpointing == "full",
+        loss_in_chunks=settings.loss_chunk_tokens is not None,
         adapters=adapter_parameters(decoder, settings),
         clip=settings.max_grad_norm is not None,
         norms=_norms(settings, fused=bool(settings.compile)),

@@ -26,6 +26,7 @@ def stage_layers(settings: Train, shape: DecoderShape) -> tuple[int, ...]:
         return even_layers(shape.layers, stages)
     work = step_flops_per_token(
         shape,
+        0,
         settings.sequence_tokens,
         recompute=settings.activation_checkpointing == "full",
         adapters=settings.lora_rank is not None,

@@ -256,7 +256,7 @@ _METRICS = {
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),
     "model_flops_per_j": more("FLOP/J", "those operations over energy, all GPUs together"),
     "mfu_fraction": more("", "model FLOPs utilisation: those operations over what the GPUs' tensor cores can do"),
-    "hfu_fraction": more("", "hardware FLOPs utilisation: as MFU, recomputed layers counted too"),
+    "hfu_fraction": more("", "hardware FLOPs utilisation: as MFU, what is recomputed counted too"),
     "step_p50_s": less("s", "median length of an attempt's steps"),
     "step_p90_s": less("s", "90th percentile of an attempt's steps"),
     "step_p99_s": less("s", "99th percentile of an attempt's steps"),

@@ -174,7 +174,6 @@ OPTION_TRAITS: dict[str, OptionTraits] = {
     "packing": OptionTraits(at_least_given="loader_workers"),
     "sample_tokens": OptionTraits(at_least_given="loader_workers"),
     "length_spread_fraction": OptionTraits(at_least_given="loader_workers"),
-    "loss_chunk_tokens": OptionTraits(work="loss_chunk_tokens", is_unpredicted=is_given),
     "mixed_precision": OptionTraits(
         needs=(Need(other="dtype", wanted=("float32",), why="computes over float32 weights: set dtype = 'float32'"),),
         work="mixed_precision",

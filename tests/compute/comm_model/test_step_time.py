@@ -161,22 +161,41 @@ def test_fsdp_waits_for_what_no_layer_hides() -> None:
     assert training_step(fast, DECODER, shape).communication_s == pytest.approx(110 + 10 + 110)
 
 
-def test_recomputing_does_forward_twice() -> None:
-    """4 instead of 3 passes."""
+def test_recomputing_does_the_layers_forward_twice() -> None:
+    """4 instead of 3 passes; of the head and its loss 3, but where the loss is made in chunks."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
-    again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
-    assert again.compute_s / training_step(_UNIT, DECODER, shape).compute_s == pytest.approx(4 / 3)
+    layers, head = 4 * (2 * 2 * _LAYER + 4 * 2 * 8 * 2), 4 * 2 * _HEAD
+    assert training_step(_UNIT, DECODER, shape).compute_s == 3 * (layers + head)
+    again, chunks = dataclasses.replace(shape, recompute=True), dataclasses.replace(shape, loss_in_chunks=True)
+    assert training_step(_UNIT, DECODER, again).compute_s == 4 * layers + 3 * head
+    found = training_step(_UNIT, DECODER, chunks)
+    assert found.compute_s == 3 * layers + 4 * head
+
+
+@pytest.mark.parametrize(("degree", "forward", "backward"), [(1, 14, 22), (2, 28, 14)])
+def test_a_loss_in_chunks_passes_over_its_logits_again(degree: int, forward: int, backward: int) -> None:
+    """As often as forward does; nothing else does."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, tensor_parallel=degree)
+    whole, chunks = (
+        training_step(_UNIT, DECODER, dataclasses.replace(shape, loss_in_chunks=each)) for each in (False, True)
+    )
+    assert chunks.memory_s - whole.memory_s == forward * 4 * 32 / degree
+    assert (
+        whole.memory_s - training_step(_UNIT, dataclasses.replace(DECODER, vocabulary=0), shape).memory_s
+        == ((forward + backward) * 4 * 32 + 7 * 2 * _HEAD) / degree
+    )
+    assert chunks.communication_s == whole.communication_s
 
 
 def test_frozen_weights_get_no_gradient_of_their_own() -> None:
-    """Backward is once forward, attention's twice; adapters alone are updated. Recomputing does forward twice."""
+    """Backward is once forward, attention's twice; adapters alone are updated. Recomputed layers do forward twice."""
     shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1, adapters=10)
     attention, weights = 4 * 4 * 2 * 8 * 2, 4 * (2 * 2 * _LAYER + 2 * _HEAD)
     found = training_step(_UNIT, DECODER, shape)
     assert found.compute_s == pytest.approx(2 * weights + 3 * attention)
     assert found.memory_s == 7 * 10 + 36 * 4 * 32
     again = training_step(_UNIT, DECODER, dataclasses.replace(shape, recompute=True))
-    assert again.compute_s == pytest.approx(3 * weights + 4 * attention)
+    assert again.compute_s == pytest.approx(3 * weights + 4 * attention - 4 * 2 * _HEAD)
 
 
 @pytest.mark.parametrize(
