@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def gpu_label(uuid: str, index: int | None) -> str:
+    """``GPU 0``; the UUID where no index is known."""
+    return uuid if index is None else f"GPU {index}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
     """How a GPU stood while a point was measured, over all attempts: median clock, highest temperature.

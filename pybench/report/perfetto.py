@@ -14,10 +14,11 @@ from datetime import datetime
 
 import numpy as np
 
-from pybench.compute.clock_events import event_words
-from pybench.compute.energy.times import series_times_ns
+from pybench.compute.phases import phase_cuts_ns
+from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Record
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+from pybench.report.gpu_trace import clock_limits, power_samples
 from pybench.report.labels import short_labels
 from pybench.report.printable import printable
 from pybench.report.run_view import RunView
@@ -133,18 +134,15 @@ def _attempt(tracks: _Tracks, view: RunView, record: Record, trace: PowerTrace |
             tracks.slice(own, f"step {step.index}", step.start_ns + offset_ns, step.end_ns + offset_ns)
             for span in step.spans:
                 tracks.slice(within, span.name, span.start_ns + offset_ns, span.end_ns + offset_ns)
-            if step.token_end_ns and step.start_ns < step.token_end_ns[0] < step.end_ns:
-                cut_ns = step.token_end_ns[0] + offset_ns
-                tracks.slice(within, "prefill", step.start_ns + offset_ns, cut_ns)
-                tracks.slice(within, "decode", cut_ns, step.end_ns + offset_ns)
+            start_ns, cut_ns, end_ns = phase_cuts_ns((step,))
+            if start_ns < cut_ns < end_ns:
+                tracks.slice(within, "prefill", start_ns + offset_ns, cut_ns + offset_ns)
+                tracks.slice(within, "decode", cut_ns + offset_ns, end_ns + offset_ns)
 
 
 def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host: str = "") -> None:
-    name = host + (gpu.uuid if gpu.index is None else f"GPU {gpu.index}")
-    if len(gpu.series.power_mw):
-        times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
-    else:
-        times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), np.asarray(gpu.polled.instant_mw, np.int64)
+    name = host + gpu_label(gpu.uuid, gpu.index)
+    times_ns, power_mw = power_samples(gpu, trace)
     columns = (
         ("power", "W", times_ns, power_mw, 1e-3),
         ("SM clock", "MHz", np.asarray(gpu.slow.t_ns, np.int64), np.asarray(gpu.slow.sm_clock_mhz, np.int64), 1.0),
@@ -155,17 +153,9 @@ def _gpu(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, offset_ns: int, host
         if len(values) and known.any():
             track = tracks.track(f"{name} {what}", _GPUS, unit)
             tracks.counter(track, (at_ns[known] + offset_ns).tolist(), (values[known] * factor).tolist())
-    _limits(tracks, gpu, trace, name, offset_ns)
-
-
-def _limits(tracks: _Tracks, gpu: GpuTrace, trace: PowerTrace, name: str, offset_ns: int) -> None:
-    """What held the clock down, from one reading to the next."""
-    times_ns = [*(int(t) for t in gpu.slow.t_ns), trace.end_ns]
-    for place, reasons in enumerate(gpu.slow.clock_event_reasons):
-        words = event_words(int(reasons)) if int(reasons) != MISSING else ()
-        if words:
-            track = tracks.track(f"{name} clock held by", _GPUS)
-            tracks.slice(track, ", ".join(words), times_ns[place] + offset_ns, times_ns[place + 1] + offset_ns)
+    # A track of none would stand empty.
+    for start_ns, end_ns, words in clock_limits(gpu, trace):
+        tracks.slice(tracks.track(f"{name} clock held by", _GPUS), words, start_ns + offset_ns, end_ns + offset_ns)
 
 
 def _packet(content: bytes) -> bytes:

@@ -6,9 +6,11 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from pybench.compute.energy.times import Column, series_times_ns
+from pybench.compute.energy.times import Column
+from pybench.model.gpu_state import gpu_label
 from pybench.model.record import Energy
-from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+from pybench.model.trace import GpuTrace, PowerTrace
+from pybench.report.gpu_trace import power_samples
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
@@ -22,7 +24,7 @@ MOST_POINTS = 4 * WIDTH
 
 def svg(trace: PowerTrace, energy: Energy) -> str:
     """The driver's series of every GPU, or its polled power where there is no series, in SVG."""
-    lines = {_name(gpu): _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
+    lines = {gpu_label(gpu.uuid, gpu.index): _line(gpu, trace, energy.start_ns) for gpu in trace.gpus}
     more_y = LABEL_HEIGHT * ((len(lines) - 1) // LABELS_A_ROW)
     top, height = TOP + more_y, HEIGHT + more_y
     drawn = [time_s for time_s, _ in lines.values() if len(time_s)]
@@ -64,14 +66,6 @@ def svg(trace: PowerTrace, energy: Energy) -> str:
 
 
 def _line(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[Column, Column]:
-    times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, dtype=np.int64)
-    if not len(times_ns):
-        times_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)
-        power_mw = np.asarray(gpu.polled.average_mw, dtype=np.int64)
-    known = power_mw != MISSING
-    every = max(1, int(known.sum()) // MOST_POINTS)
-    return ((times_ns[known] - origin_ns) / 1e9)[::every], (power_mw[known] / 1e3)[::every]
-
-
-def _name(gpu: GpuTrace) -> str:
-    return gpu.uuid if gpu.index is None else f"GPU {gpu.index}"
+    times_ns, power_mw = power_samples(gpu, trace)
+    every = max(1, len(times_ns) // MOST_POINTS)
+    return ((times_ns - origin_ns) / 1e9)[::every], (power_mw / 1e3)[::every]

@@ -7,15 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pybench.compute.energy.times import series_times_ns
 from pybench.judge.formulas.registry import step_values
 from pybench.model.errors import UsageError
 from pybench.model.plural import plural
 from pybench.model.record import Record
 from pybench.model.suite import Point
-from pybench.model.trace import MISSING, GpuTrace, PowerTrace
+from pybench.model.trace import GpuTrace, PowerTrace
+from pybench.report.gpu_trace import power_samples
 from pybench.report.run_view import RunView
 from pybench.store.journal import attempt_name
 
@@ -60,14 +58,9 @@ def scalars(point: Point, record: Record, trace: PowerTrace | None) -> Iterator[
 
 
 def _watts(gpu: GpuTrace, trace: PowerTrace, began_s: float, first_ns: int) -> Iterator[Scalar]:
-    """The driver's series, or polled power where there is none."""
-    if len(gpu.series.power_mw):
-        times_ns, milliwatts = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw)
-    else:
-        times_ns, milliwatts = np.asarray(gpu.polled.t_ns), np.asarray(gpu.polled.instant_mw)
-    known = milliwatts != MISSING
+    times_ns, power_mw = power_samples(gpu, trace)
     tag = gpu.uuid if gpu.index is None else f"gpu{gpu.index}"
-    for step, (t_ns, value) in enumerate(zip(times_ns[known], milliwatts[known], strict=True)):
+    for step, (t_ns, value) in enumerate(zip(times_ns, power_mw, strict=True)):
         yield f"power_w/{tag}", step, float(value) / 1e3, began_s + float(t_ns - first_ns) / 1e9
 
 

@@ -142,7 +142,10 @@ def _split_text(table: Table) -> tuple[tuple[str, ...], Table]:
 
 
 def _parts(table: Table, width: int) -> tuple[_Columns, ...]:
-    """The columns in turn beside those that name a row, as few parts as can be; none where that is too many."""
+    """The columns in turn beside those that name a row, as few parts as can be; none where that is too many.
+
+    The first part has every row, a further one those that have a value in it.
+    """
     widths = _widths(table)
     num_names = _num_names(table)
     room = _room(widths[1:num_names], width)
@@ -151,8 +154,13 @@ def _parts(table: Table, width: int) -> tuple[_Columns, ...]:
     places = min((one for one in tried if one), key=len, default=[])
     if len(places) > _MOST_PARTS:
         return ()
-    parts = (table.of_columns((*range(num_names), *(num_names + one for one in part))) for part in places)
-    return tuple(_columns(part, width) for part in parts)
+    parts = [table.of_columns((*range(num_names), *(num_names + one for one in part))) for part in places]
+    further = (replace(part, rows=tuple(row for row in part.rows if _has_value(row[num_names:]))) for part in parts[1:])
+    return tuple(_columns(part, width) for part in (*parts[:1], *further))
+
+
+def _has_value(cells: Sequence[str]) -> bool:
+    return any(cell not in {"-", ""} for cell in cells)
 
 
 def _filled(widths: Sequence[int], room: int) -> list[list[int]]:

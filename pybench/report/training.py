@@ -14,7 +14,7 @@ HEADS = (
 
 
 def training_rows(points: Sequence[PointResult], names: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Cells of every measured training point, the fastest first; equal places for equal figures."""
+    """Cells of every measured training point, the fastest first; equal places for equal figures, of one alone none."""
     trained = [point for point in points if "tokens_per_s" in point.metrics]
     ordered = sorted(trained, key=lambda point: -point.metrics["tokens_per_s"].value)
     return tuple(_row(point, names[point.id], ordered) for point in ordered)
@@ -49,6 +49,8 @@ def _place(point: PointResult, everyone: Sequence[PointResult], metric: str, *, 
         return "-"
     own = point.metrics[metric].value
     others = [other.metrics[metric].value for other in everyone if metric in other.metrics]
+    if len(others) == 1:
+        return "-"
     return str(1 + sum(other > own if more else other < own for other in others))
 
 

@@ -13,7 +13,7 @@ from pybench.model.record import Energy, GpuEnergy
 from pybench.model.results import Results
 from pybench.model.suite import Plan
 from pybench.model.trace import CounterColumns, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
-from pybench.model.wire import Work
+from pybench.model.wire import RequestTimes, Step, Work
 from pybench.report.run_view import RunView
 from pybench.store.trace_file import write_trace
 from tests.builders import MANIFEST
@@ -134,3 +134,26 @@ def _later(gpu: GpuTrace) -> GpuTrace:
 
 def _later_ns(times_ns: Any) -> Any:
     return np.asarray(times_ns) + AHEAD_NS
+
+
+def run_in_waves(path: Path, results: Results) -> RunView:
+    """One good attempt in whose steps a sequence ends before another has its first token."""
+    view = traced_run(path, results, num_gpus=1, attempts=1)
+    (rank,) = view.records[0].ranks
+    waves = dataclasses.replace(rank, steps=tuple(map(_in_waves, rank.steps)))
+    return dataclasses.replace(view, records=(dataclasses.replace(view.records[0], ranks=(waves,)),))
+
+
+def _in_waves(step: Step) -> Step:
+    part_ns = (step.end_ns - step.start_ns) // 10
+    requests = tuple(
+        RequestTimes(
+            arrival_ns=step.start_ns,
+            first_token_ns=step.start_ns + first * part_ns,
+            last_token_ns=step.start_ns + last * part_ns,
+            prompt_tokens=10,
+            output_tokens=4,
+        )
+        for first, last in ((1, 5), (6, 10))
+    )
+    return dataclasses.replace(step, requests=requests)

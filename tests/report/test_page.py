@@ -16,7 +16,7 @@ from pybench.report.page.power import power_payload
 from pybench.report.page.render import render
 from pybench.report.run_view import RunView
 from pybench.store.shipped import shipped_suites
-from tests.report.page_run import run_over_hosts, traced_run
+from tests.report.page_run import run_in_waves, run_over_hosts, traced_run
 from tests.report.pages import PageReader
 
 KEPT = sorted((shipped_suites() / "measured").glob("*.json"))
@@ -80,6 +80,13 @@ def test_each_host_has_its_power_on_its_own_clock(results: Results, tmp_path: Pa
     first, other = power_payload(run_over_hosts(tmp_path, results)).attempts
     assert (first["label"], other["label"]) == ("decode TP 1, attempt 1", "decode TP 1, attempt 1, host n2")
     assert first["steps"] == other["steps"] != []
+
+
+def test_prefill_and_decode_are_apart_where_the_tables_have_them_apart(results: Results, tmp_path: Path) -> None:
+    """Of four steps each; none where a sequence ends before another has its first token."""
+    apart, waves = (power_payload(run(tmp_path, results)).attempts[0] for run in (traced_run, run_in_waves))
+    assert [name for name, _, _ in apart["phases"]] == ["prefill", "decode"] * 4
+    assert (len(waves["steps"]), waves["phases"]) == (4, [])
 
 
 def test_a_bad_gpu_is_named(results: Results) -> None:

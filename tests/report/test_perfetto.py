@@ -12,7 +12,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 from pybench.model.results import Results
 from pybench.report.perfetto import render
 from pybench.report.run_view import RunView
-from tests.report.page_run import SECOND, run_over_hosts, traced_run
+from tests.report.page_run import SECOND, run_in_waves, run_over_hosts, traced_run
 
 
 def _read(view: RunView) -> Any:
@@ -88,6 +88,13 @@ def test_steps_and_phases_stand_where_they_were(trace: Any) -> None:
     phases = [(name, round(start, 6), round(end, 6)) for name, start, end in _slices(trace, "rank 0 phases")][:2]
     assert phases == [("prefill", 2.0, 2.2), ("decode", 2.2, 4.0)]
     assert [name for name, _, _ in _slices(trace, "attempts")] == ["decode TP 1, attempt 1", "decode TP 1, attempt 2"]
+
+
+def test_phases_that_are_not_apart_have_no_spans(results: Results, tmp_path: Path) -> None:
+    """As in the tables; the steps stand."""
+    trace = _read(run_in_waves(tmp_path, results))
+    assert len(_slices(trace, "rank 0")) == 4
+    assert _slices(trace, "rank 0 phases") == []
 
 
 def test_start_up_and_clock_limits_are_spans(trace: Any) -> None:

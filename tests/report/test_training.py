@@ -35,6 +35,14 @@ def test_the_fastest_comes_first_and_every_rank_has_its_own_order() -> None:
     assert [row["memory"] for row in found] == ["2 GiB", "1 GiB", "1 GiB"]
 
 
+def test_one_alone_has_no_place() -> None:
+    """Nor one that alone has a figure."""
+    (alone,) = rows(point("a", tokens_per_s=100.0, peak_memory_bytes=2.0**30, energy_j_per_token=0.1))
+    assert [alone[head] for head in ("rank", "rank by memory", "rank by energy")] == ["-"] * 3
+    found = rows(point("a", tokens_per_s=2.0, peak_memory_bytes=2.0**30), point("b", tokens_per_s=1.0))
+    assert [(row["rank"], row["rank by memory"]) for row in found] == [("1", "-"), ("2", "-")]
+
+
 def test_what_is_unknown_is_a_dash() -> None:
     """Never a 0."""
     (row,) = rows(point("a", tokens_per_s=100.0, mfu_fraction=0.5))

@@ -16,7 +16,7 @@ from pybench.judge.explanation.unknown_work import runs_in_waves
 from pybench.judge.formulas.joint_step import JointStep, joint_steps
 from pybench.judge.gpu_states import gpu_states
 from pybench.judge.measurements import Measurements
-from pybench.model.gpu_state import GpuState
+from pybench.model.gpu_state import GpuState, gpu_label
 from pybench.model.suite import AxisValue, Point
 from pybench.model.workloads.settings import NODES, PARALLEL_AXES, ModelSettings
 from pybench.model.workloads.train import Train
@@ -97,7 +97,7 @@ class MeasuredStep:
     @property
     def power_limited(self) -> tuple[str, ...] | None:
         """GPUs whose clock their power limit held down at some time; ``None`` where no reason was read of any."""
-        held_by = {gpu.uuid if gpu.index is None else f"GPU {gpu.index}": gpu.held_by for gpu in self.gpu_states}
+        held_by = {gpu_label(gpu.uuid, gpu.index): gpu.held_by for gpu in self.gpu_states}
         known = {name: words for name, words in held_by.items() if words is not None}
         return tuple(sorted(name for name, words in known.items() if POWER_LIMIT in words)) if known else None
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from pybench.compute.numbers import plain
+from pybench.model.gpu_state import gpu_label
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import PowerTrace
 from pybench.report.flags import legend
@@ -48,7 +49,7 @@ def render(
 def _row(gpu: GpuEnergy) -> tuple[str, ...]:
     known = gpu.energy_low_j is not None and gpu.energy_high_j is not None
     return (
-        gpu.uuid if gpu.index is None else f"GPU {gpu.index}",
+        gpu_label(gpu.uuid, gpu.index),
         "unknown" if gpu.energy_j is None else f"{plain(gpu.energy_j, 6)} J",
         f"[{plain(gpu.energy_low_j or 0.0, 6)}, {plain(gpu.energy_high_j or 0.0, 6)}] J" if known else "-",
         "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.1f} W",

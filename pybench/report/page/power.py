@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pybench.compute.clock_events import event_words
-from pybench.compute.energy.times import series_times_ns
+from pybench.compute.phases import phase_cuts_ns
 from pybench.model.errors import PybenchError
+from pybench.model.gpu_state import gpu_label
 from pybench.model.host import HostPart
 from pybench.model.record import Record
-from pybench.model.trace import MISSING, GpuTrace, PowerTrace
-from pybench.model.wire import Step
+from pybench.model.trace import GpuTrace, PowerTrace
+from pybench.report.gpu_trace import clock_limits, power_samples
 from pybench.report.labels import short_labels
 from pybench.report.page.codec import Integers, extremes, pack, pack_levels
 from pybench.report.run_view import RunView
@@ -59,9 +59,9 @@ def power_payload(view: RunView) -> PowerPayload:
         except PybenchError as error:
             notes.append(f"{label}: {error}")
             continue
-        if trace is None or not any(len(_power(gpu, trace)[0]) for gpu in trace.gpus):
+        if trace is None or not any(len(power_samples(gpu, trace)[0]) for gpu in trace.gpus):
             continue
-        size = sum(len(_power(gpu, trace)[0]) for gpu in trace.gpus)
+        size = sum(len(power_samples(gpu, trace)[0]) for gpu in trace.gpus)
         if size > room:
             notes.append(f"{label}: {size:,} samples are left out; pybench report --format perfetto holds every trace")
             continue
@@ -114,30 +114,19 @@ def _attempt(label: str, steps: Sequence[tuple[int, int, int]], span: str, trace
 
 
 def _gpu(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> dict[str, Any]:
-    times_ns, power_mw = _power(gpu, trace)
+    times_ns, power_mw = power_samples(gpu, trace)
     ticks = (times_ns - origin_ns) // TICK_NS
     found: dict[str, Any] = {
-        "name": gpu.uuid if gpu.index is None else f"GPU {gpu.index}",
+        "name": gpu_label(gpu.uuid, gpu.index),
         "t": pack(ticks),
         "mw": pack_levels(power_mw),
-        "limits": [[_ticks(a, origin_ns), _ticks(b, origin_ns), word] for a, b, word in _limits(gpu, trace)],
+        "limits": [[_ticks(a, origin_ns), _ticks(b, origin_ns), word] for a, b, word in clock_limits(gpu, trace)],
         "anchors": pack((_anchors_ns(gpu) - origin_ns) // TICK_NS),
     }
     if len(ticks) > _COARSE_FROM:
         coarse_ticks, coarse_mw = extremes(ticks, power_mw, _COARSE_BUCKETS)
         found |= {"coarse_t": pack(coarse_ticks), "coarse_mw": pack_levels(coarse_mw)}
     return found
-
-
-def _power(gpu: GpuTrace, trace: PowerTrace) -> tuple[Integers, Integers]:
-    """The driver's series, or polled power where there is none, in order of time."""
-    if len(gpu.series.power_mw):
-        times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
-    else:
-        times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), np.asarray(gpu.polled.instant_mw, np.int64)
-    known = power_mw != MISSING
-    order = np.argsort(times_ns[known], kind="stable")
-    return times_ns[known][order], power_mw[known][order]
 
 
 def _anchors_ns(gpu: GpuTrace) -> Integers:
@@ -150,33 +139,14 @@ def _anchors_ns(gpu: GpuTrace) -> Integers:
     return changed
 
 
-def _limits(gpu: GpuTrace, trace: PowerTrace) -> Iterator[tuple[int, int, str]]:
-    """Spans in which something held the GPU's clock down, from one reading to the next."""
-    times_ns = [*(int(t) for t in gpu.slow.t_ns), trace.end_ns]
-    spans: list[tuple[int, int, str]] = []
-    for place, reasons in enumerate(gpu.slow.clock_event_reasons):
-        words = ", ".join(event_words(int(reasons))) if int(reasons) != MISSING else ""
-        if words and spans and spans[-1][1:] == (times_ns[place], words):
-            spans[-1] = (spans[-1][0], times_ns[place + 1], words)
-        elif words:
-            spans.append((times_ns[place], times_ns[place + 1], words))
-    yield from spans
-
-
 def _joint(record: Record, ahead_ns: int) -> list[tuple[int, int, int]]:
-    """Start, end of prefill and end of every measured step over all ranks; without rounds prefill ends at the start.
+    """Start, end of prefill and end of every measured step over all ranks, as :func:`phase_cuts_ns` has them.
 
     On a clock that is ``ahead_ns`` ahead of that of the host that leads.
     """
     together = zip(*(rank.steps for rank in record.ranks), strict=True)
-    spans = (_span(ranks) for ranks in together)
+    spans = (phase_cuts_ns(ranks) for ranks in together)
     return [(start + ahead_ns, cut + ahead_ns, end + ahead_ns) for start, cut, end in spans]
-
-
-def _span(ranks: Sequence[Step]) -> tuple[int, int, int]:
-    start_ns = min(step.start_ns for step in ranks)
-    first_ns = max((step.token_end_ns[0] for step in ranks if step.token_end_ns), default=start_ns)
-    return start_ns, first_ns, max(step.end_ns for step in ranks)
 
 
 def _ticks(time_ns: int, origin_ns: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from pybench.model.gpu_state import gpu_label
 from pybench.model.provenance import Provenance
 from pybench.model.results import Results
 from pybench.report.explanation import floor_tables, notes
@@ -78,7 +79,7 @@ def _attempt_energy(view: RunView, names: dict[str, str]) -> list[tuple[str, ...
                 (
                     names.get(record.point_id, record.point_id),
                     str(record.attempt),
-                    gpu.uuid if gpu.index is None else f"GPU {gpu.index}",
+                    gpu_label(gpu.uuid, gpu.index),
                     "-" if gpu.energy_j is None else f"{gpu.energy_j:.1f} J",
                     bound,
                     "-" if gpu.mean_power_w is None else f"{gpu.mean_power_w:.0f} W",
