@@ -34,12 +34,15 @@ _PLAIN = frozenset(("llama", "mistral", "qwen2"))
 
 
 def kept_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Of one token on one rank: of all layers, and of the last norm. A least where not all is known."""
-    number = DTYPE_BYTES[settings.computing_dtype]
-    if settings.activation_checkpointing == "full" or settings.strategy not in _STRATEGIES:
-        return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers / _along(settings)
-    if settings.activation_offload:
+    """Of one token on one rank: of all layers, and of the last norm. A least where not all is known.
+
+    Unsloth keeps the inputs of recomputed layers in host memory, too.
+    """
+    number, is_full = DTYPE_BYTES[settings.computing_dtype], settings.activation_checkpointing == "full"
+    if settings.activation_offload or (is_full and settings.strategy == "unsloth"):
         return 0.0
+    if is_full or settings.strategy not in _STRATEGIES:
+        return DTYPE_BYTES[settings.dtype] * shape.hidden * shape.layers / _along(settings)
     layer = _products(settings, shape, number) if _is_selective(settings) else _layer(settings, shape, number)
     head_input = 0 if settings.lora_rank else number
     last = shape.hidden * (_norm_number(settings, shape, number) + head_input) / _along(settings)
@@ -55,9 +58,11 @@ def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
 
 def kept_is_known(settings: Train, shape: DecoderShape) -> bool:
     """Whether :func:`kept_bytes` has all that is kept. Where layers are recomputed it is their inputs."""
+    if settings.activation_offload:
+        return False
     if settings.activation_checkpointing == "full":
         return True
-    if settings.strategy not in _STRATEGIES or settings.activation_offload or settings.mixed_precision:
+    if settings.strategy not in _STRATEGIES or settings.mixed_precision:
         return False
     dropped_again = settings.lora_dropout and _is_selective(settings)
     if dropped_again or not _attends_in_one_kernel(settings, shape) or shape.num_experts > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
@@ -20,8 +20,10 @@ from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
+from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import AUTO, DTYPE_BYTES, Settings
 from pybench.model.workloads.train import Train
+from pybench.model.workloads.train_rules import train_rules
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
 
@@ -165,10 +167,21 @@ def _changes(point: Point, memory_bytes: float) -> tuple[str, ...]:
     if not isinstance(settings, Train) or shape is None:
         return ()
 
+    broken = _broken(settings)
+
     def fits(changed: Train) -> bool:
-        return train_bytes(changed, shape) <= memory_bytes and not any(train_reasons(changed, shape, "cuda"))
+        if train_bytes(changed, shape) > memory_bytes or any(train_reasons(changed, shape, "cuda")):
+            return False
+        return _broken(changed) <= broken
 
     return first_that_fit(_candidates(settings, shape), fits)
+
+
+def _broken(settings: Train) -> set[Breach]:
+    """Rules that a suite with these settings would break, which gives those that differ from the defaults."""
+    defaults = {one.name: one.default for one in fields(settings)}
+    given = {name: value for name, value in settings.to_json().items() if value != defaults[name]}
+    return set(train_rules(GivenSettings(given, {})))
 
 
 def _candidates(settings: Train, shape: DecoderShape) -> Iterator[tuple[str, str, Train]]:
@@ -185,6 +198,8 @@ def _of_passes(settings: Train) -> Iterator[tuple[str, str, Train]]:
         yield "batch_size_per_gpu", "1", replace(settings, batch_size_per_gpu=1)
     if settings.accumulates:
         yield _in_one_pass(settings)
+    if (settings.evaluation_beams or 1) > 1:
+        yield "evaluation_beams", "1", replace(settings, evaluation_beams=1)
     if "activation_checkpointing" in options and settings.activation_checkpointing != "full":
         yield "activation_checkpointing", "'full'", replace(settings, activation_checkpointing="full")
     if "loss_chunk_tokens" in options and not settings.loss_chunk_tokens:

@@ -29,8 +29,7 @@ def train_reasons(settings: Train, shape: DecoderShape, device: DeviceKind) -> I
     yield from _experts(settings, shape)
     yield from _fused(settings, shape)
     yield from _tuned_adapters(settings, shape)
-    if settings.strategy == "torchtune" and settings.activation_offload and settings.activation_checkpointing != "full":
-        yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
+    yield from _tuned_offload(settings)
     yield from split_reasons(settings, shape)
     yield from _batch(settings)
     yield from deepspeed_conflicts(settings)
@@ -85,6 +84,15 @@ def _tuned_adapters(settings: Train, shape: DecoderShape) -> Iterator[str]:
     if uneven:
         size = f"{uneven[0]} weights of a projection are no multiple of {together}"
         yield f"torchao packs {_WEIGHTS_OF_A_SCALE} weights at once on each rank, and {size}"
+
+
+def _tuned_offload(settings: Train) -> Iterator[str]:
+    if settings.strategy != "torchtune":
+        return
+    if settings.activation_offload and settings.activation_checkpointing != "full":
+        yield "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
+    if settings.cpu_offload and settings.data_parallel == 1:
+        yield "torchtune leaves to host memory what FSDP splits: take data_parallel of 2 or more, or remove cpu_offload"
 
 
 def _projections(shape: DecoderShape) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pybench.compute.activation_memory import kept_bytes, recomputed_bytes
 from pybench.compute.adapters import adapter_parameters
 from pybench.compute.comm_model.zero import BUCKET_ELEMENTS
-from pybench.compute.flops import num_parameters
+from pybench.compute.flops import cached_numbers, num_parameters
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.stage_layers import rank_layers, stage_layers
@@ -33,16 +33,22 @@ _ZERO_16_BIT, _ZERO_LASTING, _ZERO_UPDATE = 2, 12, 8
 _ZERO_SUB_GROUP = 1e9
 
 
-def train_bytes(settings: Train, shape: DecoderShape) -> float:
-    """Weights, gradients, the optimizer's states, activations and logits of a step, without libraries' workspaces."""
-    return _step_bytes(settings, shape) + _control_bytes(settings, shape)
+def train_bytes(settings: Train, shape: DecoderShape, *, whole_logits: bool = False) -> float:
+    """Weights, gradients, the optimizer's states, activations and logits of a step, without libraries' workspaces.
+
+    Or what decoding in an evaluation needs, where that is more. With ``whole_logits`` every rank makes all of them, as
+    for a turn's policy.
+    """
+    step = _step_bytes(settings, shape, whole_logits=whole_logits) + _control_bytes(settings, shape)
+    return max(step, _decoding_bytes(settings, shape))
 
 
 def host_bytes(settings: Train, shape: DecoderShape) -> float:
     """Memory that all hosts together have weights and states in, where they are kept there; else 0.
 
     ZeRO-Offload (arXiv:2101.06840): weight, gradient and two states of AdamW in float32 of each weight that is trained,
-    and ``dtype``'s weights with ``offload_parameters``. FSDP: all of it in ``dtype``, and frozen weights.
+    and ``dtype``'s weights with ``offload_parameters``. FSDP: weights, gradients and states in ``dtype``, and frozen
+    weights as they are stored; with ``hybrid_shard`` every host has all of it.
     """
     number, weights = DTYPE_BYTES[settings.dtype], num_parameters(shape)
     adapters = adapter_parameters(shape, settings)
@@ -51,11 +57,28 @@ def host_bytes(settings: Train, shape: DecoderShape) -> float:
     if settings.offload_parameters:
         states += number * weights
     if settings.cpu_offload:
-        states += number * (4 * trained + frozen)
+        copies = settings.nodes if settings.hybrid_shard else 1
+        held = stored_bytes(settings, shape) if frozen else 0.0
+        states += copies * ((2 * number + _state_bytes(settings)) * trained + held)
     return float(states)
 
 
-def _step_bytes(settings: Train, shape: DecoderShape) -> float:
+def _decoding_bytes(settings: Train, shape: DecoderShape) -> float:
+    """The least of an evaluation that decodes: weights, states, and each beam's keys and values; else 0."""
+    if settings.evaluation_method != "generation":
+        return 0.0
+    samples = 1 if settings.finds_batch_size else settings.micro_batch_size
+    cached = samples * (settings.evaluation_beams or 1) * cached_numbers(shape, settings.sequence_tokens)
+    held = _gathered_bytes(settings, shape) + DTYPE_BYTES[settings.computing_dtype] * cached
+    weights = held_parameters(settings, shape)
+    if settings.cpu_offload:
+        return held
+    if settings.lora_rank:
+        return held + _frozen_bytes(settings, shape, weights)
+    return held + (DTYPE_BYTES[settings.dtype] + _state_bytes(settings)) * weights
+
+
+def _step_bytes(settings: Train, shape: DecoderShape, *, whole_logits: bool) -> float:
     if STRATEGIES[settings.strategy].has_stages:
         return max(rank_bytes(settings, shape, rank_layers(stage_layers(settings, shape), settings.pipeline_parallel)))
     number, tokens = DTYPE_BYTES[settings.dtype], _tokens(settings)
@@ -63,7 +86,7 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     logits = float(min(tokens, settings.loss_chunk_tokens or tokens) * shape.vocabulary)
     kept = tokens * kept_bytes(settings, shape)
     # FSDP has the head gathered, and the embedding with it, when the loss is made, and two layers in one's backward.
-    loss = _loss_bytes(settings, logits) + _gathered_bytes(settings, shape)
+    loss = _loss_bytes(settings, logits, whole=whole_logits) + _gathered_bytes(settings, shape)
     again = tokens * recomputed_bytes(settings, shape)
     again += _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
     at_most = kept + max(loss, again)
@@ -75,6 +98,8 @@ def _step_bytes(settings: Train, shape: DecoderShape) -> float:
     if settings.strategy == "deepspeed":
         return _zero_bytes(settings, weights, at_most)
     lasting, gradients = (number + _state_bytes(settings)) * weights, number * weights
+    if _has_buckets(settings) and settings.comm_hook == "powersgd":
+        lasting += gradients  # what the factors leave out is added to the next gradients (arXiv:1905.13727)
     if _has_buckets(settings) and settings.gradient_as_bucket_view:
         return lasting + gradients + at_most
     if _has_buckets(settings):
@@ -103,14 +128,14 @@ def held_back_bytes(settings: Train, shape: DecoderShape) -> float:
     return number * _of_tensor_rank(settings, shape, num_parameters(shape))
 
 
-def _loss_bytes(settings: Train, logits: float) -> float:
-    """Of so many logits and their gradients. Unsloth's own loss makes no logits; a turn's policy does, uncounted.
+def _loss_bytes(settings: Train, logits: float, *, whole: bool) -> float:
+    """Of so many logits and their gradients. Unsloth's own loss makes no logits, unless all are needed (``whole``).
 
     Of a vocabulary that is split, a rank has its part, whose gradients take the place of probabilities in float32.
     """
-    if settings.strategy == "unsloth":
+    if settings.strategy == "unsloth" and not whole:
         return 0.0
-    if settings.splits_vocabulary:
+    if settings.splits_vocabulary and not whole:
         return (DTYPE_BYTES[settings.computing_dtype] + _FLOAT32) * logits / settings.tensor_parallel
     return (_FUSED_LOSS_BYTES if settings.compile else LOSS_BYTES) * logits
 
@@ -118,14 +143,19 @@ def _loss_bytes(settings: Train, logits: float) -> float:
 def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
     """What FSDP and ZeRO 3 gather beside their parts: embedding and head, for the whole step, and so many layers.
 
-    One rank alone has copies, too, but torchtune's and ZeRO's.
+    All layers where they stay whole from forward to backward. One rank alone has copies, too, but torchtune's and
+    ZeRO's.
     """
     gathers = settings.strategy == "torchtune" or settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
     if settings.strategy != "fsdp" and not (gathers and settings.data_parallel > 1):
         return 0.0
     number = DTYPE_BYTES[settings.computing_dtype]
-    layer = (num_parameters(shape) - shape.end_weights) / shape.layers
-    return number * _of_tensor_rank(settings, shape, shape.end_weights + num_layers * layer)
+    if settings.reshard_after_forward is False:
+        num_layers = shape.layers
+    layers = (num_parameters(shape) - shape.end_weights) * num_layers / shape.layers
+    if settings.weights == "nf4":
+        return number * _of_tensor_rank(settings, shape, shape.end_weights) + _nf4_number(settings) * layers
+    return number * _of_tensor_rank(settings, shape, shape.end_weights + layers)
 
 
 def _tokens(settings: Train) -> int:
@@ -160,13 +190,21 @@ def _of_tensor_rank(settings: Train, shape: DecoderShape, parameters: float) -> 
 
 def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float:
     """Of weights under adapters. The adapters themselves, well under 1 %, are left out."""
-    if settings.weights == "nf4":
-        share = weights / num_parameters(shape)
-        return share * packed_bytes(shape, settings.dtype, double=settings.double_quantization is not False)
     if settings.offload_parameters:
         return 0.0
     split = settings.data_parallel if settings.strategy == "deepspeed" and settings.zero_stage == 3 else 1  # noqa: PLR2004
-    return DTYPE_BYTES[settings.dtype] * weights / split
+    return stored_bytes(settings, shape) * weights / num_parameters(shape) / split
+
+
+def stored_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Of a model's weights under adapters, in ``dtype`` or in four bits."""
+    if settings.weights == "nf4":
+        return packed_bytes(shape, settings.dtype, double=settings.double_quantization is not False)
+    return float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
+
+
+def _nf4_number(settings: Train) -> float:
+    return _NF4_BYTES_OF_WHOLE_SCALES if settings.double_quantization is False else _NF4_BYTES
 
 
 def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:

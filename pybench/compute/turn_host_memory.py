@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from pybench.compute.activation_memory import kept_bytes
 from pybench.compute.flops import num_parameters
 from pybench.compute.memory_text import amount_text
 from pybench.compute.train_memory import ESTIMATE_ERROR
@@ -50,7 +51,7 @@ def pinned_bytes(settings: Turn, shape: DecoderShape) -> float:
 
     torch pins a block of its own for each copy, of the next power of two, and keeps it for the next copy of its size
     (ATen/core/CachingHostAllocator.h): vLLM's workers read ahead into what the engine's sleep has left. Adapters, well
-    under 1 %, are left out.
+    under 1 %, are left out. Of activations that are offloaded, those of one pass.
     """
     engine = _engine_blocks(settings, shape) if settings.sleep_level == _KEPT else _Blocks()
     if settings.async_weight_syncing and settings.backend == "vllm" and settings.lora_rank is None:
@@ -60,7 +61,16 @@ def pinned_bytes(settings: Turn, shape: DecoderShape) -> float:
         )
         engine |= _blocks(read, 1)
     trainer = _trainer_bytes(settings, shape) if settings.sleep_level else 0.0
+    trainer += _activation_bytes(settings, shape)
     return _sum(engine) + trainer + settings.num_trainers * _RATES_BYTES
+
+
+def _activation_bytes(settings: Turn, shape: DecoderShape) -> float:
+    if not settings.activation_offload:
+        return 0.0
+    training = settings.training
+    tokens = training.micro_batch_size * training.sequence_tokens / training.context_parallel
+    return settings.num_trainers * tokens * kept_bytes(replace(training, activation_offload=None), shape)
 
 
 def turn_host_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str | None:

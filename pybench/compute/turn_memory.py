@@ -21,8 +21,13 @@ _AWAKE = 0
 
 def turn_bytes(settings: Turn, shape: DecoderShape) -> float:
     """The least that a turn needs: the trainer lies beside the engine only where that never sleeps."""
-    engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+    engine, trainer = generate_bytes(settings.generation, shape), _trainer_bytes(settings, shape)
     return engine + trainer if settings.sleep_level == _AWAKE else max(engine, trainer)
+
+
+def _trainer_bytes(settings: Turn, shape: DecoderShape) -> float:
+    """A policy's loss takes each token's log-probability, for which every rank makes all logits."""
+    return train_bytes(settings.training, shape, whole_logits=settings.loss == "grpo")
 
 
 def turn_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str | None:
@@ -33,7 +38,7 @@ def turn_reason(settings: Turn, shape: DecoderShape, memory_bytes: float) -> str
     """
     if settings.backend != "vllm" or settings.engine_args:
         return None
-    if train_bytes(settings.training, shape) > memory_bytes * (1 + ESTIMATE_ERROR):
+    if _trainer_bytes(settings, shape) > memory_bytes * (1 + ESTIMATE_ERROR):
         return None  # no matter of shares
     lacks = _lack(settings, shape, memory_bytes, ESTIMATE_ERROR)
     if lacks is None:
@@ -70,7 +75,7 @@ def _lack(settings: Turn, shape: DecoderShape, memory_bytes: float, error: float
     utilization = settings.gpu_memory_utilization
     share = utilization * memory_bytes
     taken = f"{amount_text(share)} (gpu_memory_utilization {utilization:g} of {amount_text(memory_bytes)})"
-    engine, trainer = generate_bytes(settings.generation, shape), train_bytes(settings.training, shape)
+    engine, trainer = generate_bytes(settings.generation, shape), _trainer_bytes(settings, shape)
     if engine > share:
         return f"engine needs at least {amount_text(engine)} a GPU for weights and the cache of a sequence, of {taken}"
     left = memory_bytes - share

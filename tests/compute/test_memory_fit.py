@@ -326,12 +326,15 @@ def test_gradients_of_a_first_pass_lie_beside_what_the_second_keeps(options: dic
 
 @pytest.mark.parametrize(
     ("options", "weights_bytes"),
-    [({}, 8), ({"comm_hook": "bf16"}, 8), ({"comm_hook": "powersgd"}, 8), ({"gradient_as_bucket_view": False}, 10)],
+    [({}, 8), ({"comm_hook": "bf16"}, 8), ({"comm_hook": "powersgd"}, 10), ({"gradient_as_bucket_view": False}, 10)],
 )
 def test_gradients_of_several_passes_lie_in_their_buckets_or_beside_them(
     options: dict[str, Any], weights_bytes: int
 ) -> None:
-    """By hand: what lasts is 8 bytes a weight, 2 more beside the buckets; and what a pass keeps, as above."""
+    """By hand: what lasts is 8 bytes a weight, 2 more beside the buckets; and what a pass keeps, as above.
+
+    PowerSGD adds what its factors left out to the next gradients: 2 more.
+    """
     buckets = {"data_parallel": 2, "grad_accum": 4, "gradient_as_bucket_view": True, **options}
     need = memory_need(training_point("llama-3.1-8b", **buckets))
     assert need is not None
@@ -572,6 +575,94 @@ def test_under_adapters_the_host_has_their_states_alone() -> None:
         assert host_bytes(point_.settings, point_.shape) == num_bytes
 
 
+@pytest.mark.parametrize(
+    ("options", "num_bytes"),
+    [
+        ({}, 8 * 8_029_995_008),
+        ({"optimizer": "sgd"}, 4 * 8_029_995_008),
+        ({"data_parallel": 4, "nodes": 2}, 8 * 8_029_995_008),
+        # Each of two hosts has all of it.
+        ({"data_parallel": 4, "nodes": 2, "hybrid_shard": True}, 2 * 8 * 8_029_995_008),
+    ],
+)
+def test_fsdp_on_the_host_needs_what_its_optimizer_keeps(options: dict[str, Any], num_bytes: int) -> None:
+    """All hosts together: weight and gradient of 2 bytes, and AdamW's two states."""
+    offloaded = training_point("llama-3.1-8b", strategy="fsdp", cpu_offload=True, **{"data_parallel": 2, **options})
+    assert isinstance(offloaded.settings, Train)
+    assert offloaded.shape is not None
+    assert host_bytes(offloaded.settings, offloaded.shape) == num_bytes
+
+
+def test_frozen_weights_of_four_bits_stay_packed_on_the_host() -> None:
+    """0.516 bytes of 6.98e9 weights in layers, 2 of embedding and head."""
+    options = {"lora_rank": 8, "weights": "nf4", "cpu_offload": True, "data_parallel": 2}
+    packed = training_point("llama-3.1-8b", strategy="fsdp", **options)
+    assert isinstance(packed.settings, Train)
+    assert packed.shape is not None
+    assert host_bytes(packed.settings, packed.shape) == pytest.approx(5.7e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ({"strategy": "fsdp"}, 2 * 6.979e9),
+        ({"strategy": "torchtune"}, 2 * 6.979e9),
+        ({"strategy": "fsdp", "lora_rank": 8, "weights": "nf4"}, 0.516 * 6.979e9),
+    ],
+)
+def test_weights_that_stay_whole_from_forward_to_backward_are_counted(options: dict[str, Any], layers: float) -> None:
+    """Of all 32 layers, where else no layer is beside the logits."""
+    usual = {"data_parallel": 8, "activation_checkpointing": "full", "sequence_tokens": 4096}
+    usual |= {"max_grad_norm": 1.0, **options}
+    again, whole = (
+        memory_need(training_point("llama-3.1-8b", reshard_after_forward=value, **usual)) for value in (True, False)
+    )
+    assert again is not None
+    assert whole is not None
+    assert whole.num_bytes - again.num_bytes == pytest.approx(layers, rel=0.01)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "torchtune", "unsloth"])
+def test_inputs_of_recomputed_layers_in_host_memory_are_not_counted(strategy: str) -> None:
+    """Of 65,536 tokens they would be 17.2 GB of the GPU's. Unsloth has them there in any case."""
+    usual = {"strategy": strategy, "lora_rank": 8, "batch_size_per_gpu": 16, "sequence_tokens": 4096}
+    options = {} if strategy == "unsloth" else {"activation_offload": True}
+    offloaded = memory_need(training_point("llama-3.1-8b", activation_checkpointing="full", **usual, **options))
+    assert offloaded is not None
+    assert offloaded.is_least
+    kept = memory_need(training_point("llama-3.1-8b", activation_checkpointing="full", **{**usual, "strategy": "ddp"}))
+    assert kept is not None
+    assert kept.num_bytes - offloaded.num_bytes >= 65_536 * 64 * 4096
+
+
+def decoding(**options: Any) -> Point:
+    usual = {"lora_rank": 8, "batch_size_per_gpu": 8, "sequence_tokens": 4096, "activation_checkpointing": "full"}
+    usual |= {"evaluation_every_steps": 100, "evaluation_method": "generation"}
+    return training_point("llama-3.1-8b", **usual, **options)
+
+
+def test_keys_and_values_of_an_evaluations_beams_are_counted() -> None:
+    """8 samples of 4096 tokens of 131,072 bytes for each beam, beside 16 GB of weights; of one beam a step needs more.
+
+    The remedies are those that the suite's rules allow: answers are decoded from logits, which chunks leave out.
+    """
+    one, many = memory_need(decoding()), memory_need(decoding(evaluation_beams=32))
+    assert one is not None
+    assert many is not None
+    assert many.num_bytes == pytest.approx(2 * 8.03e9 + 32 * 8 * 4096 * 131_072, rel=1e-3)
+    assert one.num_bytes < 0.6 * many.num_bytes
+    reason = str(gpu_reason(decoding(evaluation_beams=32), A100))
+    assert ": fits with batch_size_per_gpu = 1 or evaluation_beams = 1" in reason
+    assert "loss_chunk_tokens" not in str(gpu_reason(decoding(), 50e9))
+
+
+def test_a_change_that_breaks_a_rule_is_no_remedy() -> None:
+    """FSDP's parts are no tensors that bitsandbytes takes."""
+    ddp = training_point("llama-3.1-8b", data_parallel=8)
+    assert "strategy = 'fsdp'" in str(gpu_reason(ddp, 30e9))
+    assert "strategy = 'fsdp'" not in str(gpu_reason(with_settings(ddp, optimizer="adamw_8bit"), 30e9))
+
+
 def turn(model: str = "llama-3.1-8b", **options: Any) -> Point:
     sizes = {"topology": "shared", "batch_size": 8, "prompt_tokens": 512, "output_tokens": 256, "sleep_level": 0}
     usual: dict[str, Any] = {"backend": "vllm", "model": model, "activation_checkpointing": "full", **sizes}
@@ -589,6 +680,25 @@ def test_a_share_that_leaves_no_room_for_the_trainer_is_refused() -> None:
     assert gpu_reason(turn(gpu_memory_utilization=0.65), H200) is not None
     assert gpu_reason(turn(sleep_level=1), H200) is None
     assert gpu_reason(turn(engine_args={"kv_cache_memory_bytes": 10**9}), H200) is None
+
+
+def test_a_policys_loss_makes_all_logits_on_every_rank() -> None:
+    """8192 tokens, 12 bytes of 128,256 logits each, where four ranks that split them need 6 bytes of a quarter."""
+    split = {"topology": "full", "tensor_parallel": 4, "strategy": "tensor_parallel", "train_tensor_parallel": 4}
+    options: dict[str, Any] = {
+        **split,
+        "sleep_level": 1,
+        "batch_size": 16,
+        "batch_size_per_gpu": 16,
+        "prompt_tokens": 256,
+    }
+    usual, policy = (
+        memory_need(turn(**options, loss=loss, group_size=size))
+        for loss, size in (("cross_entropy", None), ("grpo", 8))
+    )
+    assert usual is not None
+    assert policy is not None
+    assert policy.num_bytes - usual.num_bytes == pytest.approx(8192 * 128_256 * (12 - 6 / 4), rel=0.15)
 
 
 def test_a_share_that_holds_no_engine_is_refused() -> None:

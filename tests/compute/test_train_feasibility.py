@@ -137,7 +137,7 @@ def test_a_librarys_own_models() -> None:
         ({"strategy": "fsdp", "cpu_offload": True}, "cpu_offload needs GPUs"),
         ({"strategy": "deepspeed", "offload_optimizer": True}, "offload_optimizer needs GPUs"),
         ({**SPLIT, "sequence_parallel": True, "async_tensor_parallel": True}, "async_tensor_parallel needs GPUs"),
-        ({"strategy": "torchtune", "cpu_offload": True}, "cpu_offload needs GPUs"),
+        ({"strategy": "torchtune", "cpu_offload": True, "data_parallel": 2}, "cpu_offload needs GPUs"),
         (
             {"strategy": "torchtune", "activation_offload": True, "activation_checkpointing": "full"},
             "activation_offload needs GPUs",
@@ -179,6 +179,14 @@ def test_torchtune_offloads_what_recomputed_layers_keep() -> None:
         == "torchtune's recipes offload what recomputed layers keep: set activation_checkpointing = 'full'"
     )
     assert reasons(**given, activation_checkpointing="full") == ""
+
+
+@pytest.mark.parametrize("degrees", [{}, {"tensor_parallel": 2}])
+def test_torchtune_offloads_what_fsdp_splits(degrees: dict[str, Any]) -> None:
+    """Its recipes give nothing else to host memory: on one data-parallel rank the setting would change nothing."""
+    given: dict[str, Any] = {"strategy": "torchtune", "cpu_offload": True, **degrees}
+    assert reasons(**given).startswith("torchtune leaves to host memory what FSDP splits: take data_parallel of 2")
+    assert reasons(**given, data_parallel=2) == ""
 
 
 def test_torchtune_packs_adapted_projections_of_qwen() -> None:

@@ -76,6 +76,14 @@ def test_blocks_by_hand(options: dict[str, Any], expected: float) -> None:
     assert pinned(**options) == expected
 
 
+def test_activations_that_are_offloaded_are_pinned() -> None:
+    """Of one pass of each trainer: 8 sequences of 128 tokens, 2 bytes of 4096 inputs of each of 32 layers."""
+    inputs = 128 * 32 * 2 * 4096
+    for options, num_tokens in (({}, 1), ({"batch_size_per_gpu": 8}, 8), ({**FULL, "strategy": "fsdp"}, 2)):
+        beside = pinned(**options, activation_offload=True) - pinned(**options)
+        assert beside == num_tokens * inputs
+
+
 def test_four_bits_leave_layers_a_quarter() -> None:
     """All but embedding and head, whose bits stay."""
     packed = (WHOLE - 2048 * _MIB) / 4 + 2048 * _MIB
