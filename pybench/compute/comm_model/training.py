@@ -27,6 +27,9 @@ from pybench.model.workloads.train_strategies import Sharing
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
+# Kernel by kernel: decay (1 read, 1 written), first moment (2 and 1), second (1 and 1, 2 and 1), its root (1 and 1)
+# divided (1 and 1), epsilon (1 and 1), weight (3 and 1).
+_UNFUSED_OPTIMIZER_PASSES = 20
 # clip_grad_norm_ reads the gradients for their norm, then scales them in place.
 _CLIP_PASSES = 3
 # Each pass but the first reads the sum of the gradients and its own, and writes the sum.
@@ -34,6 +37,8 @@ _ACCUMULATION_PASSES = 3
 # Cross-entropy in float32 over 16-bit logits, kernel by kernel. Forward: cast (reads 2, writes 4), log-softmax (4 and
 # 4). Backward: the gradients of the picked entries (writes 4), of log-softmax (8 and 4) and of the cast (4 and 2).
 _LOSS_BYTES_PER_LOGIT = (14, 22)
+# Compiled: forward reads the logits for their maximum and their sum, backward reads them and writes their gradient.
+_FUSED_LOSS_BYTES_PER_LOGIT = (4, 4)
 # Of a vocabulary that ranks split. Forward: the largest (reads 2), the distance from it (2 and 4), its exponential (4
 # and 4), their sum (4), the quotient (4 and 4). Backward: the gradient (4 and 4) and its cast (4 and 2).
 _SPLIT_LOSS_BYTES_PER_LOGIT = (28, 14)
@@ -52,11 +57,12 @@ class TrainingShape:
 
     The samples go through in ``passes``; gradients are shared in the last one, and FSDP gathers weights in each. A
     bucket of DDP holds ``bucket_bytes``; each gradient has ``bucket_copies``: into its bucket, and back where it is no
-    view of that. With ``loss_in_chunks`` the head and its loss do forward twice. ``adapters`` are the parameters of
-    LoRA, which alone are trained; ``None``: all are. ``clip``: to a largest norm. A rank of a pipeline has
-    ``stages_per_rank``, interleaved with those of the others. Each rank has so many ``layers_of_ranks``; ``None``: they
-    are cut evenly, as by ``layer_split``. ``norms`` are of all tokens on every tensor-parallel rank, or with
-    ``split_tokens`` of its own; ``None``: they are left out.
+    view of that. With ``loss_in_chunks`` the head and its loss do forward twice. ``fused_loss`` and ``fused_update``
+    are one kernel each, of whole logits and of AdamW. ``adapters`` are the parameters of LoRA, which alone are trained;
+    ``None``: all are. ``clip``: to a largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those
+    of the others. Each rank has so many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``.
+    ``norms`` are of all tokens on every tensor-parallel rank, or with ``split_tokens`` of its own; ``None``: they are
+    left out.
     """
 
     samples: float
@@ -75,6 +81,8 @@ class TrainingShape:
     bucket_copies: int = 2
     recompute: bool = False
     loss_in_chunks: bool = False
+    fused_loss: bool = False
+    fused_update: bool = True
     adapters: int | None = None
     clip: bool = False
     norms: NormBytes | None = None
@@ -134,7 +142,8 @@ def _step_flops(decoder: DecoderShape, shape: TrainingShape, first: int) -> tupl
 
 
 def _loss_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
-    forward, backward = _LOSS_BYTES_PER_LOGIT if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT
+    whole = _FUSED_LOSS_BYTES_PER_LOGIT if shape.fused_loss else _LOSS_BYTES_PER_LOGIT
+    forward, backward = whole if shape.tensor_parallel == 1 else _SPLIT_LOSS_BYTES_PER_LOGIT
     logits = tokens * decoder.vocabulary / shape.tensor_parallel
     return logits * (forward * (1 + shape.loss_in_chunks) + backward)
 
@@ -163,7 +172,8 @@ def _update_bytes(shape: TrainingShape, trained: float) -> float:
     if shape.sharing == "zero":
         return moved_bytes(trained, shape.sharing_ranks)
     held = trained / (shape.sharing_ranks if shape.sharing == "fsdp" else 1)
-    updated_bytes = (_OPTIMIZER_PASSES + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
+    passes = _OPTIMIZER_PASSES if shape.fused_update else _UNFUSED_OPTIMIZER_PASSES
+    updated_bytes = (passes + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
     has_buckets = shape.sharing == "ddp" and shape.sharing_ranks > 1
     return updated_bytes + (2 * shape.bucket_copies * trained * shape.element_bytes if has_buckets else 0.0)
 

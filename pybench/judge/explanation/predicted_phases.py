@@ -91,6 +91,8 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         bucket_copies=_bucket_copies(settings),
         recompute=settings.activation_checkpointing == "full",
         loss_in_chunks=settings.loss_chunk_tokens is not None,
+        fused_loss=bool(settings.compile),
+        fused_update=settings.fused_adamw,
         adapters=adapter_parameters(decoder, settings),
         clip=settings.max_grad_norm is not None,
         norms=_norms(settings, fused=bool(settings.compile)),

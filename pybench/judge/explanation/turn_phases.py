@@ -9,9 +9,11 @@ from pybench.compute.comm_model.figures import NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.step_time import whole
 from pybench.compute.flops import num_parameters
 from pybench.compute.stats import location
+from pybench.compute.train_memory import stored_bytes
 from pybench.judge.explanation.measured_step import MeasuredStep
 from pybench.judge.explanation.predicted_phases import predicted_phases
 from pybench.judge.measurements import Measurements
+from pybench.model.decoder_shape import DecoderShape
 from pybench.model.explanation import ExplainedPhase, ExplainedTurn
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -111,9 +113,13 @@ class _Parts:
         return self.values["handover_floor_s"]
 
     @property
-    def _base_bytes(self) -> float:
+    def _shape(self) -> DecoderShape:
         assert self.measured.point.shape is not None, "a turn has a model"
-        return num_parameters(self.measured.point.shape) * float(DTYPE_BYTES[self.settings.dtype])
+        return self.measured.point.shape
+
+    @property
+    def _base_bytes(self) -> float:
+        return num_parameters(self._shape) * float(DTYPE_BYTES[self.settings.dtype])
 
     @property
     def _asleep_bytes(self) -> float:
@@ -123,23 +129,28 @@ class _Parts:
     @property
     def _away_bytes(self) -> float:
         """Of one of the trainer's GPUs: its share of all weights, and of the moments of those that are trained."""
-        frozen = self._base_bytes if self.settings.lora_rank is not None else 0.0
+        frozen = stored_bytes(self.settings.training, self._shape) if self.settings.lora_rank is not None else 0.0
         trained = self.values.get("handover_bytes", self._base_bytes)
         return (frozen + trained * (1 + _MOMENTS)) / self.settings.num_weight_shares
 
 
 def _generates_alike(turn: Turn, point: Point) -> bool:
-    """Whether the point generates what a turn does, at once and with the same engine."""
+    """Whether the point generates what a turn does, at once and with the same engine, which no adapters slow down."""
     own = point.settings
-    return isinstance(own, Generate) and _without(own, _OF_GENERATION) == _without(turn.generation, _OF_GENERATION)
+    return (
+        turn.lora_rank is None
+        and isinstance(own, Generate)
+        and _without(own, _OF_GENERATION) == _without(turn.generation, _OF_GENERATION)
+    )
 
 
 def _trains_alike(turn: Turn, point: Point) -> bool:
-    """Whether the point's step is a turn's training: as many passes of as many sequences, by the same ranks."""
+    """Whether the point's step is a turn's training: by the same ranks and loss, as many passes of as many samples."""
     own, training = point.settings, turn.training
-    if not isinstance(own, Train) or _without(own, _OF_TRAINING) != _without(training, _OF_TRAINING):
+    if turn.loss != "cross_entropy" or not isinstance(own, Train) or own.finds_batch_size:
         return False
-    return not own.finds_batch_size and _passes(own) == _passes(training)
+    alike = _without(own, _OF_TRAINING) == _without(training, _OF_TRAINING)
+    return alike and _passes(own) == _passes(training)
 
 
 def _passes(settings: Train) -> tuple[int, int]:

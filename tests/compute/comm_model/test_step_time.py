@@ -150,6 +150,20 @@ def test_tensor_parallel_ranks_split_the_loss_and_stages_do_not() -> None:
     assert training_step(_UNIT, DECODER, stages).memory_s == updated / 2 + 36 * logits
 
 
+def test_one_kernel_moves_less_than_many() -> None:
+    """AdamW in 7 passes over each weight or, kernel by kernel, 20; a compiled loss in 8 bytes of each logit, not 36.
+
+    Of a split vocabulary no loss is compiled.
+    """
+    one = TrainingShape(samples=1, sequence_tokens=4, element_bytes=1)
+    parameters, logits = 2 * _LAYER + 2 * _HEAD, 4 * 32
+    unfused, compiled = dataclasses.replace(one, fused_update=False), dataclasses.replace(one, fused_loss=True)
+    assert training_step(_UNIT, DECODER, unfused).memory_s == 20 * parameters + 36 * logits
+    assert training_step(_UNIT, DECODER, compiled).memory_s == 7 * parameters + 8 * logits
+    split = dataclasses.replace(compiled, tensor_parallel=2)
+    assert training_step(_UNIT, DECODER, split).memory_s == (7 * parameters + 42 * logits) / 2
+
+
 def test_fsdp_waits_for_what_no_layer_hides() -> None:
     """First gather 10 and last scatter 100, for which the all-reduce stands in; with no compute at all, every layer.
 

@@ -126,6 +126,24 @@ def test_other_work_is_not_the_turns(runs: Any, build: Build) -> None:
     assert "turns: the run has no benchmark of workload 'generate' with the turn's settings" in explanation.notes
 
 
+def test_adapters_and_policies_are_no_work_of_other_workloads(runs: Any, build: Build) -> None:
+    """An engine with adapters decodes more slowly than one without, and a policy's loss is another."""
+    adapters, policy = turn_point(lora_rank=8), turn_point(loss="grpo", group_size=2)
+    [turn] = explained(runs, build, adapters, ((build.generate(1), 1.5), (training_point(lora_rank=8), 3.5))).turns
+    assert (phases_of(turn)["generate"].alone_s, phases_of(turn)["train"].alone_s) == (None, 3.5)
+    [turn] = explained(runs, build, policy, ((build.generate(1), 1.5), (training_point(), 3.5))).turns
+    assert (phases_of(turn)["generate"].alone_s, phases_of(turn)["train"].alone_s) == (1.5, None)
+
+
+@pytest.mark.parametrize(("weights", "share"), [("dtype", 1.0), ("nf4", 0.354)])
+def test_frozen_weights_leave_as_they_are_stored(runs: Any, build: Build, weights: str, share: float) -> None:
+    """Of four bits 0.516 bytes of 6.98e9 weights in layers; the three copies beside them are of what is handed over."""
+    [turn] = explained(runs, build, turn_point(lora_rank=8, weights=weights)).turns
+    floors = {name: phase.floor_s for name, phase in phases_of(turn).items()}
+    copies = share + 3
+    assert (floors["trainer_offload"], floors["trainer_onload"]) == pytest.approx((copies, copies / 2), rel=1e-3)
+
+
 def test_a_phase_without_a_floor_names_why(runs: Any, build: Build) -> None:
     """Four bits are outside of the model; the handover of what is trained is measured all the same."""
     explanation = explained(runs, build, turn_point(lora_rank=8, weights="nf4"))
