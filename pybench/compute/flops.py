@@ -58,14 +58,23 @@ def cached_numbers(shape: DecoderShape, first: float, last: float | None = None)
 
 
 def decode_round_bytes(
-    shape: DecoderShape, num_sequences: float, context_tokens: float, *, weight_bytes: int, cache_bytes: int
+    shape: DecoderShape,
+    num_sequences: float,
+    context_tokens: float,
+    *,
+    weight_bytes: int,
+    head_bytes: int,
+    cache_bytes: int,
 ) -> float:
     """Bytes that one decode round must read: :func:`read_weights`, and each sequence's keys and values.
+
+    ``head_bytes`` are those of a weight of the head, which quantisation may leave as it is.
 
     Bytes of weights plus cache, over the time of a round, are the achieved bandwidth of memory-bandwidth utilisation
     (Databricks, LLM Inference Performance Engineering: Best Practices, 2023).
     """
-    weights = read_weights(shape, num_sequences) * weight_bytes
+    head = shape.embedding_weights
+    weights = (read_weights(shape, num_sequences) - head) * weight_bytes + head * head_bytes
     return float(weights + num_sequences * cached_numbers(shape, context_tokens) * cache_bytes)
 
 

@@ -15,7 +15,7 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES
 
 _DEGREES = (2, 4, 8)
-# A change is named where it also leaves room for what is not counted: activations, an embedding that is not quantised.
+# A change is named where it also leaves room for what is not counted: activations and workspaces.
 _REMEDY_SHARE = 0.9
 LARGEST_SHARE = 0.9
 """Shares of the memory above this leave too little for what CUDA and other processes have there."""
@@ -72,7 +72,9 @@ def _changes(settings: Generate, shape: DecoderShape, there: Devices) -> Iterato
 def _weight_bytes(settings: Generate, shape: DecoderShape) -> float:
     if settings.quantization == "bitsandbytes":
         return packed_bytes(shape, settings.dtype, double=False)
-    return DTYPE_BYTES[settings.computing_type] * num_parameters(shape)
+    # vLLM's fp8 leaves embedding and head as they are.
+    ends = shape.end_weights
+    return DTYPE_BYTES[settings.dtype] * ends + DTYPE_BYTES[settings.computing_type] * (num_parameters(shape) - ends)
 
 
 def _cache_bytes(settings: Generate, shape: DecoderShape) -> float:

@@ -155,9 +155,12 @@ def test_generation_by_hand() -> None:
 def test_a_decode_round_reads_what_windows_leave_of_the_cache() -> None:
     """Weights but the embedding; 2 sequences with 2 * 2 heads * 2 wide in a layer, over 10 and at most 4 tokens."""
     weights = 2 * (192 + 384) + 256
-    assert decode_round_bytes(DECODER, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 10)
+    bytes_ = {"weight_bytes": 1, "head_bytes": 1, "cache_bytes": 2}
+    assert decode_round_bytes(DECODER, 2, 10, **bytes_) == weights + 2 * 8 * 2 * (10 + 10)
     windowed = dataclasses.replace(DECODER, sliding_layers=1, window_tokens=4)
-    assert decode_round_bytes(windowed, 2, 10, weight_bytes=1, cache_bytes=2) == weights + 2 * 8 * 2 * (10 + 4)
+    assert decode_round_bytes(windowed, 2, 10, **bytes_) == weights + 2 * 8 * 2 * (10 + 4)
+    head = DECODER.embedding_weights
+    assert decode_round_bytes(DECODER, 2, 10, **bytes_ | {"head_bytes": 3}) == weights + 2 * head + 2 * 8 * 2 * 20
 
 
 @pytest.mark.parametrize(("tokens", "experts"), [(1, 4), (2, 4 + 4 * 28 / 32), (10_000, 32)])

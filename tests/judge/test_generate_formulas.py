@@ -98,6 +98,8 @@ def test_utilisation_by_hand(build: Build) -> None:
     assert found["mbu_fraction"] == pytest.approx(read / (0.2 * 4.8e12))
     small = _values(build, rank, engine_args={"kv_cache_dtype": "fp8"})
     assert small["mbu_fraction"] == pytest.approx((read - 4 * 35 * 32 * 2 * 8 * 128) / (0.2 * 4.8e12))
+    packed = _values(build, rank, quantization="fp8")  # which leaves the head as it is
+    assert packed["mbu_fraction"] == pytest.approx((read - layers) / (0.2 * 4.8e12))
     assert {"model_flops", "mfu_fraction", "mbu_fraction"}.isdisjoint(_values(build, rank, prefix_caching=True))
     attention = 4 * 32 * 32 * 128
     prefill = 30 * (2 * layers + attention * 15.5) + 2 * head

@@ -65,6 +65,8 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
         sequences,
         fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
         weight_bytes=DTYPE_BYTES[settings.computing_type],
+        # vLLM's fp8 is of linear layers and experts (model_executor/layers/quantization/fp8.py).
+        head_bytes=DTYPE_BYTES[settings.dtype],
         cache_bytes=cache_bytes,
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
