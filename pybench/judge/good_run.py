@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pybench.compute.flops import model_class
@@ -21,7 +22,7 @@ from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, Scaling, TableFigure
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import NODES
+from pybench.model.workloads.settings import GPU_AXES, NODES
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02
@@ -38,22 +39,28 @@ def table_of_run(
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
     these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
     and watts it includes that other boards' sensors have other gains. Raises ``UsageError`` when the run is no good
-    example, and where a figure that should be small may double by that spread: such a row would hold nothing.
+    example, where a figure that should be small may double by that spread, since such a row would hold nothing, and
+    where two points would have one row.
     """
     _refuse(manifest, results)
-    rows: list[FigureRow | RatioRow] = [
-        *(
-            _absolute_row(manifest, measurements, point, expectation)
-            for point, expectation in _absolute(manifest, only)
-            if expectation.metric in measurements.samples(point)
-        ),
-        *(_ratio_row(manifest, measurements, row) for row in results.scaling if _wanted(manifest, row, only)),
+    points = {point.id: point for point in manifest.plan.points}
+    figures = [
+        (point, _absolute_row(manifest, measurements, point, expectation))
+        for point, expectation in _absolute(manifest, only)
+        if expectation.metric in measurements.samples(point)
     ]
-    if not rows:
+    ratios = [
+        (points[row.point_id], _ratio_row(manifest, measurements, row))
+        for row in results.scaling
+        if _wanted(manifest, row, only)
+    ]
+    found: list[tuple[Point, FigureRow | RatioRow]] = [*_named(figures), *ratios]
+    if not found:
         how = f"by table {only!r}" if only else "by a table"
         raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
+    _refuse_one_row_of_two(manifest, found)
     description = f"Written from run {manifest.run_id}: {manifest.suite.description}"
-    return ExpectedTable(name=name, description=description, rows=tuple(rows))
+    return ExpectedTable(name=name, description=description, rows=tuple(row for _, row in found))
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
@@ -72,6 +79,37 @@ def _refuse(manifest: Manifest, results: Results) -> None:
         raise UsageError(f"{run}: attempts of {broken[0]} failed; run it again")
     if few:
         raise UsageError(f"{run}: {few[0]} has one attempt, which shows no spread; set attempts = 2 or more")
+
+
+def _named(figures: Sequence[tuple[Point, FigureRow]]) -> Iterator[tuple[Point, FigureRow]]:
+    """The figures, those of one row with the settings in which their points differ."""
+    for point, row in figures:
+        settings = [other.settings.to_json() for other, its in figures if _key(its) == _key(row)]
+        own = point.settings.to_json()
+        differing = {
+            name: value
+            for name, value in own.items()
+            if isinstance(value, str | int | float) and name not in _APART | {*GPU_AXES}
+            if any(each.get(name) != value for each in settings)
+        }
+        yield point, replace(row, where={**row.where, **differing})
+
+
+def _refuse_one_row_of_two(manifest: Manifest, rows: Sequence[tuple[Point, FigureRow | RatioRow]]) -> None:
+    """The next run would hold both points to the first one's figure."""
+    first: dict[str, Point] = {}
+    for point, row in rows:
+        other = first.setdefault(_key(row), point)
+        if other is not point:
+            raise UsageError(
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row: write it from a run that -k has cut "
+                "to one of them, or give their expectations tables of their own and take one by --table"
+            )
+
+
+def _key(row: FigureRow | RatioRow) -> str:
+    """All by which a point finds a row."""
+    return repr(replace(row, value=None, tolerance=0.0, source=""))
 
 
 def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, TableFigure]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybench.compute.plan import skipped
+from pybench.compute.plan import point_id, skipped
 from pybench.judge.assemble import assemble
 from pybench.judge.good_run import MIN_TOLERANCE, table_of_run
 from pybench.judge.measurements import Measurements
@@ -19,10 +19,10 @@ from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.record import Record
-from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite, TableFigure
+from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Suite, TableFigure
 from pybench.model.workloads.matmul import Matmul
 from pybench.store.expected_tables import read_table, write_table
-from tests.builders import MANIFEST, with_attempts
+from tests.builders import MANIFEST, with_attempts, with_settings
 from tests.judge.conftest import Build
 
 _STRONG = Scaling(metric="output_tokens_per_s", scaling="strong", along="tensor_parallel", table="t")
@@ -248,4 +248,47 @@ def test_a_suite_without_tables_is_refused(build: Build) -> None:
     bare = tuple(dataclasses.replace(b, expectations=()) for b in run.manifest.suite.benchmarks)
     run.manifest = dataclasses.replace(run.manifest, suite=dataclasses.replace(run.manifest.suite, benchmarks=bare))
     with pytest.raises(UsageError, match="judges nothing by a table"):
+        run.table()
+
+
+def _two_batches(build: Build, expectation: Scaling | TableFigure) -> GoodRun:
+    """Generation of 4 and 8 sequences, each on 1 and 2 GPUs, and nothing else."""
+    run, times = GoodRun(build), {(4, 1): 4.0, (4, 2): 2.0, (8, 1): 5.0, (8, 2): 4.0}
+    points, records = [], []
+    for (batch, gpus), time_s in times.items():
+        axes: dict[str, AxisValue] = {"batch_size": batch, "tensor_parallel": gpus}
+        settled = with_settings(build.generate(gpus), batch_size=batch)
+        point = dataclasses.replace(settled, id=point_id("decode", axes), axes=axes)
+        points.append(with_attempts(point, 3))
+        records += build.measured(points[-1], [[time_s]] * 3)
+    decode = dataclasses.replace(
+        run.manifest.suite.benchmarks[0],
+        axes={"batch_size": (4, 8), "tensor_parallel": (1, 2)},
+        expectations=(expectation,),
+    )
+    suite = dataclasses.replace(run.manifest.suite, benchmarks=(decode,))
+    run.manifest = dataclasses.replace(run.manifest, suite=suite, plan=Plan(points=tuple(points), skips=()))
+    run.records = records
+    return run
+
+
+def test_figures_of_one_row_name_the_settings_that_differ(build: Build) -> None:
+    """And each point is held to its own: the run passes by its own table."""
+    run = _two_batches(build, TableFigure(metric="output_tokens_per_s", table="t"))
+    table = run.table()
+    rows = [row for row in table.rows if isinstance(row, FigureRow)]
+    assert [(row.count, row.where) for row in rows] == [
+        (1, {"batch_size": 4}),
+        (2, {"batch_size": 4}),
+        (1, {"batch_size": 8}),
+        (2, {"batch_size": 8}),
+    ]
+    judged = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
+    assert assemble(judged, Measurements.of(judged.plan, run.records)).verdict == "pass"
+
+
+def test_two_ratios_of_one_row_are_refused(build: Build) -> None:
+    """A ratio has no settings: 1.25 would be held to 2, or a loss of a third would pass."""
+    run = _two_batches(build, _STRONG)
+    with pytest.raises(UsageError, match=r"batch_size=4,tensor_parallel=2\] and .*=8,.*\] would have one row: .* -k"):
         run.table()
