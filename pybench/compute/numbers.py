@@ -96,7 +96,11 @@ def _decimals(low: float, high: float) -> int | None:
 
 
 def _rounded(value: float, decimals: int | None) -> str:
-    return plain(value) if decimals is None else f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    """With so many decimals; in two digits where nothing would be left of it, as beside a far wider interval."""
+    if decimals is None:
+        return plain(value)
+    rounded = round(value, decimals)
+    return plain(value, _SPREAD_DIGITS) if value and not rounded else f"{rounded:,.{max(decimals, 0)}f}"
 
 
 def _limit(value: float | None, unit: str | None) -> str:

@@ -31,9 +31,12 @@ _OF_CAUSE = {
 }
 _FINISH = "finish the run: pybench run --resume RUN"
 _GO_ON = f"{_FINISH}, which has the same time again"
+_LONGER = "run it anew with a longer --time-limit: no attempt ended in this one"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
 _EXPECT = "write this machine's rows: pybench expect --from RUN"
+# Verdicts of runs that a table may be written from (pybench.judge.good_run).
+_EXAMPLES = {"pass", "no_expectation"}
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
@@ -62,7 +65,7 @@ def findings(view: RunView) -> tuple[Finding, ...]:
 def not_judged(results: Results) -> tuple[Finding, ...]:
     """Rows of measured points for which there was nothing to judge by, and how their table comes to have figures."""
     names = short_labels(results.points, with_benchmark=True)
-    measured = {point.id for point in results.points if point.status == "ok"}
+    measured = {point.id: point.metrics for point in results.points if point.status == "ok"}
     rows = results.expectations
     judged = {row.point_id for row in rows if row.verdict != "no_expectation"}
     alone = _flagged(results, "single_attempt")
@@ -71,8 +74,10 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
         if row.verdict == "no_expectation" and row.point_id in measured:
             name = names.get(row.point_id, row.point_id)
             subject = f"{name} {row.metric}" if row.point_id in judged else name
-            first = "" if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
-            step = f"{first}{_EXPECT}" if NO_FIGURE in row.reason else None
+            first = "" if results.verdict in _EXAMPLES else "when its other rows pass, "
+            first = first if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
+            is_writable = NO_FIGURE in row.reason and row.metric in measured[row.point_id]
+            step = f"{first}{_EXPECT}" if is_writable else None
             found.append(Finding("no_expectation", row.reason, (subject,), step))
     return each_step_once(_merged(found))
 
@@ -132,10 +137,17 @@ def _of_points(view: RunView, names: dict[str, str]) -> Iterable[Finding]:
             step = steps.setdefault(point.reason or "failed", _of_failure(point, view))
             yield Finding("error", point.reason or "failed", (names[point.id],), step)
         elif point.status == "missing":
-            yield Finding("missing", point.reason or "not measured", (names[point.id],), _FINISH)
+            yield Finding("missing", point.reason or "not measured", (names[point.id],), _finish(view.results))
         elif "fewer_attempts" in point.flags and not _is_limited(view.results):
             made = f"{plural(point.attempts, 'attempt')} made so far"
             yield Finding("missing", made, (names[point.id],), _FINISH)
+
+
+def _finish(results: Results) -> str:
+    """How a run that lacks points comes to an end."""
+    if not _is_limited(results):
+        return _FINISH
+    return _GO_ON if any(point.attempts for point in results.points) else _LONGER
 
 
 def _of_failure(point: PointResult, view: RunView) -> str:
@@ -175,7 +187,7 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
                 step = _GO_ON if _is_limited(results) else _FINISH
             else:
-                step = _step(row.verdict, row.decision)
+                step = _step(results, row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
 
 
@@ -191,7 +203,7 @@ def _flagged(results: Results, flag: str) -> set[str]:
 def _of_node(results: Results, names: dict[str, str]) -> Iterable[Finding]:
     for check in results.node:
         if check.verdict in BY_IMPORTANCE:
-            step = _step(check.verdict, check.decision) if check.verdict == "inconclusive" else None
+            step = _step(results, check.verdict, check.decision) if check.verdict == "inconclusive" else None
             # Of one attempt at a GPU like the others nothing is worth a line of its own.
             lacks_attempts = check.decision is not None and check.decision.is_of_one_attempt and check.is_near_others
             reason = ONE_ATTEMPT if lacks_attempts else check.reason
@@ -199,7 +211,7 @@ def _of_node(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             yield Finding(check.verdict, reason, (f"{check.subject} {check.name}{where}",), step)
 
 
-def _step(verdict: str, decision: Decision | None) -> str | None:
+def _step(results: Results, verdict: str, decision: Decision | None) -> str | None:
     """What to do next; for an inconclusive row by what its figures predict of more attempts."""
     if verdict != "inconclusive" or decision is None:
         return _OF_VERDICT.get(verdict)
@@ -209,6 +221,8 @@ def _step(verdict: str, decision: Decision | None) -> str | None:
         return "measure two attempts or more: --attempts 2, or attempts of the benchmark"
     if decision.attempts_to_decide is None:
         return "the figure lies too near its limit: find what holds it back, or move the limit"
+    if any(option.startswith("--attempts") for option in results.options):
+        return f"measure more attempts: --attempts {decision.attempts_to_decide}"
     return f"set max_attempts of the benchmark to {decision.attempts_to_decide}"
 
 

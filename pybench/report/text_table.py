@@ -29,7 +29,8 @@ COLOURS = {
     "inconclusive": "yellow",
 }
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
-_AXES = re.compile(r"(?<=,)(?=\S)")
+# Where a name may be broken: behind a bracket, between axes of an id, and between parts of a label.
+_AXES = re.compile(r"(?<=[,\[])(?=\S)|(?<=, )")
 _GAP = 2
 _LEFT = {"point", "verdict", "reason", "metric", "flags", "status", "notes", "source"}
 _TEXT = {"reason", "notes", "source"}
@@ -244,7 +245,7 @@ def _wrapped(name: Text, width: int, console: Console) -> list[Text]:
     """Lines of a name of at most ``width``; the axes of a point's id stay whole where they fit."""
     lines = [""]
     for axis in _AXES.split(name.plain) if cell_len(name.plain) > width else [name.plain]:
-        if cell_len(lines[-1] + axis) <= width or lines == [""]:
+        if cell_len((lines[-1] + axis).rstrip()) <= width or lines == [""]:
             lines[-1] += axis
         else:
             lines.append(f"  {axis}")

@@ -79,6 +79,14 @@ def test_limits_have_the_unit_of_what_they_limit() -> None:
     assert numbers.limits(0.02, 1.5, "s") == "20 ms - 1.5 s"
 
 
+def test_a_value_beside_a_far_wider_interval_is_no_zero() -> None:
+    """Nor is its lower end: nothing that was measured is 0."""
+    wide = estimate(2945.6, "tokens/s", 14.3, 607_973.0)
+    assert numbers.quantity_with_interval(wide) == "2,946 tok/s [14, 610,000]"
+    assert numbers.quantity_with_interval(estimate(33.0, "tokens/s", 0.28, 3900.0)) == "33 tok/s [0.28, 3,900]"
+    assert numbers.interval(0.0, 1000.0) == "[0, 1,000]"
+
+
 def test_percent() -> None:
     """Percent lives in reports alone."""
     assert numbers.percent(0.95) == "95.0 %"

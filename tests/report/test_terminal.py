@@ -413,15 +413,49 @@ def test_an_undecided_row_that_time_ran_out_for_asks_for_the_rest(results: Resul
     baseline, point, *_ = [point.id for point in results.points if point.status == "ok"]
     rows = (dataclasses.replace(row, decision=decision, point_id=point, baseline_id=baseline),)
     options = ("--time-limit 20m",)
-    alone = dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=(), options=options)
+    measured = tuple(each for each in results.points if each.status != "missing")
+    alone = dataclasses.replace(
+        results, points=measured, scaling=rows, checks=(), comparisons=(), node=(), options=options
+    )
     step = "next: finish the run: pybench run --resume RUN, which has the same time again"
     assert step not in _words(_render(alone))
     for short in (point, baseline):
         points = tuple(
-            dataclasses.replace(each, flags=("fewer_attempts",)) if each.id == short else each
-            for each in results.points
+            dataclasses.replace(each, flags=("fewer_attempts",)) if each.id == short else each for each in measured
         )
         assert step in _words(_render(dataclasses.replace(alone, points=points)))
+
+
+@pytest.mark.parametrize(
+    ("options", "attempts", "step"),
+    [
+        ((), 1, "finish the run: pybench run --resume RUN"),
+        (("--time-limit 20m",), 1, "finish the run: pybench run --resume RUN, which has the same time again"),
+        (("--time-limit 1s",), 0, "run it anew with a longer --time-limit: no attempt ended in this one"),
+    ],
+)
+def test_what_was_not_measured_has_the_step_that_ends_it(
+    results: Results, options: tuple[str, ...], attempts: int, step: str
+) -> None:
+    """A resumed run has the limit of its beginning: where nothing fits, it ends as it did."""
+    points = tuple(
+        dataclasses.replace(point, status="missing", reason="not measured", attempts=attempts, metrics={})
+        for point in results.points[:2]
+    )
+    cut = dataclasses.replace(
+        results, points=points, scaling=(), checks=(), comparisons=(), node=(), jobs=(), claims=(), options=options
+    )
+    text = _words(_render(cut)).partition("What did not pass ")[2].partition(" verdict:")[0]
+    assert text.endswith(f"not measured next: {step}")
+
+
+def test_attempts_of_the_command_line_are_raised_there(results: Results) -> None:
+    """No suite has more than --attempts gives."""
+    (row,) = [row for row in results.scaling if row.verdict == "inconclusive"]
+    decision = Decision(num_attempts=2, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01, attempts_to_decide=9)
+    rows = (dataclasses.replace(row, decision=decision),)
+    cut = dataclasses.replace(results, scaling=rows, checks=(), comparisons=(), node=(), options=("--attempts 2",))
+    assert "next: measure more attempts: --attempts 9" in _words(_render(cut))
 
 
 def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Results) -> None:
@@ -441,27 +475,30 @@ def test_an_undecided_row_beside_another_process_asks_for_its_end(results: Resul
 
 
 @pytest.mark.parametrize(
-    ("flags", "step"),
+    ("verdict", "flags", "first"),
     [
-        ((), "next: write this machine's rows: pybench expect --from RUN"),
-        (
-            ("single_attempt",),
-            "next: measure two attempts or more, then write this machine's rows: pybench expect --from RUN",
-        ),
+        ("pass", (), ""),
+        ("no_expectation", (), ""),
+        # expect takes no run that failed or is open.
+        ("inconclusive", (), "when its other rows pass, "),
+        ("inconclusive", ("single_attempt",), "measure two attempts or more, then "),
     ],
 )
 def test_a_table_without_a_figure_has_how_to_write_one_once(
-    results: Results, flags: tuple[str, ...], step: str
+    results: Results, verdict: Verdict, flags: tuple[str, ...], first: str
 ) -> None:
-    """Not where the suite has no table at all, whose ratios are there to be looked at."""
+    """Not where the suite has no table at all, whose ratios are there to be looked at, nor of what was not measured."""
+    step = f"next: {first}write this machine's rows: pybench expect --from RUN"
     (row,) = [row for row in results.scaling if row.verdict == "pass"]
     reasons = ("table a has no figure for this point on h100", "table b has no figure for this point on h100", "alone")
     rows = tuple(dataclasses.replace(row, verdict="no_expectation", reason=reason) for reason in reasons)
     points = tuple(dataclasses.replace(point, flags=flags) for point in results.points)
-    cut = dataclasses.replace(results, points=points, scaling=rows, checks=(), comparisons=(), node=())
+    cut = dataclasses.replace(results, verdict=verdict, points=points, scaling=rows, checks=(), comparisons=(), node=())
     text = _words(_render(cut)).partition("Not judged ")[2].partition(" Not run")[0]
     label = text.partition(":")[0]
     assert text == f"{label}: {reasons[0]} {label}: {reasons[1]} {step} {label}: alone"
+    unread = dataclasses.replace(cut, points=tuple(dataclasses.replace(point, metrics={}) for point in points))
+    assert "write this machine's rows" not in _words(_render(unread))
 
 
 def test_what_the_plan_leaves_out_stands_once(results: Results) -> None:
