@@ -104,10 +104,11 @@ def _confirmed(result: GateResult, run_path: Path, history: History, series: Ser
     progress = make_progress(sys.stderr)
     choose = partial(choose_launcher, EngineOptions(python=python), notify=progress.note)
     points = {row.row.point_id for row in rows}
-    progress.note(f"{plural(len(rows), 'row')} flagged; {plural(len(points), 'point')} measured again")
     try:
+        folder = RunFolder.open(run_path)
         manifest = _manifest(history, reference_of(series, rows))
-        again, beside = rerun(RunFolder.open(run_path), points, choose, progress, manifest)
+        progress.note(f"{plural(len(rows), 'row')} flagged; measuring {plural(len(points), 'point')} again")
+        again, beside = rerun(folder, points, choose, progress, manifest)
     except PybenchError as error:
         return unconfirmed(result, str(error))
     metrics = {row.row.metric for row in rows}

@@ -81,7 +81,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run. Raises ``RunFolderError`` when ``path`` is none."""
         with run_folder_errors(path, "look for a run"):
-            found = (path / _MANIFEST_FILE).is_file()
+            found, is_there = (path / _MANIFEST_FILE).is_file(), path.exists()
+        if not is_there:
+            raise RunFolderError(f"{path}: there is no such folder; give a folder below runs/")
         if not found:
             raise RunFolderError(f"{path}: no run here (no manifest.json); give a folder below runs/")
         return cls(path.resolve())

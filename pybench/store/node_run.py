@@ -49,7 +49,7 @@ def latest_node_run(run: Path, fingerprint: str) -> Path:
             return other.path
     raise RunFolderError(
         f"{own.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
-        "node_check, or name one with --node"
+        f"node_check --runs {own.parent}, or name one with --node"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import stat
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
 
 
 def _decoded(path: Path, data: bytes, noun: str) -> str:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise refuse(path, f"text in UTF-16; save {noun} as UTF-8")
     if b"\0" in data:
         raise refuse(path, f"binary data; {noun} is text")
     try:

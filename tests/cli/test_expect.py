@@ -81,5 +81,6 @@ def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path) -> None:
     """There is none: the command that makes it is named, in one line."""
     done = CliRunner().invoke(main, ["explain", str(folder)])
     assert done.exit_code == 2
-    assert "make one with: pybench run node_check, or name one with --node" in done.stderr
+    runs = folder.resolve().parent
+    assert f"make one with: pybench run node_check --runs {runs}, or name one with --node" in done.stderr
     assert len(done.stderr.splitlines()) == 1

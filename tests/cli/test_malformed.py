@@ -28,7 +28,18 @@ def _load_cases() -> dict[str, Any]:
 
 CASES = _load_cases()
 MALFORMED: dict[str, tuple[str | bytes, str]] = CASES["MALFORMED"]
-NOWHERE = {"empty", "blank", "binary", "deep", "deep_table", "many_digits", "no_schema", "no_name", "no_benchmark"}
+NOWHERE = {
+    "empty",
+    "blank",
+    "binary",
+    "two_bytes",
+    "deep",
+    "deep_table",
+    "many_digits",
+    "no_schema",
+    "no_name",
+    "no_benchmark",
+}
 """Slips of the whole file, or whose line the parser does not report."""
 
 

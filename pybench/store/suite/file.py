@@ -18,7 +18,7 @@ from pybench.store.suite.own_files import read_own_files
 from pybench.store.suite.parse import written_suite
 from pybench.store.suite.profiles import WrittenSuite
 from pybench.store.suite.rules import suite_problems
-from pybench.store.suite.schema import NUMBER, WORD, suite_model, suite_schema
+from pybench.store.suite.schema import MARKS, WORD, suite_model, suite_schema
 from pybench.store.text_file import refuse
 from pybench.store.toml.file import read_toml
 from pybench.store.toml.lines import KeyPath, KeyProblem, nearest_line
@@ -81,7 +81,7 @@ def _schema_problems(document: dict[str, Any]) -> list[KeyProblem]:
         suite_model().model_validate(document)
     except ValidationError as error:
         return [
-            (_path(item["loc"]), message_of(item, _siblings(item["loc"])))
+            (_path(item["loc"]), message_of(item, _siblings(item["loc"]), beside_numbers=WORD in item["loc"]))
             for item in error.errors(include_url=False)[: MAX_PROBLEMS + 1]
         ]
     return []
@@ -90,7 +90,7 @@ def _schema_problems(document: dict[str, Any]) -> list[KeyProblem]:
 def _path(loc: tuple[str | int, ...]) -> KeyPath:
     """Drop the workload that pydantic puts behind a benchmark's index, and its own marks in brackets."""
     path = (*loc[:2], *loc[3:]) if loc[:1] == ("benchmark",) else loc
-    return tuple(part for part in path if part not in {"[key]", WORD, NUMBER})
+    return tuple(part for part in path if part != "[key]" and part not in MARKS)
 
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:

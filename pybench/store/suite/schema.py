@@ -30,6 +30,8 @@ _TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-
 
 # Which of the two a value was taken for; part of pydantic's path, and no key of the file.
 WORD, NUMBER = "[word]", "[number]"
+_TABLES_WORD, _TABLE = "[word for a table]", "[table]"
+MARKS = frozenset((WORD, NUMBER, _TABLES_WORD, _TABLE))
 
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _FilePath = Annotated[str, Field(min_length=1, pattern=_TEXT_PATTERN)]
@@ -57,7 +59,7 @@ def _checked(name: str, hint: Any) -> Any:  # noqa: ANN401 - types are values he
     if name == "device_map":
         table = Annotated[dict[str, Any], AfterValidator(partial(_without_problem, table_problem))]
         word = next(kind for kind in members if get_origin(kind) is Literal)
-        return Annotated[_either(table, word), Field(description=notes[-1])]
+        return Annotated[_either(table, word, _TABLE, _TABLES_WORD), Field(description=notes[-1])]
     if name == "max_memory":
         checked = AfterValidator(partial(_without_problem, limits_problem))
         return Annotated[dict[str, Any], checked, Field(description=notes[-1])]
@@ -84,11 +86,11 @@ def _any_of(kinds: list[Any]) -> Any:  # noqa: ANN401 - types are values here
     return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - at run time
 
 
-def _either(number: Any, word: Any) -> Any:  # noqa: ANN401 - types are values here
-    """A number or a word, chosen by the value, so that an error is about the one that was meant."""
+def _either(other: Any, word: Any, its_mark: str = NUMBER, words_mark: str = WORD) -> Any:  # noqa: ANN401 - types
+    """A number, or another kind, or a word, chosen by the value, so that an error is about the one that was meant."""
     return Annotated[
-        Union[Annotated[number, Tag(NUMBER)], Annotated[word, Tag(WORD)]],  # noqa: UP007 - built at run time
-        Discriminator(lambda value: WORD if isinstance(value, str) else NUMBER),
+        Union[Annotated[other, Tag(its_mark)], Annotated[word, Tag(words_mark)]],  # noqa: UP007 - built at run time
+        Discriminator(lambda value: words_mark if isinstance(value, str) else its_mark),
     ]
 
 

@@ -82,9 +82,12 @@ _KINDS = {
 
 
 def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
-    error: ErrorDetails, siblings: Iterable[str]
+    error: ErrorDetails, siblings: Iterable[str], *, beside_numbers: bool = False
 ) -> str:
-    """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one."""
+    """One pydantic error in plain words; ``siblings`` are the keys valid beside an unknown one.
+
+    A word may stand ``beside_numbers``, which are valid, too.
+    """
     kind, context, found = error["type"], error.get("ctx", {}), error["input"]
     if kind == "missing":
         return "missing, and it is required"
@@ -94,7 +97,8 @@ def message_of(  # noqa: C901, PLR0911 - a flat list of cases reads best
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
         elsewhere = _ELSEWHERE if found in _ALL and {*words} & {*_ALL} else ""
-        return f"found {describe(found)}, valid: {context['expected']}{elsewhere or did_you_mean(found, words)}"
+        valid = f"{'a number or ' if beside_numbers else ''}{context['expected']}"
+        return f"found {describe(found)}, valid: {valid}{elsewhere or did_you_mean(found, words)}"
     if kind in _KINDS:
         return f"found {describe(found)}, expected {_KINDS[kind]}{_ELSEWHERE if found in _ALL else ''}"
     if kind in {"greater_than_equal", "less_than_equal"}:
