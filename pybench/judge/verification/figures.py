@@ -66,13 +66,23 @@ def _name(entry: Any, index: int) -> str:  # noqa: ANN401 - a value of JSON
 
 
 def equal(claimed: Any, computed: Any, tolerance: float = TOLERANCE) -> bool:  # noqa: ANN401 - values of JSON
-    """Whether two single values of JSON are one; numbers within the relative ``tolerance``."""
+    """Whether two single values of JSON are one; numbers within the relative ``tolerance``.
+
+    An integer may be larger than any float: it is close to nothing but itself.
+    """
     numbers = (int, float)
     if isinstance(claimed, bool) or isinstance(computed, bool):
         return claimed is computed
     if isinstance(claimed, numbers) and isinstance(computed, numbers):
-        return claimed == computed or math.isclose(claimed, computed, rel_tol=tolerance)
+        return claimed == computed or _is_close(claimed, computed, tolerance)
     return type(claimed) is type(computed) and bool(claimed == computed)
+
+
+def _is_close(claimed: float, computed: float, tolerance: float) -> bool:
+    try:
+        return math.isclose(claimed, computed, rel_tol=tolerance)
+    except OverflowError:
+        return False
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - a value of JSON

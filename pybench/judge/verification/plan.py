@@ -1,33 +1,37 @@
-"""A manifest held against itself and what pybench ships: suite, tables, plan, machine."""
+"""A manifest held against itself and what pybench ships: suite, tables, plan."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from pybench.compute.axis_words import with_words
 from pybench.compute.effort_override import with_effort
-from pybench.compute.fingerprint import fingerprint, run_fields
-from pybench.compute.plan import expand
+from pybench.compute.plan import expand, skipped
 from pybench.compute.point_filter import parse_filter
 from pybench.compute.required import parse_required
+from pybench.compute.time_budget import within
+from pybench.judge.verification.figures import differences
 from pybench.model.decoder_shape import Architecture
 from pybench.model.errors import PybenchError
 from pybench.model.expected import ExpectedTable
 from pybench.model.manifest import Manifest
-from pybench.model.suite import Plan, Suite
-from pybench.model.verification import Discrepancy
+from pybench.model.plan_options import time_limit_text
+from pybench.model.suite import NOT_INSTALLED, Plan, Point, Skip, Suite
+from pybench.model.verification import Discrepancy, DiscrepancyState
 
 _MANIFEST = "manifest.json"
 _OWN = "own {kind}, not one that pybench comes with; hold it against a file that you trust with --suite FILE"
+_MEASURED, _SKIPPED, _LEFT_OUT = "measured", "skipped", "left out"
+# As time limits are written: 1h30m.
+_DURATION = re.compile(r"\b(?:\d+[hms])+\b")
 
+WithoutPackages = Callable[[Manifest, Plan], Plan]
+"""A plan less the points that a run has as lacking packages, where its Python shows that it lacks them."""
 
-def check_machine(manifest: Manifest) -> Iterator[Discrepancy]:
-    """The fingerprint is that of the machine."""
-    found = fingerprint(run_fields(manifest.machine, manifest.machines))
-    if found != manifest.fingerprint:
-        text = f"the machine's fingerprint is {found}, {manifest.fingerprint} is claimed: the machine was edited"
-        yield Discrepancy(place=_MANIFEST, text=text)
+_Entry = tuple[str, Point | Skip]
+"""How a plan has a point, and the point or the skip."""
 
 
 def check_tables(manifest: Manifest, trusted: Mapping[str, ExpectedTable]) -> Iterator[Discrepancy]:
@@ -78,8 +82,19 @@ def check_suite(manifest: Manifest, trusted: Suite | None) -> Iterator[Discrepan
             yield Discrepancy(place=place, text=text)
 
 
-def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) -> Iterator[Discrepancy]:
-    """The plan holds every point that the suite expands to on that machine, each with its own settings."""
+def check_plan(
+    manifest: Manifest,
+    architectures: Mapping[str, Architecture],
+    without_packages: WithoutPackages,
+    *,
+    same_version: bool,
+) -> Iterator[Discrepancy]:
+    """Every point that the suite expands to on that machine is in the plan: measured, skipped or left out, as follows.
+
+    Points are planned with their own settings, all others for their own reason; another version estimates and words
+    such reasons in another way. How long attempts had taken before, by which a time limit leaves points out, is in no
+    file of the run.
+    """
     try:
         expanded = expand(
             manifest.suite,
@@ -92,20 +107,90 @@ def check_plan(manifest: Manifest, architectures: Mapping[str, Architecture]) ->
     except (PybenchError, KeyError, TypeError, ValueError) as error:
         yield Discrepancy(place=_MANIFEST, text=f"its suite does not expand to a plan: {error}")
         return
-    plan = manifest.plan
-    points = {point.id: point for point in expanded.points}
-    known, present = _ids(expanded), _ids(plan)
-    for name in sorted(known - present):
-        yield Discrepancy(place=name, text="the suite has this point, the plan does not")
-    for name in sorted(present - known):
-        yield Discrepancy(place=name, text="the plan has this point, the suite does not")
-    for point in plan.points:
-        if points.get(point.id, point) != point:
-            yield Discrepancy(place=point.id, text="planned with other settings than the suite has for it")
+    ours, theirs = _entries(manifest.plan), _entries(without_packages(manifest, expanded))
+    for name in dict.fromkeys((*theirs, *ours)):
+        own, following = ours.get(name, ()), theirs.get(name, ())
+        if own == following:
+            continue
+        if reason := _unshown(manifest, own, following):
+            yield Discrepancy(place=name, text=reason, state="not checked")
+            continue
+        text, is_derived = _difference(own, following)
+        state: DiscrepancyState = "does not hold"
+        if is_derived and same_version:
+            text += ": it was changed, or another build of this version planned the run; check with that build"
+        elif is_derived:
+            text, state = f"{text}; check with pybench {manifest.pybench_version}", "not checked"
+        yield Discrepancy(place=name, text=text, state=state)
 
 
-def _ids(plan: Plan) -> set[str]:
-    return {point.id for point in plan.points} | {skip.id for skip in (*plan.skips, *plan.left_out)}
+def is_lacking_packages(skip: Skip) -> bool:
+    """Whether a point is not measured because a package is not installed."""
+    return skip.lacks is not None and skip.lacks.endswith(NOT_INSTALLED)
+
+
+def _entries(plan: Plan) -> dict[str, tuple[_Entry, ...]]:
+    """By the point's id, which a plan that was edited may have more than once."""
+    found: dict[str, tuple[_Entry, ...]] = {}
+    kinds: Mapping[str, tuple[Point | Skip, ...]] = {
+        _MEASURED: plan.points,
+        _SKIPPED: plan.skips,
+        _LEFT_OUT: plan.left_out,
+    }
+    for kind, entries in kinds.items():
+        for entry in entries:
+            found[entry.id] = (*found.get(entry.id, ()), (kind, entry))
+    return found
+
+
+def _difference(own: tuple[_Entry, ...], following: tuple[_Entry, ...]) -> tuple[str, bool]:
+    """Between a plan's entries for one point and those that follow, and whether versions may derive them otherwise."""
+    if not own:
+        return "the suite has this point, the plan does not", False
+    if not following:
+        return "the plan has this point, the suite does not", False
+    if [kind for kind, _ in own] != [kind for kind, _ in following]:
+        text = f"{_words(own)} in the plan, {_words(following)} by the suite on that machine"
+        return text, len(own) == len(following)
+    if own[0][0] == _MEASURED:
+        return "planned with other settings than the suite has for it", False
+    pairs = zip(own, following, strict=True)
+    found = [pair for (_, one), (_, other) in pairs for pair in differences(asdict(one), asdict(other), tolerance=0.0)]
+    return "; ".join(f"{place}: {text}" for place, text in found), True
+
+
+def _words(entries: tuple[_Entry, ...]) -> str:
+    return " and ".join(
+        f"{kind} ({entry.reason.removeprefix(f'{_LEFT_OUT}: ')})" if isinstance(entry, Skip) else kind
+        for kind, entry in entries
+    )
+
+
+def _unshown(manifest: Manifest, own: tuple[_Entry, ...], following: tuple[_Entry, ...]) -> str | None:
+    """Why nothing shows whether a point that follows was not to be measured; ``None`` where something does."""
+    if len(own) != 1 or len(following) != 1:
+        return None
+    (kind, entry), (_, point) = own[0], following[0]
+    if not isinstance(entry, Skip) or not isinstance(point, Point):
+        return None
+    if kind == _LEFT_OUT and _is_beyond(entry, point, manifest.options.time_limit_s):
+        return f"not planned: {time_limit_text(manifest.options.time_limit_s or 0.0)} may leave no time for it"
+    is_like = entry == skipped(point, entry.reason, entry.lacks)
+    if is_like and is_lacking_packages(entry) and manifest.software is None and manifest.container is None:
+        return f"not planned: {entry.lacks}, and the run has no record of its Python"
+    return None
+
+
+def _is_beyond(entry: Skip, point: Point, limit_s: float | None) -> bool:
+    """Whether the point is left out as planning leaves it out under a time limit, whatever the durations."""
+    if limit_s is None:
+        return False
+    beyond = within(Plan(points=(point,), skips=()), {point.digest: limit_s + 1}, limit_s).left_out
+    return [_without_durations(entry)] == [_without_durations(skip) for skip in beyond]
+
+
+def _without_durations(skip: Skip) -> Skip:
+    return replace(skip, reason=_DURATION.sub("TIME", skip.reason))
 
 
 def _keep(manifest: Manifest) -> Callable[[str], bool]:

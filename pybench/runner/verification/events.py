@@ -75,14 +75,19 @@ def _of_process(
         problem = None
     except ValueError as error:
         problem = str(error)
+    ended: Record | None = None
     for place, (record, contract) in enumerate(zip(records, contracts, strict=True)):
+        if ended is not None:
+            text = f"measured by the process of {attempt_label(ended)}, which failed: a process ends with that"
+            yield Discrepancy(place=attempt_label(record), text=text)
         logs = reader.points[place]
         broken = contract.verify(logs)
         if record.failure is not None:
             if broken is None and problem is None and record.failure.cause in _BEFORE_THE_END:
                 text = f"counts as failed ({record.failure.cause}), but its worker measured it to its end"
                 yield Discrepancy(place=attempt_label(record), text=text)
-            return
+            ended = record
+            continue
         if broken is not None:
             text = f"its worker's events break the contract: {problem or broken.message}"
             yield Discrepancy(place=attempt_label(record), text=text)

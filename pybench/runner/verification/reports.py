@@ -18,7 +18,7 @@ from pybench.model.errors import PybenchError
 from pybench.model.verification import Discrepancy
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
-from pybench.runner.verification.malformed import MALFORMED
+from pybench.runner.verification.malformed import MALFORMED, guarded
 from pybench.store.journal import RunFolder
 from pybench.store.safe_folder import read_below
 
@@ -41,25 +41,32 @@ def check_reports(folder: RunFolder, view: RunView, checked: dict[str, int]) -> 
         text = f"written by pybench {view.manifest.pybench_version}, whose formulas may differ; verify with that one"
         yield Discrepancy(place="manifest.json", text=text, state="not checked")
     for name, file in REPORT_FILES.items():
-        if file != _RESULTS and not (folder.path / file).exists():
-            continue
-        try:
-            text = read_below(folder.path, file, _MAX_REPORT_BYTES).decode("utf-8")
-            computed = render(view, name)
-        except OSError as error:
-            yield Discrepancy(place=file, text=f"cannot be read: {error.strerror}")
-            continue
-        except (PybenchError, *MALFORMED) as error:
-            yield Discrepancy(place=file, text=f"cannot be held against the journal: {error}")
-            continue
-        if file == _RESULTS:
-            yield from _figures(text, computed, checked)
-        elif not same_version:
-            written = view.manifest.pybench_version if view.manifest else "another version"
-            text = f"written by pybench {written}, which words reports in another way than {version('pybench')}"
-            yield Discrepancy(place=file, text=text, state="not checked")
-        elif not _same(_unpacked(text), _unpacked(computed)):
-            yield Discrepancy(place=file, text="not the report that follows from the journal: it was edited")
+        if file == _RESULTS or (folder.path / file).exists():
+            yield from guarded(file, _check_report(folder, view, (name, file), checked, same_version=same_version))
+
+
+def _check_report(
+    folder: RunFolder, view: RunView, report: tuple[str, str], checked: dict[str, int], *, same_version: bool
+) -> Iterator[Discrepancy]:
+    """One of them, by the name of its format and its file."""
+    name, file = report
+    try:
+        text = read_below(folder.path, file, _MAX_REPORT_BYTES).decode("utf-8")
+        computed = render(view, name)
+    except OSError as error:
+        yield Discrepancy(place=file, text=f"cannot be read: {error.strerror}")
+        return
+    except (PybenchError, *MALFORMED) as error:
+        yield Discrepancy(place=file, text=f"cannot be held against the journal: {error}")
+        return
+    if file == _RESULTS:
+        yield from _figures(text, computed, checked)
+    elif not same_version:
+        written = view.manifest.pybench_version if view.manifest else "another version"
+        text = f"written by pybench {written}, which words reports in another way than {version('pybench')}"
+        yield Discrepancy(place=file, text=text, state="not checked")
+    elif not _same(_unpacked(text), _unpacked(computed)):
+        yield Discrepancy(place=file, text="not the report that follows from the journal: it was edited")
 
 
 def has_reports(path: Path) -> bool:

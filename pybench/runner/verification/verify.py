@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from pybench.judge.assemble import assemble
@@ -14,7 +15,8 @@ from pybench.judge.verification.attempts import (
     check_places,
     without_record,
 )
-from pybench.judge.verification.plan import check_machine, check_plan
+from pybench.judge.verification.machine import check_machine
+from pybench.judge.verification.plan import check_plan
 from pybench.judge.verification.traces import check_presence, check_sensors, check_trace
 from pybench.machine.sensor_models import shipped_model
 from pybench.model.errors import PybenchError
@@ -27,6 +29,7 @@ from pybench.runner.host_parts import joined_parts
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.malformed import MALFORMED, guarded
 from pybench.runner.verification.origin import check_origin, check_worker
+from pybench.runner.verification.packages import without_packages
 from pybench.runner.verification.reports import check_reports, has_reports
 from pybench.store.bundle.contents import SUMS, evidence_files, parse_sums, wrong_digests
 from pybench.store.journal import RunFolder, attempt_name
@@ -65,9 +68,10 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     # A run that was stopped has no report, or claims neither a pass nor a failure.
     unfinished = results.verdict in _UNDECIDED or not has_reports(folder.path)
     found += check_reports(folder, view, checked)
-    found += guarded(_MANIFEST, check_machine(manifest))
+    same_version = manifest.pybench_version == version("pybench")
+    found += guarded(_MANIFEST, check_machine(manifest, same_version=same_version))
     found += guarded(_MANIFEST, check_origin(manifest, suite_file))
-    found += guarded(_MANIFEST, check_plan(manifest, load_models()))
+    found += guarded(_MANIFEST, check_plan(manifest, load_models(), without_packages, same_version=same_version))
     found += check_worker(folder, manifest)
     found += guarded(_JOURNAL, check_completeness(manifest, records, results, unfinished=unfinished))
     found += guarded(_JOURNAL, check_order(manifest, records))

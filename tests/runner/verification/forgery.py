@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pybench.compute.plan import skipped
 from pybench.model.manifest import Manifest
 from pybench.model.record import Record
 from pybench.model.trace import PowerTrace
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
-from pybench.store.journal import RunFolder
+from pybench.store.journal import RunFolder, attempt_name
 from pybench.store.trace_file import read_trace, write_trace
 
 
@@ -89,3 +91,19 @@ def cheaper(record: Record) -> Record:
     assert record.energy is not None
     gpus = [replace(gpu, energy_j=0.9 * gpu.energy_j) for gpu in record.energy.gpus if gpu.energy_j is not None]
     return replace(record, energy=replace(record.energy, gpus=tuple(gpus)))
+
+
+def unmeasured(
+    forgery: Forgery, point_id: str, place: Literal["skips", "left_out"], reason: str, lacks: str | None = None
+) -> None:
+    """A point becomes one that was not measured, for a reason: its records and folders are removed."""
+    manifest = forgery.folder.read_manifest()
+    (point,) = (point for point in manifest.plan.points if point.id == point_id)
+    points = tuple(point for point in manifest.plan.points if point.id != point_id)
+    plan = replace(manifest.plan, points=points, **{place: (skipped(point, reason, lacks),)})
+    kept = [record for record in forgery.records if record.point_id != point_id]
+    for record in forgery.records:
+        if record.point_id == point_id:
+            shutil.rmtree(forgery.path / "attempts" / attempt_name(point_id, record.attempt))
+    forgery.folder.write_manifest(replace(manifest, plan=plan))
+    forgery.journal(kept)

@@ -16,22 +16,30 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
-from pybench.compute.fingerprint import fingerprint, machine_fields
+from pybench.compute.fingerprint import fingerprint, machine_fields, run_fields
 from pybench.engines.stage import worker_digest
 from pybench.model.container import ContainerRun
+from pybench.model.host import Host
+from pybench.model.machine import Machine
 from pybench.model.manifest import Manifest
 from pybench.model.trace import PowerTrace
 from pybench.model.wire import Failure
 from pybench.report.formats import REPORT_FILES
+from pybench.runner.verification import reports
 from pybench.runner.verification.verify import verify_folder
 from pybench.store.journal import attempt_name
-from tests.runner.verification.forgery import Forgery, cheaper, faster
+from tests.runner.verification.forgery import Forgery, cheaper, faster, unmeasured
 
 FIRST = "decode[tensor_parallel=1], attempt 1"
 SECOND = "decode[tensor_parallel=2], attempt 1"
 THIRD = "decode[tensor_parallel=2], attempt 2"
 LAST = "decode[tensor_parallel=1], attempt 2"
+TWO = "decode[tensor_parallel=2]"
+LEFT_OUT = ("left out: 2 GPUs (1 here)", "2 GPUs (1 here)")
 SECOND_NS = 1_000_000_000
+
+
+Change = Callable[[Forgery], object]
 
 
 def _table(manifest: Manifest) -> Manifest:
@@ -57,6 +65,34 @@ def _machine(manifest: Manifest, *, sealed: bool) -> Manifest:
     machine = replace(manifest.machine, gpus=gpus)
     print_ = fingerprint(machine_fields(machine)) if sealed else manifest.fingerprint
     return replace(manifest, machine=machine, fingerprint=print_)
+
+
+def _of_machine(change: Callable[[Machine], Machine]) -> Change:
+    """What is derived of the GPUs is edited: the fingerprint is of the GPUs themselves."""
+    return lambda forgery: forgery.manifest(lambda m: replace(m, machine=change(m.machine)))
+
+
+def _measured_and_left_out(forgery: Forgery) -> None:
+    plan = forgery.folder.read_manifest().plan
+    unmeasured(forgery, TWO, "left_out", *LEFT_OUT)
+    forgery.manifest(lambda m: replace(m, plan=replace(m.plan, points=plan.points)))
+
+
+def _over_hosts(manifest: Manifest, *machines: Machine) -> Manifest:
+    """With a fingerprint that fits."""
+    hosts = tuple(
+        Host(name=name, machine=machine, boot_id=name, time_offset_ns=0, pybench_version="", worker_sha256="")
+        for name, machine in zip("ab", machines, strict=False)
+    )
+    return replace(manifest, machines=hosts, fingerprint=fingerprint(run_fields(manifest.machine, hosts)))
+
+
+def _led_by_another(manifest: Manifest) -> Manifest:
+    return _over_hosts(manifest, replace(manifest.machine, cuda_driver="99"))
+
+
+def _fewer_gpus_by_options(manifest: Manifest) -> Manifest:
+    return replace(manifest, options=replace(manifest.options, max_gpus=1))
 
 
 def _interrupted(forgery: Forgery, num_records: int) -> None:
@@ -197,7 +233,6 @@ def _twice(forgery: Forgery) -> None:
     forgery.text("results.json", '  "verdict": "pass",', '  "verdict": "pass",\n  "verdict": "fail",')
 
 
-Change = Callable[[Forgery], object]
 TAMPERING: dict[str, tuple[Change, str, str]] = {
     "a figure of the results": (
         lambda f: f.results(_number),
@@ -231,6 +266,11 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         lambda f: f.results(lambda v: v["scaling"][0].update(speedup=float("nan"))),
         "results.json",
         "NaN is no value of JSON",
+    ),
+    "an integer above every float": (
+        lambda f: f.results(lambda v: v["points"][0].update(attempts=10**400)),
+        "results.json",
+        "points[decode[tensor_parallel=1]].attempts: 1000000000",
     ),
     "no results": (lambda f: (f.path / "results.json").unlink(), "results.json", "cannot be read"),
     "the Markdown report": (
@@ -377,6 +417,66 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
     ),
     "no expectation, sealed": (lambda f: f.manifest(_suite), "suite drill", "expectations of benchmark decode"),
     "a point out of the plan, sealed": (_one_point, "decode[tensor_parallel=2]", "the plan does not"),
+    "a point left out, sealed": (
+        lambda f: unmeasured(f, TWO, "left_out", *LEFT_OUT),
+        TWO,
+        "left out (2 GPUs (1 here)) in the plan, measured by the suite on that machine",
+    ),
+    "a point skipped, sealed": (
+        lambda f: unmeasured(f, TWO, "skips", "needs more memory"),
+        TWO,
+        "skipped (needs more memory) in the plan, measured by the suite on that machine",
+    ),
+    "a point left out by a time limit that the run has not, sealed": (
+        lambda f: unmeasured(f, TWO, "left_out", "2 attempts of about 9m", "points beyond --time-limit 1m"),
+        TWO,
+        "left out (2 attempts of about 9m) in the plan, measured by the suite on that machine",
+    ),
+    "a point measured and left out, sealed": (
+        _measured_and_left_out,
+        TWO,
+        "measured and left out (2 GPUs (1 here)) in the plan, measured by the suite on that machine",
+    ),
+    "fewer GPUs by the options, sealed": (
+        lambda f: f.manifest(_fewer_gpus_by_options),
+        TWO,
+        "measured in the plan, left out (left out by --max-gpus 1) by the suite on that machine",
+    ),
+    "another kind of machine, sealed": (
+        _of_machine(lambda m: replace(m, kind="b200")),
+        "manifest.json",
+        "machine.kind: 'b200' is claimed, 'h200' follows from the GPUs that are listed",
+    ),
+    "other names of GPUs, sealed": (
+        _of_machine(lambda m: replace(m, gpu_names=("NVIDIA B200", *m.gpu_names[1:]))),
+        "manifest.json",
+        "machine.gpu_names[0]: 'NVIDIA B200' is claimed, 'NVIDIA H200' follows",
+    ),
+    "another number of GPUs, sealed": (
+        _of_machine(lambda m: replace(m, gpu_count=8)),
+        "manifest.json",
+        "machine.gpu_count: 8 is claimed, 2 follows",
+    ),
+    "other memory of GPUs, sealed": (
+        _of_machine(lambda m: replace(m, gpu_vram_gb=(180.0, *m.gpu_vram_gb[1:]))),
+        "manifest.json",
+        "machine.gpu_vram_gb[0]: 180 is claimed, 139.7 follows",
+    ),
+    "another device, sealed": (
+        lambda f: f.manifest(lambda m: replace(m, device="cpu")),
+        "manifest.json",
+        "device: 'cpu' is claimed, 'cuda' follows from the machine",
+    ),
+    "another machine that leads, sealed": (
+        lambda f: f.manifest(_led_by_another),
+        "manifest.json",
+        "host a leads the run, whose machine is another one",
+    ),
+    "another kind of a second host, sealed": (
+        lambda f: f.manifest(lambda m: _over_hosts(m, m.machine, replace(m.machine, kind="b200"))),
+        "manifest.json",
+        "machine of host b.kind: 'b200' is claimed, 'h200' follows",
+    ),
     "a machine": (lambda f: f.manifest(lambda m: _machine(m, sealed=False)), "manifest.json", "the machine was edited"),
     "a machine, sealed": (
         lambda f: f.manifest(lambda m: _machine(m, sealed=True)),
@@ -410,6 +510,21 @@ def test_tampering_is_named(forgery: Forgery, original: Path, name: str) -> None
     assert not found.holds
     named = [f"{each.place}: {each.text}" for each in found.discrepancies if each.state == "does not hold"]
     assert any(line.startswith(place) and text in line for line in named), "\n".join(named)
+
+
+def test_a_report_whose_check_breaks_off_is_named(
+    forgery: Forgery, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in it: verify ends with what it found."""
+    forgery.text("summary.md", "drill: pass", "drill: faster than all others")
+
+    def fails(*_arguments: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(reports, "differences", fails)
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert [each.place for each in found.discrepancies] == ["results.json", "summary.md"]
+    assert found.discrepancies[0].text == "cannot be checked: OverflowError: too large; it was edited"
 
 
 def test_a_figures_last_digits_are_those_of_another_numpy(forgery: Forgery, original: Path) -> None:
@@ -471,6 +586,19 @@ def test_a_run_that_was_stopped_is_unfinished(
     (forgery.path / "worker" / "pybench" / "model" / "wire.py").write_text("")
     edited = CliRunner().invoke(main, arguments)
     assert (edited.exit_code, edited.stdout.split("  ")[0]) == (1, "DOES NOT HOLD")
+
+
+def test_another_version_may_derive_kinds_and_reasons_otherwise(forgery: Forgery, original: Path) -> None:
+    """By GPU names that it knew, and estimates that it made: both are named, and nothing is proven."""
+    unmeasured(forgery, TWO, "skips", "needs about 300 GiB a GPU")
+    forgery.manifest(lambda m: replace(m, pybench_version="0.0.1", machine=replace(m.machine, kind="unknown-h200")))
+    found = verify_folder(forgery.path, original.parents[1] / "drill.toml")
+    assert (found.holds, found.complete) == (True, False)
+    texts = {each.text for each in found.discrepancies if each.text.endswith("; check with pybench 0.0.1")}
+    assert {text.split(";")[0] for text in texts} >= {
+        "machine.kind: 'unknown-h200' is claimed, 'h200' follows from the GPUs that are listed",
+        "skipped (needs about 300 GiB a GPU) in the plan, measured by the suite on that machine",
+    }
 
 
 def test_another_version_is_not_fully_checked(forgery: Forgery, original: Path) -> None:

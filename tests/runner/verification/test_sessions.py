@@ -1,0 +1,62 @@
+"""Records of attempts that shared a worker process, held against its events behind a failed one, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pybench.model.record import Record
+from pybench.model.wire import Failure
+from pybench.runner.verification.events import check_events
+from tests.runner.test_run import finish
+from tests.runner.test_sessions import prepare
+from tests.runner.verification.forgery import Forgery
+
+
+@pytest.fixture
+def shared(tmp_path: Path, no_driver: None, monkeypatch: pytest.MonkeyPatch) -> Forgery:
+    """A run of two processes, each of which measured three points."""
+    monkeypatch.setenv("FAKE_BEHAVIOUR_1", "ok")
+    monkeypatch.setenv("FAKE_POINT", "m=2")
+    run = prepare(tmp_path)
+    finish(run)
+    return Forgery(run.folder.path)
+
+
+def killed(record: Record) -> Record:
+    """As somebody counts a good attempt who has no use for it: a worker may be killed behind its last event."""
+    failure = Failure(cause="signal", message="killed")
+    return replace(record, failure=failure, energy_reason="the attempt failed")
+
+
+def quick(record: Record) -> Record:
+    """Every step takes a quarter of its time."""
+    (rank,) = record.ranks
+    steps = tuple(replace(s, end_ns=s.start_ns + (s.end_ns - s.start_ns) // 4) for s in rank.steps)
+    return replace(record, ranks=(replace(rank, steps=steps),))
+
+
+def found(forgery: Forgery, records: list[Record]) -> list[tuple[str, str]]:
+    discrepancies = check_events(forgery.path, forgery.folder.read_manifest(), records)
+    return [(one.place, one.text) for one in discrepancies]
+
+
+def test_nothing_is_recorded_behind_a_failed_attempt(shared: Forgery) -> None:
+    """Its process ended with it; each record behind it is named, and compared all the same."""
+    first, *rest = shared.records
+    assert found(shared, [first, *rest]) == []
+    ended = "measured by the process of matmul[m=1], attempt 1, which failed: a process ends with that"
+    places = ["matmul[m=2], attempt 1", "matmul[m=3], attempt 1"]
+    assert found(shared, [killed(first), *rest]) == [(place, ended) for place in places]
+    differ = "rank 0: steps differ at 0, 1, 2 from its worker's events"
+    edited = [killed(first), quick(rest[0]), *rest[1:]]
+    assert found(shared, edited) == [(places[0], ended), (places[0], differ), (places[1], ended)]
+
+
+def test_a_failed_attempt_is_the_last_of_its_process(shared: Forgery) -> None:
+    """Of a process that ended there, and of the next one, all holds."""
+    records = shared.records
+    last = next(place for place, record in enumerate(records) if record.log != records[0].log) - 1
+    assert (last, found(shared, [*records[:last], killed(records[last]), *records[last + 1 :]])) == (2, [])
