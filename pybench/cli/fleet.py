@@ -72,6 +72,7 @@ def check(
         refused=found.unreadable,
         across=across,
         effects=effects_of(smallest),
+        notes=found.notes,
     )
     points = [point for run in found.runs for point in run.figures.points]
     if drain_list:

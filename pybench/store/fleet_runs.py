@@ -33,12 +33,24 @@ _MOST_LEVELS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRuns:
-    """Runs of single nodes, pairs of runs over two; paths that are none: by node where it is known, with the reason."""
+    """Runs of single nodes, pairs of runs over two; paths that are none: by node where it is known, with the reason.
+
+    ``notes`` are what else was left out.
+    """
 
     runs: tuple[NodeRun, ...] = ()
     pairs: tuple[PairFigure, ...] = ()
     unreadable: dict[str, str] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PairRun:
+    """A run over several hosts. Two of one id may have begun in the same second, on other hosts."""
+
+    identity: tuple[str, ...]
+    pairs: tuple[PairFigure, ...]
 
 
 def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedRuns:
@@ -46,7 +58,8 @@ def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedR
     runs: list[NodeRun] = []
     unreadable: dict[str, str] = {}
     skipped: list[str] = []
-    pairs: list[PairFigure] = []
+    pair_runs: dict[tuple[str, ...], _PairRun] = {}
+    notes: list[str] = []
     for text in given:
         name, path = _name_and_path(text)
         for place in _places(path):
@@ -57,16 +70,22 @@ def read_fleet(given: Sequence[str], apart: Collection[Path] = ()) -> CollectedR
                 read = _read(node, place)
                 if isinstance(read, NodeRun):
                     runs.append(read)
-                else:
-                    pairs += read
+                elif pair_runs.setdefault(read.identity, read) is not read:
+                    notes.append(f"pairs: run {read.identity[0]} was given twice; it counts once")
             except PybenchError as error:
                 reason = str(error).splitlines()[0]
                 skipped.append(reason)
                 unreadable.setdefault(node or "", reason)
-    if not runs and not pairs:
+    if not runs and not pair_runs:
         raise RunFolderError("\n".join(skipped[:5]))
     unreadable.pop("", None)
-    return CollectedRuns(runs=tuple(runs), pairs=tuple(pairs), unreadable=unreadable, skipped=tuple(skipped))
+    return CollectedRuns(
+        runs=tuple(runs),
+        pairs=tuple(pair for one in pair_runs.values() for pair in one.pairs),
+        unreadable=unreadable,
+        skipped=tuple(skipped),
+        notes=tuple(notes),
+    )
 
 
 def _name_and_path(text: str) -> tuple[str | None, Path]:
@@ -110,8 +129,8 @@ def _node_of(place: Path) -> str | None:
     return name if name is not None and NODE_NAME.fullmatch(name) else None
 
 
-def _read(node: str | None, place: Path) -> NodeRun | tuple[PairFigure, ...]:
-    """One run, or the pairs of a run over several nodes. Raises ``RunFolderError``: a folder may hold anything."""
+def _read(node: str | None, place: Path) -> NodeRun | _PairRun:
+    """A run of one node, or over several. Raises ``RunFolderError``: a folder may hold anything."""
     try:
         if not place.is_dir():
             return node_run(_known(node, place), read_results(place))
@@ -121,7 +140,9 @@ def _read(node: str | None, place: Path) -> NodeRun | tuple[PairFigure, ...]:
         manifest = folder.read_manifest()
         measurements = Measurements.of(manifest.plan, folder.records())
         if manifest.machines:
-            return _pairs(place, measurements)
+            names = (host.name for host in manifest.machines)
+            identity = (manifest.run_id, manifest.created_utc, *names)
+            return _PairRun(identity=identity, pairs=_pairs(place, measurements))
         results = assemble(manifest, measurements)
         return node_run(_known(node, place), results, gpu_figures(measurements, manifest.machine))
     except PybenchError:

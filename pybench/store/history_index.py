@@ -4,7 +4,8 @@
 
     {"checksum": "0a1b2c3d4e5f6071", "entry": {"name": "...", "sources": [...], "run": {...}}}
 
-A line that is damaged, or of another version, is left out: its entry is then read anew.
+A line that is damaged, or of another version, is left out: its entry is then read anew. So is one of an entry that
+another build of pybench could not read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,6 +26,8 @@ from pybench.store.safe_folder import opened_file, opened_folder
 INDEX_FILE = "index.jsonl"
 _HEAD = re.compile(rb'\{"checksum": "([0-9a-f]{16})", "entry": (?=\{)')
 _CHUNK_BYTES = 2**20
+_READERS = ("compute", "judge", "model", "store")
+"""Packages that decide whether a run can be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,16 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One entry of the folder: a run's figures, or the ``reason`` why there are none."""
+    """One entry of the folder: a run's figures, or the ``reason`` why there are none.
+
+    ``build`` is that of the pybench whose reason it is, in an index.
+    """
 
     name: str
     sources: tuple[Source, ...]
     run: RunFigures | None = None
     reason: str | None = None
+    build: str = field(default="", compare=False)
 
     def is_current(self, folder: Path, names: Iterable[str]) -> bool:
         """Whether it was read from exactly these files as they are: by size and time, else by their bytes."""
@@ -68,7 +76,8 @@ def source_of(folder: Path, name: str) -> Source:
 
 def encode_index(entries: Iterable[Entry]) -> bytes:
     """Every line, in order."""
-    bodies = (_ENTRY.dump_json(entry, exclude_defaults=True) for entry in entries)
+    marked = (entry if entry.run is not None else replace(entry, build=_this_build()) for entry in entries)
+    bodies = (_ENTRY.dump_json(entry, exclude_defaults=True) for entry in marked)
     return b"".join(b'{"checksum": "%s", "entry": %s}\n' % (_checksum(body), body) for body in bodies)
 
 
@@ -86,7 +95,18 @@ def _decode(line: bytes) -> Entry | None:
         entry = _ENTRY.validate_json(body)
     except ValidationError:
         return None
-    return entry if entry.run is None or entry.run.version == FIGURES_VERSION else None
+    is_current = entry.build == _this_build() if entry.run is None else entry.run.version == FIGURES_VERSION
+    return entry if is_current else None
+
+
+@cache
+def _this_build() -> str:
+    """Of this pybench, by the source that reads runs: builds of one version need not read the same."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for room in _READERS:
+        for file in sorted((package / room).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _checksum(body: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +67,19 @@ def test_a_run_over_two_hosts_is_a_pair(tmp_path: Path) -> None:
     node.records = []
     with pytest.raises(RunFolderError, match="a run over several hosts without a point on two"):
         read_fleet([str(node.write(tmp_path / "runs", WHEN))])
+
+
+def test_a_run_over_two_hosts_counts_once(tmp_path: Path) -> None:
+    """By two paths, or as a copy, with a note. Another pair's run of that second has the same id."""
+    for names, room in (("node01", "node02"), "a"), (("node03", "node04"), "b"):
+        node = Node(num_gpus=2)
+        node.over_two_hosts(names)
+        run = node.write(tmp_path / room, WHEN)
+    shutil.copytree(run, tmp_path / "copy" / run.name)
+    found = read_fleet([str(tmp_path), str(run)])
+    assert [pair.nodes for pair in found.pairs] == [("node01", "node02"), ("node03", "node04")]
+    assert found.notes == (f"pairs: run {run.name} was given twice; it counts once",) * 2
+    assert read_fleet([str(tmp_path / "a"), str(tmp_path / "b")]).notes == ()
 
 
 def test_each_rail_is_a_pair_of_its_own(tmp_path: Path) -> None:

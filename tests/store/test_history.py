@@ -13,6 +13,7 @@ import pytest
 from pybench.model.errors import RunFolderError
 from pybench.model.results import Estimate, Results
 from pybench.store import history as history_module
+from pybench.store import history_index, results_file
 from pybench.store.history import History, read_history
 from pybench.store.history_index import INDEX_FILE, Entry
 from tests.builders import POINT_RESULT, PROVENANCE, RESULTS
@@ -77,6 +78,33 @@ def test_the_index_spares_reading_again(tmp_path: Path, reads: list[str]) -> Non
     keep(tmp_path, "b", 1, verdict="pass")
     assert [run.verdict for run in read_history(tmp_path).runs] == ["no_expectation", "pass"]
     assert reads == ["a.json", "b.json", "b.json"]
+
+
+def test_what_another_build_could_not_read_is_read_anew(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of pybench. The same build reads neither it nor a run again, another one no run."""
+    keep(tmp_path, "good", 1)
+    keep(tmp_path, "newer", 2, schema_version=3)
+    for _ in range(2):
+        found = read_history(tmp_path)
+        assert (ids(found), [name for name, _ in found.skipped]) == (["good"], ["newer.json"])
+    assert reads == ["good.json", "newer.json"]
+    monkeypatch.setattr(results_file, "RESULTS_VERSION", 3)
+    monkeypatch.setattr(history_index, "_this_build", lambda: "another")
+    assert ids(read_history(tmp_path)) == ["good", "newer"]
+    assert reads == ["good.json", "newer.json", "newer.json"]
+
+
+def test_a_build_is_known_by_the_source_that_reads_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version stays between releases; what draws reports reads none."""
+    monkeypatch.setattr(history_index, "__file__", str(tmp_path / "store" / "history_index.py"))
+    builds = []
+    for room, text in ("model", "VERSION = 2"), ("model", "VERSION = 3"), ("report", "WIDTH = 80"):
+        (tmp_path / room).mkdir(exist_ok=True)
+        (tmp_path / room / "results.py").write_text(text)
+        builds.append(history_index._this_build.__wrapped__())
+    assert builds[0] != builds[1] == builds[2]
 
 
 def test_a_run_that_is_gone_leaves_the_index(tmp_path: Path) -> None:

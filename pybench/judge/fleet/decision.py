@@ -8,6 +8,7 @@ others have.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from pybench.judge.fleet.slow_figures import SlowFigures
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, PointFigures
 from pybench.model.fleet import Barriers, Evidence, FleetLink, FleetNode, FleetResult, NodeRun, NodeState, PairFigure
+from pybench.model.plural import plural
 
 BY_IMPORTANCE: tuple[NodeState, ...] = ("bad", "not measured", "suspect", "not compared", "healthy")
 _ENOUGH = 2
@@ -37,11 +39,12 @@ def judge_fleet(
     refused: Mapping[str, str] | None = None,
     across: Collection[str] = (),
     effects: SmallestEffects | None = None,
+    notes: Collection[str] = (),
 ) -> FleetResult:
     """Judge every node that has a run, met another one, or is ``expected``.
 
-    ``refused`` are nodes whose runs could not be read, each with the reason, and ``across`` keys that may differ. The
-    suite that most nodes ran is judged.
+    ``refused`` are nodes whose runs could not be read, each with the reason, ``across`` keys that may differ, and
+    ``notes`` what was left out before. One suite is judged (:func:`~pybench.judge.fleet.identity.usual_suite`).
     """
     effects = effects or SmallestEffects()
     suite = usual_suite(runs)
@@ -66,6 +69,8 @@ def judge_fleet(
         links=fleet.pairs.links,
         groups=tuple(fleet.figures.spreads),
         notes=(
+            *notes,
+            *_apart(runs, suite, {one.node for one in own.runs}),
             *own.notes,
             *fleet.alike.notes,
             *fleet.notes(),
@@ -85,6 +90,13 @@ def overall(nodes: Sequence[FleetNode], links: Sequence[FleetLink] = ()) -> Node
     """The worst state; of no node ``not measured``."""
     found: set[NodeState] = {node.state for node in nodes} | {link.state for link in links}
     return next((state for state in BY_IMPORTANCE if state in found), "not measured")
+
+
+def _apart(runs: Sequence[NodeRun], suite: str, judged: Collection[str]) -> Iterator[str]:
+    """Suites whose runs are not looked at, of nodes that are judged by another."""
+    counts = Counter(one.figures.suite for one in runs if one.figures.suite != suite and one.node in judged)
+    for other, number in sorted(counts.items()):
+        yield f"{plural(number, 'run')} of {other}: not looked at; give runs of one suite to judge by them"
 
 
 def _of_other_suites(runs: Sequence[NodeRun], suite: str) -> dict[str, str]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from pybench.model.fleet import NodeRun
 
+# The shipped suite that measures every GPU and link by itself.
+_NODES_OWN = "node_check"
+
 
 @dataclass
 class Identified:
@@ -45,9 +48,15 @@ def identified(runs: Sequence[NodeRun]) -> Identified:
 
 
 def usual_suite(runs: Sequence[NodeRun]) -> str:
-    """The suite that most nodes have a run of; empty without any."""
+    """The suite that nodes are judged by: the node's own check where half of them have it, else what most have.
+
+    Beside it nodes may have runs of anything, which show less of each GPU and link. Empty without any run.
+    """
     pairs = {(one.figures.suite, one.node) for one in runs}
     counts = Counter(suite for suite, _ in sorted(pairs))
+    num_nodes = len({node for _, node in pairs})
+    if counts and 2 * counts[_NODES_OWN] >= num_nodes:
+        return _NODES_OWN
     return counts.most_common(1)[0][0] if counts else ""
 
 

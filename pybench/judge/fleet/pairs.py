@@ -3,7 +3,8 @@
 Pairs of one kind (metric, message size, rail) are compared, as logarithms. A node whose pairs are all low is slow: its
 pairs are held against those without it. The slowest such node is taken out with its pairs, and the others are judged
 again, so that its partners are not blamed. Of what is left, one pair that lies below the others by more than chance
-explains is a slow link, if both nodes reach others as usual.
+explains is a slow link, if both nodes reach others as usual; of several measurements of a pair those count that are low
+themselves.
 
 Pairs of one node share what that node does, so that k of them are not k independent values. Where all spread is the
 nodes', the mean of a node's k pairs has (1 + 1/k)/2 of the variance v of a pair, and that of all pairs of n nodes
@@ -77,12 +78,7 @@ class _Kind:
 
     @classmethod
     def of(cls, pairs: Sequence[PairFigure], effects: SmallestEffects) -> _Kind:
-        sign = METRICS[pairs[0].metric].sign
-        ordered = sorted(pairs, key=_key)
-        values = {
-            key: sign * math.log(median(value for pair in own for value in pair.values))
-            for key, own in groupby(ordered, _key)
-        }
+        values = {key: _value([*own]) for key, own in groupby(sorted(pairs, key=_key), _key)}
         return cls(pairs, values, math.log1p(effects.of(pairs[0].metric)))
 
     def slow_nodes(self) -> Iterator[_SlowNode]:
@@ -96,7 +92,7 @@ class _Kind:
         """Pairs that are low while both nodes reach others as usual."""
         for pair, deviation, p in self.left.low_pairs:
             if all(self.left.reaches_others(node, pair) for node in pair):
-                num = sum(_key(one) == pair for one in self.pairs)
+                num = self.left.num_low(pair)
                 yield FleetLink(
                     nodes=pair,
                     state="bad" if _is_certain(deviation) or num >= _LEAST_PAIRS else "suspect",
@@ -169,6 +165,11 @@ class _Kind:
         limit = (self.values[pair] + median(self.values.values())) / 2
         return any(value > limit for one, value in self.values.items() if node in one and one != pair)
 
+    def num_low(self, pair: tuple[str, str]) -> int:
+        """How many measurements of a pair lie below all others themselves."""
+        usual = fmean(self._others(pair))
+        return sum(_value([one]) - usual <= -self.smallest for one in self.pairs if _key(one) == pair)
+
     def _of_node(self, node: str, num_nodes: int) -> _SlowNode | None:
         """A node all of whose pairs are low; ``None`` where one is not, or there are too few."""
         own = [value for pair, value in self.values.items() if node in pair]
@@ -184,10 +185,19 @@ class _Kind:
 
     def _against_others(self, pair: tuple[str, str]) -> tuple[float, float]:
         """How far a pair lies above all others, and the probability of so low a one by chance."""
-        others = pulled_in([value for one, value in self.values.items() if one != pair])
+        others = self._others(pair)
         variance, freedom = spread_of(others)
         deviation = self.values[pair] - fmean(others)
         return deviation, upper_tail(-deviation / math.sqrt(variance * (1 + 1 / len(others))), freedom)
+
+    def _others(self, pair: tuple[str, str]) -> list[float]:
+        """Values of all other pairs, those far off pulled in."""
+        return pulled_in([value for one, value in self.values.items() if one != pair])
+
+
+def _value(measured: Sequence[PairFigure]) -> float:
+    """Logarithm of what a pair reached in all its measurements, higher is better."""
+    return METRICS[measured[0].metric].sign * math.log(median(value for pair in measured for value in pair.values))
 
 
 def _key(pair: PairFigure) -> tuple[str, str]:

@@ -2,15 +2,16 @@
 
 Values are logarithms, turned so that higher is better. A night enters a row's baseline unless it, or the mean of the
 last four, lies beyond four robust standard deviations and the smallest effect: what has changed never becomes normal by
-itself, it is accepted by hand. After an acceptance the centre begins anew, and the spread is kept. The spread is that
-of the admitted nights, values far off pulled in, its variance shrunk towards those of the metric's other rows.
+itself, it is accepted by hand. After an acceptance the centre begins anew, and the spread is kept: the first nights of
+the new level are held against those before them by it. The spread is that of the admitted nights, values far off pulled
+in, its variance shrunk towards those of the metric's other rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
@@ -37,12 +38,20 @@ _SD_OF_STEP = 1.4826 / math.sqrt(2)
 class Nights:
     """One row's values by night, the last one being looked at; ``None`` where it was not measured.
 
-    ``start`` is the first night of the present level. ``apart`` are nights that are no example for any row.
+    ``start`` is the first night of the present level. ``apart`` are nights that are no example; a level ``is_off`` that
+    has no nights but those on which the host was off.
     """
 
     values: tuple[float | None, ...]
     start: int = 0
     apart: frozenset[int] = frozenset()
+    is_off: bool = False
+
+    def set_apart(self, off: frozenset[int]) -> Nights:
+        """The same without nights on which the host was off, unless the present level has no others."""
+        level = {night for night, value in enumerate(self.values[:-1]) if value is not None and night >= self.start}
+        is_off = bool(level) and level <= off
+        return replace(self, apart=off - level if is_off else off, is_off=is_off)
 
     def recent(self, num: int) -> dict[int, float]:
         """The last values of the present level by night, tonight's last; fewer where there are not so many."""
@@ -90,14 +99,20 @@ def admitted(nights: Nights, smallest: float) -> dict[int, float]:
     found: dict[int, float] = {}
     level: list[float] = []
     recent: list[float] = []
+    is_spread_known = False
     least_sd = max(_sd_of_steps(nights), LEAST_SD)
     for night, value in enumerate(nights.values[:-1]):
         if night == nights.start:
+            is_spread_known = len(level) >= MIN_NIGHTS
             level, recent = [], []
         if value is None or night in nights.apart:
             continue
         recent = [*recent, value][-RECENT:]
-        if _is_example(value, recent, level[-WINDOW:], smallest, least_sd):
+        if len(level) >= MIN_NIGHTS:
+            is_example = _is_example(value, recent, level[-WINDOW:], smallest, least_sd)
+        else:
+            is_example = not (level and is_spread_known) or _is_like_few(value, level, smallest, least_sd)
+        if is_example:
             level.append(value)
             found[night] = value
     return found
@@ -113,12 +128,15 @@ def _sd_of_steps(nights: Nights) -> float:
 def _is_example(
     value: float, recent: Sequence[float], level: Sequence[float], smallest: float, least_sd: float
 ) -> bool:
-    if len(level) < MIN_NIGHTS:
-        return True
     centre, sd = median(level), max(robust_sd(level), least_sd)
     if abs(value - centre) > max(smallest, _OUT_SDS * sd):
         return False
     return len(recent) < RECENT or abs(fmean(recent) - centre) <= max(smallest, _OUT_SDS * sd / math.sqrt(RECENT))
+
+
+def _is_like_few(value: float, level: Sequence[float], smallest: float, sd: float) -> bool:
+    """Whether a night is like the first ones of an accepted level, whose centre is not known well yet."""
+    return abs(value - median(level)) <= max(smallest, _OUT_SDS * sd * math.sqrt(1 + 1 / len(level)))
 
 
 def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline | None]:

@@ -1,9 +1,10 @@
 """One row of a run against the same row of its references: the change, its interval, a verdict.
 
 Logarithms are compared. With one reference the interval is Welch's over the attempts of both runs: it has no spread
-between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run.
-Variances are shrunk towards those of the same metric's other rows (:mod:`pybench.compute.spread`). What regressed, or
-improved, is corrected over all rows: of equal runs few have any such row.
+between nights in it. With several, each run is one value, and the interval is that of a prediction of one more run,
+widened where this run has fewer attempts than they have. Variances are shrunk towards those of the same metric's other
+rows (:mod:`pybench.compute.spread`). What regressed, or improved, is corrected over all rows: of equal runs few have
+any such row.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pybench.model.workloads.registry import METRICS
 
 FAMILY_ERROR = 0.05
 """Probability that any row of two equal runs is called worse; of one alone it is that of its interval's side."""
+_LEAST_ATTEMPTS = 2
+"""One attempt does not show how far attempts scatter."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +103,32 @@ def _contrast(sides: Sides, spread: Spread | None) -> Contrast | None:
     now, before = logs([[value] for value in sides.now]), [logs([[v] for v in run]) for run in sides.before]
     if len(before) == 1:
         return contrast([now], before, spread)
+    return _prediction(now, before, spread) if len(now) >= _LEAST_ATTEMPTS else None
+
+
+def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread: Spread | None) -> Contrast:
+    """Against several references: each run is one value, and this one is as far off as one more run may be."""
     runs = [fmean(run) for run in before]
     used = runs if spread is None else spread.pulled_in(runs)
     variance, freedom = variance_of(used), float(len(used) - 1)
     if spread is not None:
         variance, freedom = spread.moderated(variance, freedom)
-    return Contrast(
-        value=fmean(now) - fmean(used),
-        variance=variance * (1 + 1 / len(used)),
-        freedom=freedom,
-        num_attempts=len(used),
-    )
+    variance *= 1 + 1 / len(used)
+    if (num_fewer := 1 / len(now) - fmean(1 / len(run) for run in before)) > 0:
+        of_attempts, num_free = _between_attempts((now, *before))
+        added = num_fewer * of_attempts
+        # Welch-Satterthwaite.
+        square = variance**2 / freedom + added**2 / num_free
+        variance += added
+        freedom = variance**2 / square if square else freedom
+    return Contrast(value=fmean(now) - fmean(used), variance=variance, freedom=freedom, num_attempts=len(used))
+
+
+def _between_attempts(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Variance between the attempts of a run, over all runs that have several, with its degrees of freedom."""
+    several = [run for run in runs if len(run) > 1]
+    freedom = sum(len(run) - 1 for run in several)
+    return sum(variance_of(run) * (len(run) - 1) for run in several) / freedom, freedom
 
 
 def _spread(rows: Sequence[Sides]) -> Spread | None:

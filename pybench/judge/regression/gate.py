@@ -22,6 +22,7 @@ from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
+from pybench.model.plural import abridged
 from pybench.model.workloads.registry import METRICS
 
 BY_IMPORTANCE: tuple[GateState, ...] = (
@@ -37,6 +38,8 @@ BY_IMPORTANCE: tuple[GateState, ...] = (
 )
 MAX_NIGHTS = 120
 """Nights before the one that is judged that are looked at."""
+_MOST_POINTS = 3
+"""Of a run, in a message."""
 _NOUNS = ("speed", "energy")
 
 
@@ -80,7 +83,8 @@ def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFig
         if not one.holds_on(last.created_utc):
             yield f"not accepted: {name}: its date, {one.since}, is after this run"
         elif one.point not in points:
-            yield f"not accepted: {one.point}: no run here has such a point"
+            known = abridged([point.id for point in last.points], _MOST_POINTS)
+            yield f"not accepted: {one.point}: no run here has such a point; this one has {known or 'none'}"
         elif one.metric and Row(one.point, one.metric) not in rows:
             yield f"not accepted: {name}: no run here has such a row"
 
@@ -115,10 +119,13 @@ class _Night:
         expected = {row: _nights(series, row, accepted) for row in series.rows}
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         first = _baselines(rows, effects)
-        apart = [nights_apart(shifts_by_night(rows, first, noun), effects.default) for noun in _NOUNS]
-        if nights_off := frozenset().union(*apart):
-            rows = {row: replace(nights, apart=nights_off) for row, nights in rows.items()}
-        learnt = _baselines(rows, effects) if nights_off else first
+        off = _nights_off(rows, first, effects)
+        # Of a host that changed within its first nights too few may be left to judge by.
+        if off and len(series.runs) - 1 - len(off) >= MIN_NIGHTS:
+            rows = {row: nights.set_apart(off) for row, nights in rows.items()}
+            learnt = _baselines(rows, effects)
+        else:
+            learnt = first
         shifts = {noun: shift_tonight(rows, learnt, noun, effects.default) for noun in _NOUNS}
         return cls(
             series, effects, accepted, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one}
@@ -155,9 +162,9 @@ class _Night:
         return math.log1p(self.effects.of(metric))
 
     def shift(self, row: Row) -> float:
-        """What all points share of a row's deviation tonight."""
+        """What all points share of a row's deviation tonight; its level may have it, too."""
         shift = self.shifts.get(noun_of(row.metric) or "")
-        return shift.value if shift else 0.0
+        return shift.value if shift and not self.rows[row].is_off else 0.0
 
     def host_shifts(self) -> Iterator[HostShift]:
         """Findings about the host, each once."""
@@ -288,6 +295,14 @@ def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row
         own = {row: nights for row, nights in rows.items() if row.metric == metric}
         found.update(baselines(own, math.log1p(effects.of(metric))))
     return {row: baseline for row, baseline in found.items() if baseline is not None}
+
+
+def _nights_off(
+    rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], effects: SmallestEffects
+) -> frozenset[int]:
+    """Nights on which the host was off, in its speed or its energy."""
+    apart = [nights_apart(shifts_by_night(rows, centres, noun), effects.default) for noun in _NOUNS]
+    return frozenset[int]().union(*apart)
 
 
 def _p(found: Look) -> float:

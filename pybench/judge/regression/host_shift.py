@@ -1,7 +1,9 @@
 """Nights on which all points moved together: the host, or software that all points share, and not 40 regressions.
 
 The shift of a night is the median over points of their deviations from their own centres. It is judged as a row is, by
-the shifts of the nights before. Times and energies move apart, so each has its own.
+the shifts of the nights before that were no example of a shift themselves: a host that stays slow never becomes normal
+by itself. Points whose change is accepted begin anew, and the host does where most of them have. Times and energies
+move apart, so each has its own.
 """
 
 from __future__ import annotations
@@ -49,12 +51,19 @@ def shifts_by_night(rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline],
 
 
 def nights_apart(shifts: Sequence[float | None], smallest: float) -> frozenset[int]:
-    """Nights before the last whose shift is no example of this host."""
-    earlier = [shift for shift in shifts[:-1] if shift is not None]
-    if len(earlier) < MIN_NIGHTS:
-        return frozenset()
-    centre, limit = median(earlier), max(smallest, _OUT_SDS * max(robust_sd(earlier), LEAST_SD))
-    return frozenset(n for n, shift in enumerate(shifts[:-1]) if shift is not None and abs(shift - centre) > limit)
+    """Nights before the last whose shift is no example of this host: each is held against the examples before it."""
+    known = {night: shift for night, shift in enumerate(shifts[:-1]) if shift is not None}
+    usual: dict[int, float] = {}
+    for night, shift in known.items():
+        if len(usual) < MIN_NIGHTS or _is_like(shift, [*usual.values()], smallest):
+            usual[night] = shift
+    # The first ones had too few before them.
+    like = {night for night, shift in usual.items() if _is_like(shift, [*usual.values()], smallest)}
+    return frozenset(known.keys() - (like if len(like) >= MIN_NIGHTS else usual.keys()))
+
+
+def _is_like(shift: float, usual: Sequence[float], smallest: float) -> bool:
+    return abs(shift - median(usual)) <= max(smallest, _OUT_SDS * max(robust_sd(usual), LEAST_SD))
 
 
 def shift_tonight(

@@ -240,3 +240,24 @@ def test_attempts_that_scatter_make_a_figure_unsure() -> None:
     units = {name: Reading((value,)) for name, value in (("a", 0.0), ("b", 0.01), ("c", 0.02))}
     distance = Figures({row: {**units, "d": Reading((-0.07,), 0.08)}}).distances[row]["d"]
     assert distance.p > 0.2
+
+
+def of_suite(run: NodeRun, suite: str) -> NodeRun:
+    return replace(run, figures=replace(run.figures, suite=suite, run_id=f"{run.figures.run_id}-{suite}"))
+
+
+@pytest.mark.parametrize(
+    ("num_checked", "suite"), [(6, "node_check"), (3, "node_check"), (2, "ddp_scaling"), (0, "ddp_scaling")]
+)
+def test_nodes_are_judged_by_their_own_check(num_checked: int, suite: str) -> None:
+    """Where half of them have one, whatever else they ran; what is not looked at is named."""
+    others = [of_suite(run, "ddp_scaling") for run in runs()]
+    checked = [of_suite(run, "node_check") for run in runs()[:num_checked]]
+    result = judge_fleet([*others, *checked])
+    assert result.suite == suite
+    other, number = ("ddp_scaling", num_checked) if suite == "node_check" else ("node_check", num_checked)
+    apart = [note for note in result.notes if "not looked at" in note]
+    word = "run" if number == 1 else "runs"
+    assert apart == (
+        [f"{number} {word} of {other}: not looked at; give runs of one suite to judge by them"] if number else []
+    )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pybench.judge.fleet.decision import judge_fleet
 from pybench.judge.fleet.pairs import slow_pairs
 from pybench.model.change import SmallestEffects
 from pybench.model.fleet import FleetResult, PairFigure
@@ -67,6 +68,17 @@ def test_a_link_that_was_measured_twice_is_bad() -> None:
     assert (link.state, link.num_separate) == ("bad", 2)
 
 
+def test_a_measurement_that_does_not_show_a_link_does_not_count() -> None:
+    """6 % below once, as usual the second time: still suspect. A third one that is low decides."""
+    slow, well = (
+        Fleet(slow_links=links).pairs(np.random.default_rng(1)) for links in ({("node01", "node15"): 0.06}, {})
+    )
+    low, usual = (next(one for one in pairs if one.nodes == ("node01", "node15")) for pairs in (slow, well))
+    for more, state, num in (([], "suspect", 1), ([usual], "suspect", 1), ([usual, low], "bad", 2)):
+        (link,) = slow_pairs([*slow, *more], EFFECTS).links
+        assert (link.nodes, link.state, link.num_separate) == (("node01", "node15"), state, num)
+
+
 def test_two_nodes_cannot_be_told_apart() -> None:
     """Nor from the link between them; three nodes have too few pairs for a link, or show a node by far."""
     found = slow_pairs([pair("a", "b", 1.0)], EFFECTS)
@@ -84,6 +96,12 @@ def test_a_node_with_one_slow_pair_may_be_the_link() -> None:
     assert found.notes == (
         "pairs: e with d is 15.2 % below the other pairs, and e reaches nobody better: node or link",
     )
+
+
+def test_what_was_left_out_before_is_noted() -> None:
+    """In front of what the pairs themselves cannot show."""
+    result = judge_fleet((), pairs=[pair("a", "b", 1.0)], notes=["pairs: run r was given twice; it counts once"])
+    assert [note.partition(":")[2][:8] for note in result.notes] == [" run r w", " a - b: "]
 
 
 def test_rails_and_sizes_are_judged_apart() -> None:

@@ -125,6 +125,62 @@ def test_a_host_that_was_off_is_no_example() -> None:
     assert spreads[1] == pytest.approx(spreads[0], rel=0.15)
 
 
+@pytest.mark.parametrize("num_slow", [1, 14, 40])
+def test_a_host_that_stays_slow_does_not_become_normal(num_slow: int) -> None:
+    """Also once it was slow on most nights."""
+    result = judged(lambda _point, night: 0.05 * (night >= 12), 12 + num_slow)
+    assert (result.state, found(result, "regressed")) == ("host off", set())
+    assert [shift.num_shifted for shift in result.host] == [20, 20]
+    assert {row.num_nights for row in result.rows} <= {11, 12}
+
+
+def test_a_host_whose_points_are_all_accepted_begins_anew() -> None:
+    """It is judged again from the next night on: what is slower then is found."""
+    accepted = tuple(Accepted(point=f"p{n}", since="2026-01-13", reason="the new driver") for n in range(20))
+    for num in (13, 30):
+        assert judge_night(nights(lambda _point, night: 0.05 * (night >= 12), num), accepted).state == "pass"
+    slower = nights(lambda point, night: 0.05 * (night >= 12) + 0.05 * (point == 3 and night == 30))
+    assert found(judge_night(slower, accepted), "regressed") == {"p3"}
+
+
+def test_a_point_that_is_accepted_on_a_slow_host_is_judged() -> None:
+    """Its level is that of the slow host, so that it lacks nothing tonight; the others are held to theirs."""
+    accepted = (Accepted(point="p3", since="2026-01-15", reason="a wider layer"),)
+
+    def slower(point: int, night: int) -> float:
+        return 0.05 * (night >= 12) + 0.1 * (point == 3 and night >= 14)
+
+    result = judge_night(nights(slower, 25), accepted)
+    assert (result.state, found(result, "pass"), len(found(result, "host off"))) == ("host off", {"p3"}, 19)
+    worse = nights(lambda point, night: slower(point, night) + 0.05 * (point == 3 and night == 25), 25)
+    assert found(judge_night(worse, accepted), "regressed") == {"p3"}
+
+
+def test_a_new_point_on_a_slow_host_learns_and_is_judged() -> None:
+    """All its nights are slow ones."""
+    series = nights(lambda point, night: 0.05 * (night >= 12) + 0.05 * (point == 3 and night == 30))
+    new = Series(tuple(_without(run, "p3") if night < 14 else run for night, run in enumerate(series.runs)))
+    result = judge_night(new)
+    assert (found(result, "regressed"), len(found(result, "host off"))) == ({"p3"}, 19)
+
+
+def test_a_slow_first_night_of_a_level_is_no_example() -> None:
+    """The host was off on the night from which a change is accepted, and never again: the level begins after it."""
+    accepted = (Accepted(point="p3", since="2026-01-26", reason="a wider layer"),)
+    step = nights(lambda point, night: 0.1 * (point == 3 and night >= 25) + 0.04 * (night == 25))
+    result = judge_night(step, accepted)
+    assert result.state == "pass"
+    assert {row.num_nights for row in result.rows if row.row.point_id == "p3"} == {4}
+
+
+def test_a_host_that_changed_within_its_first_nights_still_has_rows_to_judge() -> None:
+    """Which level is its usual one is not known; speed and energy may differ in it, and no night would be left."""
+    for seed in range(6):
+        slow = replace(Fleet(), slower=lambda _point, night: 0.05 * (night >= 5), bad_nights=0.0)
+        result = judge_night(slow.series(np.random.default_rng(seed), 25))
+        assert found(result, "learning") == set()
+
+
 def test_a_change_that_vanishes_in_cycles_is_the_clocks() -> None:
     """5 % slower with a clock 5 % lower, held by the power limit; its energy is the row's own."""
 
@@ -183,6 +239,28 @@ def test_an_accepted_change_is_the_new_level() -> None:
     assert {row.row.metric for row in flagged(judge_night(step, only))} == {"energy_j_per_output_token"}
 
 
+@pytest.mark.parametrize(("num_accepted", "num_slower"), [(1, 1), (1, 12), (3, 2), (3, 6), (3, 20), (7, 10)])
+def test_a_fall_soon_after_an_acceptance_does_not_become_normal(num_accepted: int, num_slower: int) -> None:
+    """5 % below a level of one to seven nights; the spread of the nights before is known, so that it is no example."""
+    accepted = (Accepted(point="p3", since="2026-01-21", reason="a wider layer"),)
+    fall = 20 + num_accepted
+
+    def slower(point: int, night: int) -> float:
+        return (0.1 * (night >= 20) + 0.05 * (night >= fall)) * (point == 3)
+
+    result = judge_night(nights(slower, fall + num_slower), accepted)
+    assert found(result, "regressed") == {"p3"}
+    rows = [row for row in result.rows if row.row.point_id == "p3"]
+    assert [row.num_nights for row in rows] == [num_accepted, num_accepted]
+
+
+def test_the_first_nights_of_all_may_lie_apart() -> None:
+    """No earlier level shows how far nights scatter: one 5 % off among the first eight is one of them."""
+    result = judged(lambda point, night: 0.05 * (point == 3 and night == 2), 12)
+    assert {row.num_nights for row in result.rows if row.row.point_id == "p3"} == {12}
+    assert result.state == "pass"
+
+
 def test_an_acceptance_that_does_not_count_silences_nothing() -> None:
     """One of a later date, of a point or a metric that no run has: each is named, and the row stays regressed."""
     series = nights(lambda point, night: 0.1 * (point == 3 and night == 30))
@@ -192,7 +270,7 @@ def test_an_acceptance_that_does_not_count_silences_nothing() -> None:
     unknown = (Accepted(point="p33", since="2026-01-20", reason="r"), replace(tonight, metric="ttft_s"))
     assert list(unused((later, tonight, *unknown), series.last, series.runs)) == [
         "not accepted: p3: its date, 2027-01-31, is after this run",
-        "not accepted: p33: no run here has such a point",
+        f"not accepted: p33: no run here has such a point; this one has p0, p1, p2 and {len(series.last.points) - 3} more",
         "not accepted: p3 ttft_s: no run here has such a row",
     ]
     reasons = {row.reason for row in judge_night(series, (tonight,)).rows if row.state == "learning"}
