@@ -268,9 +268,10 @@ def test_an_acceptance_that_does_not_count_silences_nothing() -> None:
     assert found(judge_night(series, (later,)), "regressed") == {"p3"}
     tonight = Accepted(point="p3", since=series.last.created_utc[:10], reason="meant")
     unknown = (Accepted(point="p33", since="2026-01-20", reason="r"), replace(tonight, metric="ttft_s"))
+    more = len(series.last.points) - 3
     assert list(unused((later, tonight, *unknown), series.last, series.runs)) == [
         "not accepted: p3: its date, 2027-01-31, is after this run",
-        f"not accepted: p33: no run here has such a point; this one has p0, p1, p2 and {len(series.last.points) - 3} more",
+        f"not accepted: p33: no run here has such a point; this one has p0, p1, p2 and {more} more",
         "not accepted: p3 ttft_s: no run here has such a row",
     ]
     reasons = {row.reason for row in judge_night(series, (tonight,)).rows if row.state == "learning"}
