@@ -9,6 +9,7 @@ import pytest
 from pybench.model.errors import FileError, UsageError
 from pybench.model.job import Job
 from pybench.model.suite import Suite
+from pybench.store.shipped import shipped_suites
 from pybench.store.suite.file import read_suite
 
 TEXT = """
@@ -138,6 +139,15 @@ def test_a_shipped_suite_that_breaks_a_rule_names_the_rule(tmp_path: Path) -> No
     """Each setting is valid; together they are not."""
     with pytest.raises(UsageError, match="max_attempts: 2 is below attempts = 4"):
         _read(tmp_path, "attempts=4", "max_attempts=2")
+
+
+def test_a_setting_for_all_names_the_way_to_set_it_for_one(tmp_path: Path) -> None:
+    """Where another benchmark of the suite can't have it."""
+    path = shipped_suites() / "finetune_guide.toml"
+    alone = read_suite(path, profile=None, machine_kind="h200", settings=("benchmark.full.optimizer=adamw_8bit",))
+    assert next(one for one in alone.benchmarks if one.name == "full").settings["optimizer"] == "adamw_8bit"
+    with pytest.raises(UsageError, match=r"of one benchmark alone: --set benchmark\.NAME\.optimizer=adamw_8bit$"):
+        read_suite(path, profile=None, machine_kind="h200", settings=("optimizer=adamw_8bit",))
 
 
 JOB = """

@@ -37,8 +37,9 @@ def with_settings(
     ids. Raises ``UsageError`` naming the text, its key and what is valid.
     """
     names = [benchmark.name for benchmark in written.benchmarks]
-    for word in words:
-        document = _laid(document, profile, _Override.of(word, names))
+    overrides = [_Override.of(word, names) for word in words]
+    for override in overrides:
+        document = _laid(document, profile, override)
     if not words:
         return written
     files, problems = read_own_files(document, folder)
@@ -47,7 +48,10 @@ def with_settings(
         problems = suite_problems(changed, (profile,))
     if problems:
         path, message = problems[0]
-        raise UsageError(f"{' '.join(f'--set {word}' for word in words)}: {key_text(path, document)}: {message}")
+        of_all = next((one.word for one in overrides if one.benchmark is None), None)
+        hint = f"; of one benchmark alone: --set {_BENCHMARK}NAME.{of_all}" if of_all and len(names) > 1 else ""
+        given = " ".join(f"--set {word}" for word in words)
+        raise UsageError(f"{given}: {key_text(path, document)}: {message}{hint}")
     return changed
 
 
