@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from pybench.judge.scaling_row import is_row_of
 from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, NodeCheck, ScalingResult
 from pybench.model.suite import Plan, Scaling, Suite
@@ -15,8 +16,7 @@ _MOST_NAMED = 3
 
 def count(suite: Suite, plan: Plan, rows: Sequence[ExpectationRow], node: Sequence[NodeCheck]) -> Counts:
     """Count rows by what became of them. A ratio without a table is shown, and no expectation."""
-    shown = _only_shown(suite)
-    expected = [row for row in rows if not (isinstance(row, ScalingResult) and _key(row) in shown)]
+    expected = [row for row in rows if not (isinstance(row, ScalingResult) and _is_only_shown(suite, row))]
     in_plan = {point.id for point in plan.points} | {skip.id for skip in plan.skips}
     unjudged = [row for row in expected if row.verdict == "no_expectation"]
     left_out = sum(not in_plan.issuperset(row.point_ids) for row in unjudged)
@@ -66,14 +66,11 @@ def _reason(text: str) -> str:
     return bracket + rest
 
 
-def _only_shown(suite: Suite) -> set[tuple[str, str, str]]:
-    return {
-        (benchmark.name, expectation.metric, expectation.along)
+def _is_only_shown(suite: Suite, row: ScalingResult) -> bool:
+    own = [
+        expectation
         for benchmark in suite.benchmarks
         for expectation in benchmark.expectations
-        if isinstance(expectation, Scaling) and expectation.table is None
-    }
-
-
-def _key(row: ScalingResult) -> tuple[str, str, str]:
-    return row.benchmark, row.metric, row.along
+        if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation)
+    ]
+    return bool(own) and all(expectation.table is None for expectation in own)

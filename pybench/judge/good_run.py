@@ -13,6 +13,7 @@ from pybench.compute.student_t import quantile
 from pybench.judge.evidence import sensor_sd
 from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements
+from pybench.judge.scaling_row import is_row_of
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
@@ -127,9 +128,8 @@ def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
     tables = {
         expectation.table
         for benchmark in manifest.suite.benchmarks
-        if benchmark.name == row.benchmark
         for expectation in benchmark.expectations
-        if isinstance(expectation, Scaling) and (expectation.metric, expectation.along) == (row.metric, row.along)
+        if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation)
     }
     return row.speedup is not None and (only is None or only in tables)
 

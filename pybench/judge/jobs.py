@@ -11,7 +11,7 @@ from pybench.judge.measurements import Measurements
 from pybench.model.results import Estimate, JobResult
 from pybench.model.suite import Point
 from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import GPU_AXES
+from pybench.model.workloads.settings import GPU_AXES, NODES
 from pybench.model.workloads.train import Train
 
 _TIME, _ENERGY = "job_h", "job_energy_j"
@@ -21,7 +21,7 @@ def job_results(measurements: Measurements) -> tuple[JobResult, ...]:
     """One row for each measured point that has a job; points that differ in their GPUs alone stand together."""
     groups: dict[str, list[Point]] = {}
     for point, _ in measurements.measured(_TIME):
-        elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in GPU_AXES)
+        elsewhere = sorted((name, value) for name, value in point.axes.items() if name not in {*GPU_AXES, NODES})
         groups.setdefault(repr((point.benchmark, elsewhere)), []).append(point)
     return tuple(row for group in groups.values() for row in _rows(measurements, group))
 

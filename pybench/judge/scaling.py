@@ -12,6 +12,7 @@ from pybench.judge.claims import claim_result
 from pybench.judge.evidence import ratio_evidence
 from pybench.judge.lookup import context_of, no_row, ratio_row
 from pybench.judge.measurements import Measurements
+from pybench.judge.scaling_row import baseline_count, is_row_of
 from pybench.judge.validity import company, excess, starvation
 from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
@@ -90,9 +91,7 @@ def _group(entry: Point | Skip, apart: Collection[str]) -> dict[str, AxisValue]:
 
 def _group_rows(context: _Context, group: Sequence[Point | Skip]) -> list[ScalingResult]:
     """Rows of the counts above the baseline's; the suite decides which that is, not what ``-k`` kept."""
-    along = context.along
-    counts = [_count(value) for value in context.benchmark.axes[along]]
-    wanted = min(counts) if context.expectation.baseline is None else context.expectation.baseline
+    along, wanted = context.along, baseline_count(context.benchmark, context.expectation)
     ordered = sorted(group, key=lambda entry: _count(entry.axes[along]))
     baseline = next((entry for entry in ordered if entry.axes[along] == wanted), _filtered(ordered[0], context, wanted))
     return [_row(context, entry, baseline) for entry in ordered if _count(entry.axes[along]) > wanted]
@@ -152,7 +151,6 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         interval, judgement = _judged(measurements, metric, entry, baseline, held_to, linear)
         verdict, reason, flags, decision = judgement
     speedup, low, high = interval or (None, None, None)
-    throughput = traits.higher_is_better and speedup is not None
     return ScalingResult(
         benchmark=context.benchmark.name,
         metric=metric,
@@ -166,7 +164,7 @@ def _row(context: _Context, entry: Point | Skip, baseline: Point | Skip) -> Scal
         speedup=speedup,
         speedup_low=low,
         speedup_high=high,
-        efficiency=speedup / linear if throughput and speedup is not None else None,
+        efficiency=speedup / linear if traits.of_all_gpus and speedup is not None else None,
         expected=expected,
         verdict=verdict,
         reason=reason,
@@ -227,7 +225,7 @@ def scaling_claims(
         claim
         for context in _contexts(suite, measurements, tables, machine)
         for row in rows
-        if (row.benchmark, row.metric, row.along) == (context.benchmark.name, context.expectation.metric, context.along)
+        if is_row_of(row, context.benchmark, context.expectation)
         and (claim := _claim(context, row, entries[row.point_id], entries.get(row.baseline_id))) is not None
     )
 

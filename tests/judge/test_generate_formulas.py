@@ -190,3 +190,31 @@ def test_a_phase_of_unknown_energy_is_left_out(build: Build) -> None:
     records = build.measured(point, [[2.0]], energy=replace(build.energy([None], 2.0), phases=phases))
     (result,) = summarize(Measurements.of(Plan(points=(point,), skips=()), records))
     assert result.energy_phases == ()
+
+
+def _mbu(build: Build, *ranks: Any, **settings: Any) -> float:
+    return _values(build, *ranks, **settings)["mbu_fraction"]
+
+
+def test_idle_time_between_requests_is_no_decoding(build: Build) -> None:
+    """Requests that never meet read what one alone reads, however far apart; of two replicas each by itself."""
+    alone, apart = (
+        build.rank((_step(*requests, length=5000),), device_name="NVIDIA H200")
+        for requests in ((_request(0, 10, 110),), (_request(0, 10, 110), _request(3000, 3010, 3110)))
+    )
+    assert _mbu(build, apart) == pytest.approx(_mbu(build, alone))
+    together = build.rank((_step(_request(0, 10, 110), _request(0, 10, 110)),), device_name="NVIDIA H200")
+    assert _mbu(build, together) > 1.0001 * _mbu(build, alone)
+    replicas = [build.rank((_step(_request(0, 10, 110)),), n, device_name="NVIDIA H200", replica=n) for n in (0, 1)]
+    assert _mbu(build, *replicas, data_parallel=2) == pytest.approx(_mbu(build, alone))
+
+
+def test_long_answers_have_more_rounds(build: Build) -> None:
+    """Of 10 ms a round: 100 rounds with both of 35 tokens and 80, or 900 with the long one alone, of 35 and 530."""
+    short, long = _request(0, 10, 1010, tokens=101), _request(0, 10, 10_010, tokens=1001)
+    found = _mbu(build, build.rank((_step(short, long, length=10_010),), device_name="NVIDIA H200"))
+    layers, head = 32 * (4096 * 128 * 80 + 3 * 4096 * 14336), 128256 * 4096
+    cached = 2 * 32 * 2 * 8 * 128
+    # Sequences 1.1 in a round; contexts 30 + 50.5 and 30 + 500.5, the long one's of ten times as many rounds.
+    mean = (1 * 80.5 + 10 * 530.5) / 11
+    assert found == pytest.approx((2 * (layers + head) + 1.1 * mean * cached) / (0.01 * 4.8e12))

@@ -108,6 +108,19 @@ def test_points_that_differ_in_more_than_gpus_are_not_held_against_each_other(bu
     ]
 
 
+def test_a_job_on_more_nodes_is_held_against_the_fewest_gpus(build: Build) -> None:
+    """Nodes multiply GPUs as other degrees do."""
+    points = [
+        replace(_point(build, 2 * nodes), id=f"fit{nodes}", axes={"nodes": nodes, "data_parallel": 2 * nodes})
+        for nodes in (1, 2)
+    ]
+    records = [record for point in points for record in _records(build, point, [[1.0], [1.0]])]
+    first, second = job_results(Measurements.of(Plan(points=tuple(points), skips=()), records))
+    assert (first.baseline_id, second.baseline_id) == (None, "fit1")
+    assert second.time_saved_fraction is not None
+    assert second.time_saved_fraction.value == pytest.approx(0.5, abs=0.01)
+
+
 def test_no_job_no_row(build: Build) -> None:
     """Nor a point that was not measured."""
     plain = build.train(1)

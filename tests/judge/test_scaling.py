@@ -9,6 +9,7 @@ import pytest
 
 from pybench.judge.absolute import absolute_checks
 from pybench.judge.assemble import assemble
+from pybench.judge.counts import count
 from pybench.judge.lookup import Context, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.scaling import scaling_claims, scaling_results
@@ -19,6 +20,7 @@ from pybench.model.machine import Network
 from pybench.model.manifest import Manifest
 from pybench.model.plan_options import PlanOptions
 from pybench.model.suite import AxisValue, Benchmark, Expectation, Limits, Plan, Point, Scaling, Skip, Suite
+from pybench.model.wire import Work
 from pybench.model.workloads.train import Train
 from tests.builders import MANIFEST, with_attempts
 from tests.judge.conftest import Build
@@ -420,3 +422,45 @@ def test_without_a_table_the_speedup_is_only_shown(build: Build) -> None:
     assert (two.verdict, two.expected) == ("no_expectation", None)
     assert (four.verdict, four.reason) == ("no_expectation", "needs 4 GPUs, found 2")
     assert absolute_checks(_suite(shown), measurements, summarize(measurements), {}, build.machine()) == ()
+
+
+def test_two_expectations_of_one_metric_have_rows_of_their_own(build: Build) -> None:
+    """One judged from one GPU on, one shown from two on: what is shown takes nothing from what is judged."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]], 2: [[2.5], [2.5]], 4: [[2.0], [2.0]]})
+    suite = _suite(_STRONG, dataclasses.replace(_STRONG, table=None, baseline=2))
+    table = _table(_row(value=1.6), _row(count=4, value=2.0), _row(count=4, kind="claim", value=3.0))
+    measurements = Measurements.of(plan, records)
+    rows = scaling_results(suite, measurements, {"t": table}, build.machine())
+    assert [(row.baseline_count, row.count, row.verdict) for row in rows] == [
+        (1, 2, "pass"),
+        (1, 4, "pass"),
+        (2, 4, "no_expectation"),
+    ]
+    counts = count(suite, plan, rows, ())
+    assert (counts.expected, counts.judged, counts.passed, counts.without_figure) == (2, 2, 2, 0)
+    (claim,) = scaling_claims(suite, measurements, {"t": table}, build.machine(), rows)
+    assert (claim.point_id, claim.baseline_id) == (plan.points[2].id, plan.points[0].id)
+
+
+@pytest.mark.parametrize(("metric", "efficiency"), [("total_tokens_per_s", 0.8), ("mfu_fraction", None)])
+def test_only_a_throughput_of_all_gpus_has_an_efficiency(build: Build, metric: str, efficiency: float | None) -> None:
+    """A share of the GPUs' peaks stays where it is when GPUs are added."""
+    points = {number: build.generate(number) for number in (1, 2)}
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    records = [
+        build.record(
+            points[number],
+            tuple(
+                build.rank(build.steps([length], work, rounds=10), rank, device_name="NVIDIA H200")
+                for rank in range(number)
+            ),
+            attempt,
+        )
+        for number, length in ((1, 4.0), (2, 2.5))
+        for attempt in (1, 2)
+    ]
+    plan = Plan(points=tuple(points.values()), skips=())
+    suite = _suite(dataclasses.replace(_STRONG, metric=metric), counts=(1, 2))
+    (two,) = scaling_results(suite, Measurements.of(plan, records), {"t": _table()}, build.machine())
+    assert two.speedup == pytest.approx(1.6 if efficiency else 0.8)
+    assert two.efficiency == (None if efficiency is None else pytest.approx(efficiency))

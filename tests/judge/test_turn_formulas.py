@@ -82,6 +82,15 @@ def test_a_turn_is_generating_training_and_the_switch() -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
+def test_half_a_handover_has_no_rate() -> None:
+    """While the engine generates it reads the file: the other half lies in that phase."""
+    found = turn.of_step(
+        point(async_weight_syncing=True), JointStep((step(handover_bytes=8e6, handover_floor_s=0.02),))
+    )
+    assert (found["handover_bytes_per_s"], found["handover_efficiency"]) == (None, None)
+    assert found["handover_s"] is not None
+
+
 def test_phases_last_from_the_first_ranks_start_to_the_last_ones_end() -> None:
     """A rank that is 10 ms late ends the phase; the fullest rank's memory counts, and all ranks' host memory."""
     first, late = (span("train", 0, 100, 3, 4),), (span("train", 5, 110, 9, 2),)

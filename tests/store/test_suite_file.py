@@ -63,6 +63,10 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         ':10: [[benchmark]] "t" -> round_up_batch: there is no batch to round up: give global_batch_size one number',
     ),
     "batch_of_products": (MATMUL + "round_up_batch = true\n", "round_up_batch: unknown key"),
+    "weak_scaling_of_shared_work": (
+        GOOD + AXIS + EXPECT + 'scaling = "weak"\nalong = "tensor_parallel"\n',
+        "scaling: batch_size is of all GPUs, so that more of them have the same work: take 'strong'",
+    ),
     "claim_alone": (GOOD + EXPECT + 'maximum = 1.0\nclaim = "a guide"\n', "claim: goes with below or above"),
     "claim_of_two": (
         GOOD + EXPECT + 'below = "c"\nwidening_along = "batch_size"\nfactor = 2\nclaim = "a paper"\n',

@@ -27,7 +27,12 @@ _NAMES = {kind: (f"{kind}_s", *(f"{kind}_p{percent}_s" for percent in PERCENTILE
 
 def requests_of(step: JointStep) -> tuple[RequestTimes, ...]:
     """Every request of every replica. Sequences that went in lockstep have the times of the decode rounds in common."""
-    return tuple([request for replica in step.replicas for request in (replica.requests or _in_lockstep(replica))])
+    return tuple([request for requests in requests_by_replica(step) for request in requests])
+
+
+def requests_by_replica(step: JointStep) -> tuple[Sequence[RequestTimes], ...]:
+    """The same, those of each replica by themselves."""
+    return tuple([replica.requests or _in_lockstep(replica) for replica in step.replicas])
 
 
 def latencies(step: JointStep) -> dict[str, float | None]:

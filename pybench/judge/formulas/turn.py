@@ -36,6 +36,8 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
     tokens = (step.work.prompt_tokens + step.work.output_tokens) / settings.turns
     sent = max((rank.values.get("handover_bytes", 0.0) for rank in step.ranks), default=0.0)
     floor_s = max((rank.values.get("handover_floor_s", 0.0) for rank in step.ranks), default=0.0)
+    # Else the half of it that is read lies in `generate`.
+    is_whole = bool(handover_s) and not settings.async_weight_syncing
     waiting = settings.num_gpus - settings.num_trainers
     return {
         "turn_s": turn_s,
@@ -43,8 +45,8 @@ def of_step(point: Point, step: JointStep) -> dict[str, float | None]:
         "switch_s": switch_s,
         "switch_fraction": switch_s / turn_s,
         **{name: seconds(phases) for name, phases in _OF_PHASES.items() if _has(spans, phases)},
-        "handover_bytes_per_s": sent / handover_s if sent and handover_s else None,
-        "handover_efficiency": floor_s / handover_s if floor_s and handover_s else None,
+        "handover_bytes_per_s": sent / handover_s if sent and is_whole else None,
+        "handover_efficiency": floor_s / handover_s if floor_s and is_whole else None,
         "resident_asleep_bytes": _resident_bytes(spans),
         "host_pinned_bytes": max((span.host_bytes for span in spans if span.host_bytes is not None), default=None),
         "idle_gpu_s": waiting * seconds(TRAINING),

@@ -9,7 +9,7 @@ from statistics import fmean
 from pybench.compute.flops import decode_round_bytes, generate_flops
 from pybench.compute.gpu_models import GpuPeak, gpu_peak
 from pybench.judge.formulas.joint_step import JointStep
-from pybench.judge.formulas.latency import requests_of
+from pybench.judge.formulas.latency import requests_by_replica, requests_of
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.wire import RequestTimes
 from pybench.model.workloads.generate import Generate
@@ -25,7 +25,7 @@ def utilisation(settings: Generate, shape: DecoderShape, step: JointStep) -> dic
     return {
         "model_flops": flops,
         "mfu_fraction": _mfu(settings, flops, step.length_s, peak),
-        "mbu_fraction": _mbu(settings, shape, requests_of(step), peak),
+        "mbu_fraction": _mbu(settings, shape, step, peak),
     }
 
 
@@ -46,24 +46,26 @@ def _mfu(settings: Generate, flops: float, length_s: float, peak: GpuPeak) -> fl
     return None if flops_per_s is None else flops / (length_s * settings.num_gpus * flops_per_s)
 
 
-def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTimes], peak: GpuPeak) -> float | None:
+def _mbu(settings: Generate, shape: DecoderShape, step: JointStep, peak: GpuPeak) -> float | None:
     """Bytes of one decode round over TPOT times the peak bandwidth of one replica's GPUs.
 
-    Sequences in a round: time that requests spent in decode, over the time in which any did (Little's law). ``None``
-    for pipelines, whose stages read their weights several times in one TPOT, for weights of four bits, which are
-    unpacked to memory and read again, and for a key-value cache of a type whose size is not known.
+    Sequences in a round: time that requests spent in decode, over the time in which any of their replica did (Little's
+    law); their context is the mean over rounds, of which long answers have more. ``None`` for pipelines, whose stages
+    read their weights several times in one TPOT, for weights of four bits, which are unpacked to memory and read again,
+    and for a key-value cache of a type whose size is not known.
     """
     cache_bytes = _cache_bytes(settings)
-    decoded = [request for request in requests if request.last_token_ns > request.first_token_ns]
+    replicas = [[r for r in requests if r.last_token_ns > r.first_token_ns] for requests in requests_by_replica(step)]
+    decoded = [request for requests in replicas for request in requests]
     packed = settings.quantization == "bitsandbytes"
     if settings.pipeline_parallel > 1 or not decoded or cache_bytes is None or packed:
         return None
-    busy_ns = max(r.last_token_ns for r in decoded) - min(r.first_token_ns for r in decoded)
-    sequences = sum(r.last_token_ns - r.first_token_ns for r in decoded) / busy_ns / settings.data_parallel
+    lengths_ns = [request.last_token_ns - request.first_token_ns for request in decoded]
+    contexts = [request.prompt_tokens + request.output_tokens / 2 for request in decoded]
     num_bytes = decode_round_bytes(
         shape,
-        sequences,
-        fmean(r.prompt_tokens + r.output_tokens / 2 for r in decoded),
+        sum(lengths_ns) / sum(_busy_ns(requests) for requests in replicas),
+        fmean(contexts, weights=lengths_ns),
         weight_bytes=DTYPE_BYTES[settings.computing_type],
         # vLLM's fp8 is of linear layers and experts (model_executor/layers/quantization/fp8.py).
         head_bytes=DTYPE_BYTES[settings.dtype],
@@ -71,6 +73,15 @@ def _mbu(settings: Generate, shape: DecoderShape, requests: Sequence[RequestTime
     )
     tpot_s = fmean((r.last_token_ns - r.first_token_ns) / (r.output_tokens - 1) for r in decoded) / 1e9
     return num_bytes / (tpot_s * settings.tensor_parallel * peak.memory_bytes_per_s)
+
+
+def _busy_ns(requests: Sequence[RequestTimes]) -> int:
+    """Time in which any of the requests decoded."""
+    busy_ns, until_ns = 0, 0
+    for request in sorted(requests, key=lambda request: request.first_token_ns):
+        busy_ns += max(0, request.last_token_ns - max(request.first_token_ns, until_ns))
+        until_ns = max(until_ns, request.last_token_ns)
+    return busy_ns
 
 
 def _cache_bytes(settings: Generate) -> int | None:

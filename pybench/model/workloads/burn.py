@@ -25,7 +25,9 @@ class Burn(NodeSettings):
 
 
 _METRICS = {
-    "burn_flops_per_s": more("FLOP/s", "products over the time they took, on the slowest GPU", "min"),
+    "burn_flops_per_s": more(
+        "FLOP/s", "products over the time of them and their comparison, on the slowest GPU", "min"
+    ),
     "mismatched_elements": less("", "elements of results that differ from the first result, over all GPUs", "sum"),
 }
 WORKLOAD = WorkloadTraits(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, more
+from pybench.model.workloads.metric import less, throughput
 from pybench.model.workloads.rules import Breach, GivenSettings
 from pybench.model.workloads.settings import ModelSettings
 from pybench.model.workloads.train import Train
@@ -78,8 +78,8 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
 
 
 _METRICS = {
-    "save_bytes_per_s": more("bytes/s", "checkpoint_bytes over save_s"),
-    "load_bytes_per_s": more("bytes/s", "checkpoint_bytes over load_s"),
+    "save_bytes_per_s": throughput("bytes/s", "checkpoint_bytes over save_s"),
+    "load_bytes_per_s": throughput("bytes/s", "checkpoint_bytes over load_s"),
     "save_s": less("s", "until every file of a checkpoint is written and flushed to its device (fsync)"),
     "load_s": less("s", "until every rank has its state back"),
     "checkpoint_bytes": less("bytes", "size of a checkpoint's files", "max"),

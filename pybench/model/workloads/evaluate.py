@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pybench.model.limits import Range
 from pybench.model.workloads.generate import Generate
-from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.metric import less, throughput
+from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
@@ -60,7 +60,7 @@ def _beams(given: GivenSettings) -> Iterator[Breach]:
 
 
 _METRICS = {
-    "samples_per_s": more("samples/s", "evaluated samples over the step's length, all GPUs together"),
+    "samples_per_s": throughput("samples/s", "evaluated samples over the step's length, all GPUs together"),
     "energy_j_per_sample": less("J/sample", "energy over evaluated samples, all GPUs together"),
     "answer_loss": less(
         "nats/token", "generation: how unlikely the model finds the last answers that it decoded", "mean"
@@ -71,6 +71,7 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="samples_per_s",
     shared_batch="batch_size",
+    scaling_rules=shared_work_rules,
     rank_values={"cuda_graph": ""},
     rules=_beams,
 )

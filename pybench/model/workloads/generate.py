@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pybench.model.limits import Range
 from pybench.model.workloads import latency
 from pybench.model.workloads.engine_arguments import engine_argument_breaches
-from pybench.model.workloads.metric import less, more
-from pybench.model.workloads.rules import Breach, GivenSettings
+from pybench.model.workloads.metric import less, more, throughput
+from pybench.model.workloads.rules import Breach, GivenSettings, shared_work_rules
 from pybench.model.workloads.settings import BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.traits import WorkloadTraits
 
@@ -123,9 +123,9 @@ def _rules(given: GivenSettings) -> Iterator[Breach]:
 
 
 _METRICS = {
-    "output_tokens_per_s": more("tokens/s", "decoded tokens over the step's length, all GPUs together"),
-    "total_tokens_per_s": more("tokens/s", "prompt and decoded tokens over the step's length"),
-    "requests_per_s": more("requests/s", "finished sequences over the step's length"),
+    "output_tokens_per_s": throughput("tokens/s", "decoded tokens over the step's length, all GPUs together"),
+    "total_tokens_per_s": throughput("tokens/s", "prompt and decoded tokens over the step's length"),
+    "requests_per_s": throughput("requests/s", "finished sequences over the step's length"),
     **latency.METRICS,
     "energy_j_per_output_token": less("J/token", "energy over decoded tokens, all GPUs together"),
     "output_tokens_per_s_per_w": more("tokens/s/W", "decoded tokens per joule"),
@@ -149,6 +149,7 @@ WORKLOAD = WorkloadTraits(
     metrics=_METRICS,
     headline="output_tokens_per_s",
     shared_batch="batch_size",
+    scaling_rules=shared_work_rules,
     rank_values={"cuda_graph": "", "gpu_{rank}_layers": ""},
     rules=_rules,
 )

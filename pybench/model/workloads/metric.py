@@ -13,7 +13,8 @@ class MetricTraits:
     """One metric: its unit and whether more is better.
 
     ``over_ranks`` joins the values that ranks report into the point's; ``None`` for metrics that the host computes,
-    which no rank may report. ``part_of_step``: a time within one step.
+    which no rank may report. ``part_of_step``: a time within one step. ``of_all_gpus``: a throughput of all GPUs
+    together, which has an efficiency.
     """
 
     unit: str
@@ -21,6 +22,7 @@ class MetricTraits:
     description: str
     over_ranks: OverRanks | None = None
     part_of_step: bool = False
+    of_all_gpus: bool = False
 
     @property
     def sign(self) -> float:
@@ -31,6 +33,11 @@ class MetricTraits:
 def more(unit: str, description: str, over_ranks: OverRanks | None = None) -> MetricTraits:
     """A metric that should be high."""
     return MetricTraits(unit=unit, higher_is_better=True, description=description, over_ranks=over_ranks)
+
+
+def throughput(unit: str, description: str) -> MetricTraits:
+    """A rate of all GPUs together: as many times as many GPUs should have it as many times as high."""
+    return replace(more(unit, description), of_all_gpus=True)
 
 
 def part_of_step(traits: MetricTraits) -> MetricTraits:

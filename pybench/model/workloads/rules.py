@@ -33,6 +33,12 @@ ScalingRule = Callable[[GivenSettings, str, str], Iterator[Breach]]
 """Of the settings, the kind of scaling and the axis that it runs along; a breach's key is one of the expectation."""
 
 
+def shared_work_rules(_given: GivenSettings, scaling: str, _along: str) -> Iterator[Breach]:
+    """Of workloads whose ``batch_size`` is of all GPUs together: more of them have the same work."""
+    if scaling == "weak":
+        yield Breach("batch_size is of all GPUs, so that more of them have the same work: take 'strong'", "scaling")
+
+
 def no_rule(_given: GivenSettings) -> Iterator[Breach]:
     """Every combination of valid settings makes sense."""
     return iter(())

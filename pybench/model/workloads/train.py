@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pybench.model.limits import Range
-from pybench.model.workloads.metric import less, more, part_of_step
+from pybench.model.workloads.metric import less, more, part_of_step, throughput
 from pybench.model.workloads.settings import AUTO, BatchSize, ModelSettings, Nodes, Tokens
 from pybench.model.workloads.train_rules import train_rules, train_scaling_rules
 from pybench.model.workloads.train_strategies import STRATEGIES, StrategyName
@@ -249,8 +249,8 @@ def fill_rounds(parts: int, stages: int) -> bool:
 
 
 _METRICS = {
-    "tokens_per_s": more("tokens/s", "trained tokens over the step's length, all GPUs together"),
-    "samples_per_s": more("samples/s", "trained samples over the step's length, all GPUs together"),
+    "tokens_per_s": throughput("tokens/s", "trained tokens over the step's length, all GPUs together"),
+    "samples_per_s": throughput("samples/s", "trained samples over the step's length, all GPUs together"),
     "flops_per_s_per_gpu": more("FLOP/s", "operations the model needs over the step's length, for each GPU"),
     "model_flops": more("FLOP", "operations the model needs for one step, all GPUs together"),
     "energy_imbalance_fraction": less("", "(max - min) / mean of the GPUs' energy"),

@@ -177,7 +177,7 @@ _METRICS = {
     "wake_s": less("s", "engine waking: weights' memory, then the key-value cache's"),
     "first_token_s": less("s", "one token of one sequence, first after waking"),
     "handover_bytes": less("bytes", "weights that a turn hands over", "max"),
-    "handover_bytes_per_s": more("bytes/s", "handover_bytes over handover_s"),
+    "handover_bytes_per_s": more("bytes/s", "handover_bytes over handover_s; none where half of it lies in generating"),
     "handover_floor_s": less("s", "what the copies of a handover take at this GPU's own measured rates", "max"),
     "handover_efficiency": more("", "handover_floor_s over handover_s"),
     "resident_asleep_bytes": less("bytes", "in use on the fullest GPU, by every process, with the engine asleep"),

@@ -1,0 +1,21 @@
+"""Which expectation a row of scaling is of."""
+
+from __future__ import annotations
+
+from pybench.model.results import ScalingResult
+from pybench.model.suite import Benchmark, Scaling
+
+
+def is_row_of(row: ScalingResult, benchmark: Benchmark, expectation: Scaling) -> bool:
+    """Whether the row is of this expectation; one metric may have several along an axis, each with its baseline."""
+    named = (benchmark.name, expectation.metric, expectation.along)
+    if (row.benchmark, row.metric, row.along) != named:
+        return False
+    return row.baseline_count == baseline_count(benchmark, expectation)
+
+
+def baseline_count(benchmark: Benchmark, expectation: Scaling) -> int:
+    """The axis's value whose points are the baselines: the suite decides it, not what ``-k`` kept."""
+    if expectation.baseline is not None:
+        return expectation.baseline
+    return min(value for value in benchmark.axes[expectation.along] if isinstance(value, int))
