@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
+from pybench.compute.fabric import fabric_of
 from pybench.compute.gpu_models import machine_kind
 from pybench.machine.command import run_command
 from pybench.machine.gpus import find_gpus
 from pybench.model.errors import is_machine_fault
-from pybench.model.machine import GpuInventory, Machine
+from pybench.model.machine import Machine
 from pybench.model.software import RECORDED_PACKAGES
 
 # Whatever of these is installed is recorded: what computes, what communicates, what compiles.
@@ -34,7 +34,7 @@ def snapshot() -> Machine:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Machine(
         kind=machine_kind(names),
-        fabric=_fabric(inventory),
+        fabric=fabric_of(inventory.topology),
         gpu_count=len(inventory.gpus),
         gpu_names=names,
         gpu_vram_gb=tuple(gpu.vram_gb for gpu in inventory.gpus),
@@ -56,14 +56,6 @@ def snapshot() -> Machine:
         git_commit=commit,
         git_dirty=dirty,
     )
-
-
-def _fabric(inventory: GpuInventory) -> Literal["nvlink", "pcie", "none"]:
-    """``nvlink`` only when every pair is joined by it: the slowest pair sets the pace."""
-    ways = {way for i, row in enumerate(inventory.topology) for j, way in enumerate(row) if i != j}
-    if not ways:
-        return "none"
-    return "nvlink" if all(way.startswith("NV") for way in ways) else "pcie"
 
 
 @cache

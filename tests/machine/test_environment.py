@@ -12,7 +12,6 @@ import pytest
 
 from pybench.machine import environment
 from pybench.machine.environment import snapshot
-from pybench.model.machine import GpuInventory
 
 Tell = Callable[..., None]
 
@@ -77,20 +76,6 @@ def test_a_field_is_read_or_unknown(tmp_path: Path) -> None:
     assert environment._field(str(table), "MemTotal") == "16 kB"
     assert environment._field(str(table), "SwapTotal") is None
     assert environment._field(str(tmp_path / "nothing"), "MemTotal") is None
-
-
-@pytest.mark.parametrize(
-    ("ways", "fabric"),
-    [((), "none"), (("NV18", "NV18", "NV18"), "nvlink"), (("NV18", "PHB", "NV18"), "pcie"), (("SYS",) * 3, "pcie")],
-)
-def test_the_slowest_pair_names_the_fabric(ways: tuple[str, ...], fabric: str) -> None:
-    """Three GPUs, given by the pairs 0-1, 0-2 and 1-2; no pair, no fabric."""
-    rows: tuple[tuple[str, ...], ...] = (("X",),)
-    if ways:
-        one, two, three = ways
-        rows = (("X", one, two), (one, "X", three), (two, three, "X"))
-    inventory = GpuInventory(gpus=(), driver=None, cuda_driver=None, topology=rows, reason=None)
-    assert environment._fabric(inventory) == fabric
 
 
 def test_unknown_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

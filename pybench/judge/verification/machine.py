@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pybench.compute.fabric import fabric_of
 from pybench.compute.fingerprint import fingerprint, run_fields
 from pybench.compute.gpu_models import machine_kind
 from pybench.judge.verification.figures import differences
@@ -18,7 +19,7 @@ _KIND = "kind"
 def check_machine(manifest: Manifest, *, same_version: bool) -> Iterator[Discrepancy]:
     """The fingerprint is that of the machine, and what is derived of its GPUs follows from them, on every host.
 
-    The kind chooses rows of expected tables. Another version may know other kinds by a GPU's name.
+    Kind and fabric choose rows of expected tables. Another version may know other kinds by a GPU's name.
     """
     found = fingerprint(run_fields(manifest.machine, manifest.machines))
     if found != manifest.fingerprint:
@@ -44,6 +45,7 @@ def check_machine(manifest: Manifest, *, same_version: bool) -> Iterator[Discrep
 def _claimed(machine: Machine) -> dict[str, object]:
     return {
         _KIND: machine.kind,
+        "fabric": machine.fabric,
         "gpu_count": machine.gpu_count,
         "gpu_names": [*machine.gpu_names],
         "gpu_vram_gb": [*machine.gpu_vram_gb],
@@ -54,6 +56,7 @@ def _of_gpus(machine: Machine) -> dict[str, object]:
     names = [gpu.name for gpu in machine.gpus]
     return {
         _KIND: machine_kind(names),
+        "fabric": fabric_of(machine.topology),
         "gpu_count": len(names),
         "gpu_names": names,
         "gpu_vram_gb": [gpu.vram_gb for gpu in machine.gpus],

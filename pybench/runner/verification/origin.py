@@ -33,7 +33,7 @@ def check_origin(manifest: Manifest, suite_file: Path | None) -> Iterator[Discre
         try:
             suite = read_suite(
                 file,
-                profile=manifest.suite.profile,
+                profile=manifest.options.profile,
                 machine_kind=manifest.machine.kind,
                 gpu_memory_bytes=manifest.machine.gpu_memory_bytes,
                 settings=manifest.options.settings,

@@ -447,6 +447,11 @@ TAMPERING: dict[str, tuple[Change, str, str]] = {
         "manifest.json",
         "machine.kind: 'b200' is claimed, 'h200' follows from the GPUs that are listed",
     ),
+    "another fabric, sealed": (
+        _of_machine(lambda m: replace(m, fabric="none" if m.fabric != "none" else "nvlink")),
+        "manifest.json",
+        "machine.fabric: ",
+    ),
     "other names of GPUs, sealed": (
         _of_machine(lambda m: replace(m, gpu_names=("NVIDIA B200", *m.gpu_names[1:]))),
         "manifest.json",
