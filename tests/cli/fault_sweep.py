@@ -59,7 +59,8 @@ class Fault:
 
     def __str__(self) -> str:
         name, _, path = self.call.partition(" ")
-        short = re.sub(r".*/runs/NTNZ-drill", "RUN", path)
+        # The second run that begins in one second has a number.
+        short = re.sub(r".*/runs/NTNZ-drill(?:-N)?", "RUN", path)
         return f"{name} {short} #{self.place}{' and on' if self.goes_on else ''}: {errno.errorcode[self.error]}"
 
 
