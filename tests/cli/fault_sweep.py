@@ -59,8 +59,7 @@ class Fault:
 
     def __str__(self) -> str:
         name, _, path = self.call.partition(" ")
-        # The second run that begins in one second has a number.
-        short = re.sub(r".*/runs/NTNZ-drill(?:-N)?", "RUN", path)
+        short = re.sub(r".*/runs/NTNZ-drill", "RUN", path)
         return f"{name} {short} #{self.place}{' and on' if self.goes_on else ''}: {errno.errorcode[self.error]}"
 
 
@@ -89,9 +88,10 @@ class FaultSweep:
 
     def calls(self) -> dict[str, tuple[int, int]]:
         """What an undisturbed run calls, each with how often and its kinds."""
-        here = self._new()
-        assert self._run(here, self._first(here), None) == 0, (here / "err").read_text()
-        self._run(here, self._first(here), None)  # a second time, with every cache filled
+        first, here = self._new(), self._new()
+        assert self._run(first, self._first(first), None) == 0, (first / "err").read_text()
+        # A second time, with every cache filled; beside the first its name would have a number in the same second.
+        self._run(here, self._first(here), None)
         lines = (here / "calls").read_text(errors="surrogateescape").splitlines()
         split = [line.rpartition(" ") for line in lines]
         counted = Counter(call for call, _, _ in split)
