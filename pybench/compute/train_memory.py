@@ -152,9 +152,11 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
     number = DTYPE_BYTES[settings.computing_dtype]
     if settings.reshard_after_forward is False:
         num_layers = shape.layers
-    layers = (num_parameters(shape) - shape.end_weights) * num_layers / shape.layers
+    share = num_layers / shape.layers
     if settings.weights == "nf4":
-        return number * _of_tensor_rank(settings, shape, shape.end_weights) + _nf4_number(settings) * layers
+        packed = stored_bytes(settings, shape) - DTYPE_BYTES[settings.dtype] * shape.end_weights
+        return number * _of_tensor_rank(settings, shape, shape.end_weights) + packed * share
+    layers = (num_parameters(shape) - shape.end_weights) * share
     return number * _of_tensor_rank(settings, shape, shape.end_weights + layers)
 
 
@@ -201,10 +203,6 @@ def stored_bytes(settings: Train, shape: DecoderShape) -> float:
     if settings.weights == "nf4":
         return packed_bytes(shape, settings.dtype, double=settings.double_quantization is not False)
     return float(DTYPE_BYTES[settings.dtype] * num_parameters(shape))
-
-
-def _nf4_number(settings: Train) -> float:
-    return _NF4_BYTES_OF_WHOLE_SCALES if settings.double_quantization is False else _NF4_BYTES
 
 
 def packed_bytes(shape: DecoderShape, dtype: str, *, double: bool) -> float:

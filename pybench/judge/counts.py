@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pybench.judge.scaling_row import is_row_of
+from pybench.judge.scaling_row import expectations_of
 from pybench.model.plural import plural
 from pybench.model.results import ExpectationRow, NodeCheck, ScalingResult
-from pybench.model.suite import Plan, Scaling, Suite
+from pybench.model.suite import Plan, Suite
 from pybench.model.verdict import Counts
 
 _MOST_NAMED = 3
@@ -67,10 +67,5 @@ def _reason(text: str) -> str:
 
 
 def _is_only_shown(suite: Suite, row: ScalingResult) -> bool:
-    own = [
-        expectation
-        for benchmark in suite.benchmarks
-        for expectation in benchmark.expectations
-        if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation)
-    ]
-    return bool(own) and all(expectation.table is None for expectation in own)
+    tables = {expectation.table for expectation in expectations_of(suite, row)}
+    return tables == {None}

@@ -13,14 +13,14 @@ from pybench.compute.student_t import quantile
 from pybench.judge.evidence import sensor_sd
 from pybench.judge.lookup import SPARING
 from pybench.judge.measurements import Measurements
-from pybench.judge.scaling_row import is_row_of
+from pybench.judge.scaling_row import expectations_of
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
 from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.plural import plural
 from pybench.model.results import Results, ScalingResult
-from pybench.model.suite import Point, Scaling, TableFigure
+from pybench.model.suite import Point, TableFigure
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import GPU_AXES, NODES
@@ -28,6 +28,8 @@ from pybench.model.workloads.settings import GPU_AXES, NODES
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02
 _MIN_ATTEMPTS = 2
+GOOD = frozenset(("pass", "no_expectation"))
+"""Verdicts of runs that a table may be written from."""
 # Settings that a row names in keys other than `where`, and those that change no figure.
 _APART = {"workload", "backend", "seed", "gpus", NODES}
 
@@ -72,7 +74,7 @@ def _refuse(manifest: Manifest, results: Results) -> None:
     run, container = manifest.run_id, manifest.container
     few = [point.id for point in results.points if 0 < point.attempts - point.failed_attempts < _MIN_ATTEMPTS]
     broken = [point.id for point in results.points if point.failed_attempts]
-    if results.verdict not in {"pass", "no_expectation"}:
+    if results.verdict not in GOOD:
         raise UsageError(f"{run}: its verdict is {results.verdict}, {results.reason}; a table needs a good run")
     if container is not None and not container.pinned:
         raise UsageError(f"{run}: an image that is not pinned can't be run again; use one of the lock")
@@ -84,14 +86,15 @@ def _refuse(manifest: Manifest, results: Results) -> None:
 
 def _named(figures: Sequence[tuple[Point, FigureRow]]) -> Iterator[tuple[Point, FigureRow]]:
     """The figures, those of one row with the settings in which their points differ."""
+    settings: dict[str, list[dict[str, Any]]] = {}
     for point, row in figures:
-        settings = [other.settings.to_json() for other, its in figures if _key(its) == _key(row)]
-        own = point.settings.to_json()
+        settings.setdefault(_key(row), []).append(point.settings.to_json())
+    for point, row in figures:
         differing = {
             name: value
-            for name, value in own.items()
+            for name, value in point.settings.to_json().items()
             if isinstance(value, str | int | float) and name not in _APART | {*GPU_AXES}
-            if any(each.get(name) != value for each in settings)
+            if any(each.get(name) != value for each in settings[_key(row)])
         }
         yield point, replace(row, where={**row.where, **differing})
 
@@ -125,12 +128,7 @@ def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, Tab
 
 
 def _wanted(manifest: Manifest, row: ScalingResult, only: str | None) -> bool:
-    tables = {
-        expectation.table
-        for benchmark in manifest.suite.benchmarks
-        for expectation in benchmark.expectations
-        if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation)
-    }
+    tables = {expectation.table for expectation in expectations_of(manifest.suite, row)}
     return row.speedup is not None and (only is None or only in tables)
 
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pybench.model.results import ScalingResult
-from pybench.model.suite import Benchmark, Scaling
+from pybench.model.suite import Benchmark, Scaling, Suite
+
+
+def expectations_of(suite: Suite, row: ScalingResult) -> Iterator[Scaling]:
+    """Those that the row is of; several where they differ in their tables alone."""
+    for benchmark in suite.benchmarks:
+        for expectation in benchmark.expectations:
+            if isinstance(expectation, Scaling) and is_row_of(row, benchmark, expectation):
+                yield expectation
 
 
 def is_row_of(row: ScalingResult, benchmark: Benchmark, expectation: Scaling) -> bool:

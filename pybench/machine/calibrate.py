@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pybench.compute.energy.sensor_fit import SensorFit, fit_sensor
-from pybench.compute.energy.series import samples_of
+from pybench.compute.energy.series import polled_power_mw, samples_of
 from pybench.machine.power_recorder import PowerRecorder
 from pybench.machine.sensor_models import shipped_model
 from pybench.model.errors import MachineError
@@ -117,11 +117,9 @@ def _readings(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[np.ndar
     samples = samples_of(gpu, trace.offsets, origin_ns)
     if len(samples.time_s):
         return samples.time_s, samples.power_w
-    polled = gpu.polled
-    instant = np.asarray(polled.instant_mw, dtype=np.int64)
-    power_mw = instant if np.any(instant != MISSING) else np.asarray(polled.average_mw, dtype=np.int64)
+    power_mw = polled_power_mw(gpu.polled)
     changed = np.flatnonzero((np.diff(power_mw, prepend=MISSING) != 0) & (power_mw != MISSING))
-    time_s = (np.asarray(polled.t_ns, dtype=np.int64)[changed] - origin_ns) / 1e9
+    time_s = (np.asarray(gpu.polled.t_ns, dtype=np.int64)[changed] - origin_ns) / 1e9
     return time_s, power_mw[changed] / 1e3
 
 

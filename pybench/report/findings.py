@@ -9,6 +9,7 @@ from itertools import pairwise
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
 from pybench.compute.memory_text import amount_text
 from pybench.judge.evidence import ONE_ATTEMPT
+from pybench.judge.good_run import GOOD
 from pybench.judge.lookup import NO_FIGURE
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.manifest import Manifest
@@ -35,8 +36,6 @@ _LONGER = "run it anew with a longer --time-limit: no attempt ended in this one"
 _IN_COMPANY = "end the other process on the GPU, or wait for it, and measure again"
 _LEFT_OUT = "find what was not computed, such as experts that no token chooses, or a GPU of another kind than its name"
 _EXPECT = "write this machine's rows: pybench expect --from RUN"
-# Verdicts of runs that a table may be written from (pybench.judge.good_run).
-_EXAMPLES = {"pass", "no_expectation"}
 _OF_VERDICT = {
     "fail": "find the cause by the node's own figures: pybench run node_check, then pybench explain RUN",
     "missing": "run on a machine that has what is missing, or leave these points out with -k or --max-gpus",
@@ -74,7 +73,7 @@ def not_judged(results: Results) -> tuple[Finding, ...]:
         if row.verdict == "no_expectation" and row.point_id in measured:
             name = names.get(row.point_id, row.point_id)
             subject = f"{name} {row.metric}" if row.point_id in judged else name
-            first = "" if results.verdict in _EXAMPLES else "when its other rows pass, "
+            first = "" if results.verdict in GOOD else "when its other rows pass, "
             first = first if alone.isdisjoint(row.point_ids) else "measure two attempts or more, then "
             is_writable = NO_FIGURE in row.reason and row.metric in measured[row.point_id]
             step = f"{first}{_EXPECT}" if is_writable else None
@@ -185,7 +184,7 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
             elif row.point_id in beyond:
                 step = _LEFT_OUT
             elif row.verdict == "inconclusive" and not short_of_time.isdisjoint(row.point_ids):
-                step = _GO_ON if _is_limited(results) else _FINISH
+                step = _finish(results)
             else:
                 step = _step(results, row.verdict, row.decision)
             yield Finding(row.verdict, row.reason, (name,), step)
@@ -193,7 +192,11 @@ def _of_rows(results: Results, names: dict[str, str]) -> Iterable[Finding]:
 
 def _is_limited(results: Results) -> bool:
     """Whether a time limit may have left attempts out."""
-    return any(option.startswith("--time-limit") for option in results.options)
+    return _has_option(results, "--time-limit")
+
+
+def _has_option(results: Results, name: str) -> bool:
+    return any(option.startswith(name) for option in results.options)
 
 
 def _flagged(results: Results, flag: str) -> set[str]:
@@ -221,7 +224,7 @@ def _step(results: Results, verdict: str, decision: Decision | None) -> str | No
         return "measure two attempts or more: --attempts 2, or attempts of the benchmark"
     if decision.attempts_to_decide is None:
         return "the figure lies too near its limit: find what holds it back, or move the limit"
-    if any(option.startswith("--attempts") for option in results.options):
+    if _has_option(results, "--attempts"):
         return f"measure more attempts: --attempts {decision.attempts_to_decide}"
     return f"set max_attempts of the benchmark to {decision.attempts_to_decide}"
 

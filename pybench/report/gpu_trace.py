@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pybench.compute.clock_events import event_words
+from pybench.compute.energy.series import polled_power_mw
 from pybench.compute.energy.times import Nanoseconds, series_times_ns
 from pybench.model.trace import MISSING, GpuTrace, PowerTrace
 
@@ -19,9 +20,7 @@ def power_samples(gpu: GpuTrace, trace: PowerTrace) -> tuple[Nanoseconds, Nanose
     if len(gpu.series.power_mw):
         times_ns, power_mw = series_times_ns(gpu.series, trace.offsets), np.asarray(gpu.series.power_mw, np.int64)
     else:
-        times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), np.asarray(gpu.polled.instant_mw, np.int64)
-        if not np.any(power_mw != MISSING):
-            power_mw = np.asarray(gpu.polled.average_mw, np.int64)
+        times_ns, power_mw = np.asarray(gpu.polled.t_ns, np.int64), polled_power_mw(gpu.polled)
     known = power_mw != MISSING
     order = np.argsort(times_ns[known], kind="stable")
     return times_ns[known][order], power_mw[known][order]

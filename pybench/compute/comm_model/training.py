@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.norms import NormBytes
 from pybench.compute.comm_model.step_time import StepTime
-from pybench.compute.comm_model.zero import exchange_s, moved_bytes
+from pybench.compute.comm_model.zero import UNFUSED_UPDATE_PASSES, exchange_s, moved_bytes
 from pybench.compute.flops import num_parameters
 from pybench.model.decoder_flops import forward_flops_per_token, step_flops_per_token
 from pybench.model.decoder_shape import DecoderShape
@@ -27,9 +27,6 @@ from pybench.model.workloads.train_strategies import Sharing
 _REDUCTIONS_PER_PASS = 2
 # AdamW reads weight, gradient and two moments, and writes weight and moments.
 _OPTIMIZER_PASSES = 7
-# Kernel by kernel: decay (1 read, 1 written), first moment (2 and 1), second (1 and 1, 2 and 1), its root (1 and 1)
-# divided (1 and 1), epsilon (1 and 1), weight (3 and 1).
-_UNFUSED_OPTIMIZER_PASSES = 20
 # clip_grad_norm_ reads the gradients for their norm, then scales them in place.
 _CLIP_PASSES = 3
 # Each pass but the first reads the sum of the gradients and its own, and writes the sum.
@@ -172,7 +169,7 @@ def _update_bytes(shape: TrainingShape, trained: float) -> float:
     if shape.sharing == "zero":
         return moved_bytes(trained, shape.sharing_ranks)
     held = trained / (shape.sharing_ranks if shape.sharing == "fsdp" else 1)
-    passes = _OPTIMIZER_PASSES if shape.fused_update else _UNFUSED_OPTIMIZER_PASSES
+    passes = _OPTIMIZER_PASSES if shape.fused_update else UNFUSED_UPDATE_PASSES
     updated_bytes = (passes + _CLIP_PASSES * shape.clip) * held * shape.element_bytes
     has_buckets = shape.sharing == "ddp" and shape.sharing_ranks > 1
     return updated_bytes + (2 * shape.bucket_copies * trained * shape.element_bytes if has_buckets else 0.0)

@@ -16,9 +16,11 @@ _GRADIENT_BYTES = 8
 # (4 each); searched for overflow (cast 6, isnan 5, abs 8, comparison 5, or 3, cast 5, maximum 4); summed into a norm in
 # float64 (cast 10, norm 8); flattened (4), cast to float32 (6), scaled (8).
 _CHECKED_BYTES = 2 * 4 + 36 + 18 + 18
-# torch's AdamW is not fused here: decay (reads 4, writes 4), first moment (8 and 4), second (4 and 4, 8 and 4), its
-# root (4 and 4) divided (4 and 4), epsilon (4 and 4), weight (12 and 4). A cast to 16 bits follows (4 and 2).
-_UPDATED_BYTES = 80 + 6
+UNFUSED_UPDATE_PASSES = 20
+"""torch's AdamW kernel by kernel: decay (1 read, 1 written), first moment (2 and 1), second (1 and 1, 2 and 1), its
+root (1 and 1) divided (1 and 1), epsilon (1 and 1), weight (3 and 1)."""
+# It is not fused here. A cast to 16 bits follows (reads 4, writes 2).
+_UPDATED_BYTES = 4 * UNFUSED_UPDATE_PASSES + 6
 
 
 def moved_bytes(trained: float, ranks: int) -> float:

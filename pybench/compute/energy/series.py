@@ -16,7 +16,7 @@ from pybench.compute.energy.repeats import MOST_REPEAT
 from pybench.compute.energy.ripple import Ripple, find_ripple
 from pybench.compute.energy.times import Column, Nanoseconds, middle, series_near, series_times_ns
 from pybench.model.sensor import SensorModel
-from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, SeriesColumns
+from pybench.model.trace import MISSING, GpuTrace, OffsetColumns, PolledColumns, SeriesColumns
 
 MIN_SAMPLES = 4
 # Samples this near an end of a window are folded: enough of them for a shape, few enough for a period that drifts.
@@ -194,3 +194,9 @@ def _spans(start_s: float, end_s: float) -> Windows:
     """Both ends of a window; a short one at once."""
     short = end_s - start_s <= 2 * RIPPLE_SPAN_S
     return [(start_s, end_s)] if short else [(start_s, start_s), (end_s, end_s)]
+
+
+def polled_power_mw(polled: PolledColumns) -> npt.NDArray[np.int64]:
+    """Power of the moment; boards before Ampere report the driver's mean alone."""
+    instant_mw = np.asarray(polled.instant_mw, dtype=np.int64)
+    return instant_mw if np.any(instant_mw != MISSING) else np.asarray(polled.average_mw, dtype=np.int64)
