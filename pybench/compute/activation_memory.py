@@ -51,7 +51,7 @@ def kept_bytes(settings: Train, shape: DecoderShape) -> float:
 
 def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
-    if settings.activation_checkpointing != "full" or settings.strategy not in _STRATEGIES:
+    if settings.activation_checkpointing != "full" or settings.strategy not in _STRATEGIES | {"context_parallel"}:
         return 0.0
     return _layer(settings, shape, DTYPE_BYTES[settings.computing_dtype])
 

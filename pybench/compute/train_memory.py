@@ -88,13 +88,13 @@ def _step_bytes(settings: Train, shape: DecoderShape, *, whole_logits: bool) -> 
     # FSDP has the head gathered, and the embedding with it, when the loss is made, and two layers in one's backward.
     loss = _loss_bytes(settings, logits, whole=whole_logits) + _gathered_bytes(settings, shape)
     again = tokens * recomputed_bytes(settings, shape)
-    again += _gathered_bytes(settings, shape, num_layers=min(2, shape.layers))
+    again += _gathered_bytes(settings, shape, num_layers=min(2, shape.layers)) + _whole_gradient_bytes(settings, shape)
     at_most = kept + max(loss, again)
     held_back = held_back_bytes(settings, shape)
     if settings.cpu_offload:
         return at_most + held_back
     if settings.lora_rank:
-        return _frozen_bytes(settings, shape, weights) + at_most
+        return _frozen_bytes(settings, shape, weights) + _adapter_bytes(settings, shape, weights) + at_most
     if settings.strategy == "deepspeed":
         return _zero_bytes(settings, weights, at_most)
     lasting, gradients = (number + _state_bytes(settings)) * weights, number * weights
@@ -160,6 +160,21 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
     return number * _of_tensor_rank(settings, shape, shape.end_weights + layers)
 
 
+def _whole_gradient_bytes(settings: Train, shape: DecoderShape) -> float:
+    """Of one layer's gradients before FSDP splits them, and of the copy that it reduces.
+
+    ``fully_shard`` lays them in one piece. Gradients that are held back are counted with the others. One rank alone has
+    both, too, but torchtune's.
+    """
+    alone = settings.strategy == "torchtune" and settings.data_parallel == 1
+    if settings.strategy not in {"fsdp", "torchtune"} or alone or settings.lora_rank:
+        return 0.0
+    copied = _FLOAT32 if settings.mixed_precision else DTYPE_BYTES[settings.dtype]
+    made = 0 if held_back_bytes(settings, shape) else DTYPE_BYTES[settings.computing_dtype]
+    layer = (num_parameters(shape) - shape.end_weights) / shape.layers
+    return (made + copied) * layer / settings.tensor_parallel
+
+
 def _tokens(settings: Train) -> int:
     """Of one pass of a rank; where a batch size is to be found, of one sample."""
     samples = 1 if settings.finds_batch_size else settings.micro_batch_size
@@ -190,8 +205,19 @@ def _of_tensor_rank(settings: Train, shape: DecoderShape, parameters: float) -> 
     return whole + (parameters - whole) / settings.tensor_parallel
 
 
+def _adapter_bytes(settings: Train, shape: DecoderShape, weights: float) -> float:
+    """Of adapters of a rank that holds so many weights: themselves, their gradients, states and DDP's buckets."""
+    number = DTYPE_BYTES[settings.dtype]
+    each = 2.0 * number + _state_bytes(settings)
+    if settings.strategy == "deepspeed":
+        each = 2.0 * _ZERO_16_BIT + (0.0 if settings.offload_optimizer else _ZERO_LASTING / settings.data_parallel)
+    if _has_buckets(settings) and not settings.gradient_as_bucket_view:
+        each += number
+    return each * (adapter_parameters(shape, settings) or 0) * weights / num_parameters(shape)
+
+
 def _frozen_bytes(settings: Train, shape: DecoderShape, weights: float) -> float:
-    """Of weights under adapters. The adapters themselves, well under 1 %, are left out."""
+    """Of weights under adapters."""
     if settings.offload_parameters:
         return 0.0
     split = settings.data_parallel if settings.strategy == "deepspeed" and settings.zero_stage == 3 else 1  # noqa: PLR2004

@@ -9,8 +9,10 @@ import pytest
 
 pytest.importorskip("transformers")
 import torch
+from torch import nn
 from torch.distributed.tensor.debug import CommDebugMode
 
+from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
 from pybench.worker.backends.torch.train.learner import Batch, Task
 from pybench.worker.backends.torch.train.mesh import device_mesh
@@ -124,3 +126,18 @@ def test_logits_are_whole_and_each_sample_has_its_own(along: bool) -> None:
         assert isinstance(learner, WholeModel)
         logits = learner.logits(Batch(tokens=tokens, labels=tokens, positions=tokens[:1]))
     assert logits.shape == (2, TOKENS, ARCHITECTURE["vocab_size"])
+
+
+def test_a_split_embedding_that_scales_is_refused() -> None:
+    """A family's own embedding would lose what it does beside looking up."""
+
+    class Scaled(nn.Embedding):
+        pass
+
+    with first_of(2):
+        task = split_task(along=True)
+        model, _weights = trainable_model(task)
+        body: Any = model.get_submodule("model")
+        body.embed_tokens = Scaled(64, 32, device="meta")
+        with pytest.raises(UnsupportedError, match="sequence_parallel splits an embedding, and no Scaled"):
+            split_layers(task, model, device_mesh(task)["tensor_parallel"])

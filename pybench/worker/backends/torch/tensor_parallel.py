@@ -19,8 +19,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, distribute_tensor
 from torch.distributed.tensor import Shard as Along
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 
+from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.exchange import copied, gathered, scattered, summed
 
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
@@ -89,6 +90,28 @@ class Rows(ParallelStyle):
         rows.__class__ = _Rows
         rows.group, rows.tokens_split = device_mesh.get_group(), self._tokens_split
         return module
+
+
+class Vocabulary(ParallelStyle):
+    """An embedding, each rank with its part of the vocabulary: outputs are a rank's tokens of those of all samples.
+
+    Raises :class:`~pybench.worker.backend.UnsupportedError` for one that does more than to look up.
+    """
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        if type(module) is not nn.Embedding:
+            raise UnsupportedError(f"sequence_parallel splits an embedding, and no {type(module).__name__}")
+        group, whole_size = device_mesh.get_group(), module.num_embeddings
+        _distribute(module, device_mesh, weight=Along(0))
+        part: Any = module
+        part.__class__ = _Vocabulary
+        part.group, part.first = group, first_row(whole_size, group)
+        return module
+
+
+def first_row(size: int, group: ProcessGroup) -> int:
+    """Where this rank's part of so many rows begins, as a DTensor is cut."""
+    return group.rank() * -(-size // group.size())
 
 
 class Whole(ParallelStyle):
@@ -190,6 +213,22 @@ class _Rows(nn.Linear):
         else:
             output = summed(output, self.group)
         return output if self.bias is None else output + _own(self.bias, _SUMMED_LATER if self.tokens_split else None)
+
+
+class _Vocabulary(nn.Embedding):
+    """A gradient of the whole vocabulary's size, as DTensor makes one on each rank, is never there."""
+
+    group: ProcessGroup
+    first: int
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        own = _own(self.weight)
+        places = tokens.reshape(1, -1) - self.first
+        here = (places >= 0) & (places < own.shape[0])
+        ignored = None if self.padding_idx is None else self.padding_idx - self.first
+        if ignored is not None and not 0 <= ignored < own.shape[0]:
+            ignored = None
+        return scattered(embedding(places.where(here, 0), own, ignored) * here[..., None], self.group)
 
 
 class _WithOwnWeight:

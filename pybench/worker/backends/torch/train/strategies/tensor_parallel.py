@@ -7,18 +7,19 @@ from typing import Any
 
 from torch import distributed, nn
 from torch.distributed import ProcessGroup
-from torch.distributed._functional_collectives import wait_tensor
 from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, parallelize_module
 
 from pybench.model.workloads.train import Train
 from pybench.worker.backends.torch.attention import sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import (
     Block,
+    Vocabulary,
     Whole,
     columns,
+    first_row,
     linear_styles,
     sum_gradients,
     whole_states,
@@ -65,15 +66,8 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
     plan = _ends(along=along)
     for name, layer in layers_of(model).items():
         plan |= {f"{name}.{part}": style for part, style in _layer(layer, along=along).items()}
-    embedding = model.get_submodule("model.embed_tokens")
-    if along:
-        embedding.register_forward_pre_hook(lambda _module, given: given[0].reshape(1, -1))
     parallelize_module(model, mesh, plan)
     _return_split_loss(model, task.settings, mesh.get_group())
-    if along and task.settings.compile:
-        # A compiled layer has no gradient for a collective that is still under way (compare pytorch issue 184980).
-        wait: Any = wait_tensor  # untyped
-        embedding.register_forward_hook(lambda _module, _given, out: wait(out))
     if task.settings.async_tensor_parallel:
         _overlap(mesh)
 
@@ -81,7 +75,7 @@ def split_layers(task: Task, model: nn.Module, mesh: DeviceMesh) -> None:
 def _return_split_loss(model: Any, settings: Train, group: ProcessGroup) -> None:
     """Have the model, called with labels, return its loss, of which each rank computes its part of the vocabulary."""
     head = model.lm_head
-    first = group.rank() * -(-head.weight.shape[0] // group.size())
+    first = first_row(head.weight.shape[0], group)
     return_loss(
         model,
         lambda hidden, labels: split_loss(columns(head, hidden), labels, first, group),
@@ -94,7 +88,7 @@ def _ends(*, along: bool) -> dict[str, ParallelStyle]:
     if not along:
         return {"lm_head": ColwiseParallel(output_layouts=Replicate())}
     return {
-        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "model.embed_tokens": Vocabulary(),
         "model.norm": Whole(),
         "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
     }
