@@ -77,9 +77,8 @@ def absolute_row(
     table: ExpectedTable, point: Point, metric: str, machine: Machine, *, claims: bool = False
 ) -> FigureRow | None:
     """The closest row whose figure is the metric itself and holds for the point's settings, or ``None``."""
-    settings = point.settings
-    context = context_of(machine, settings.workload, metric, settings.backend, point.shape, settings.num_nodes)
-    return figure_row(table, context, settings.to_json(), point.num_gpus, claims=claims)
+    context = context_of(machine, metric, point.settings.to_json(), point.shape)
+    return figure_row(table, context, point.num_gpus, claims=claims)
 
 
 def _claim(judged: _Judged, table: ExpectedTable, machine: Machine) -> ClaimResult | None:

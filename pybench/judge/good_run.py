@@ -16,14 +16,14 @@ from pybench.judge.measurements import Measurements
 from pybench.judge.scaling_row import expectations_of
 from pybench.model.backend import BACKENDS
 from pybench.model.errors import UsageError
-from pybench.model.expected import ExpectedTable, FigureRow, RatioRow
+from pybench.model.expected import ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.manifest import Manifest
 from pybench.model.plural import plural
 from pybench.model.results import Results, ScalingResult
 from pybench.model.suite import Point, TableFigure
 from pybench.model.workloads.node import NodeSettings
 from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import GPU_AXES, NODES
+from pybench.model.workloads.settings import NODES
 
 # A/A runs of one machine on another day differ by more than its attempts of one hour show.
 MIN_TOLERANCE = 0.02
@@ -41,9 +41,9 @@ def table_of_run(
 
     The tolerance is how far, with 95 % confidence, another run of as many attempts may lie off by the spread between
     these: t s sqrt(2/n) of logarithms (a prediction interval), for a ratio both in quadrature; at least 2 %. Of joules
-    and watts it includes that other boards' sensors have other gains. Raises ``UsageError`` when the run is no good
-    example, where a figure that should be small may double by that spread, since such a row would hold nothing, and
-    where two points would have one row.
+    and watts it includes that other boards' sensors have other gains. Rows that would be one name the settings in which
+    their points differ. Raises ``UsageError`` when the run is no good example, where a figure that should be small may
+    double by that spread, since such a row would hold nothing, and where no setting tells two points of a row apart.
     """
     _refuse(manifest, results)
     points = {point.id: point for point in manifest.plan.points}
@@ -57,13 +57,12 @@ def table_of_run(
         for row in results.scaling
         if _wanted(manifest, row, only)
     ]
-    found: list[tuple[Point, FigureRow | RatioRow]] = [*_named(figures), *ratios]
+    found = [*_named([*figures, *ratios])]
     if not found:
         how = f"by table {only!r}" if only else "by a table"
         raise UsageError(f"{manifest.run_id}: its suite judges nothing {how}; add an expect with a table")
-    _refuse_one_row_of_two(manifest, found)
     description = f"Written from run {manifest.run_id}: {manifest.suite.description}"
-    return ExpectedTable(name=name, description=description, rows=tuple(row for _, row in found))
+    return ExpectedTable(name=name, description=description, rows=_rows(manifest, found))
 
 
 def _refuse(manifest: Manifest, results: Results) -> None:
@@ -84,36 +83,36 @@ def _refuse(manifest: Manifest, results: Results) -> None:
         raise UsageError(f"{run}: {few[0]} has one attempt, which shows no spread; set attempts = 2 or more")
 
 
-def _named(figures: Sequence[tuple[Point, FigureRow]]) -> Iterator[tuple[Point, FigureRow]]:
-    """The figures, those of one row with the settings in which their points differ."""
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for point, row in figures:
-        settings.setdefault(_key(row), []).append(point.settings.to_json())
-    for point, row in figures:
-        differing = {
-            name: value
-            for name, value in point.settings.to_json().items()
-            if isinstance(value, str | int | float) and name not in _APART | {*GPU_AXES}
-            if any(each.get(name) != value for each in settings[_key(row)])
-        }
-        yield point, replace(row, where={**row.where, **differing})
-
-
-def _refuse_one_row_of_two(manifest: Manifest, rows: Sequence[tuple[Point, FigureRow | RatioRow]]) -> None:
-    """The next run would hold both points to the first one's figure."""
-    first: dict[str, Point] = {}
+def _named(rows: Sequence[tuple[Point, ExpectedRow]]) -> Iterator[tuple[Point, ExpectedRow]]:
+    """The rows, those that would be one with the settings in which their points differ."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for point, row in rows:
-        other = first.setdefault(_key(row), point)
+        groups.setdefault(row.key, []).append(point.settings.to_json())
+    differing = {key: _differing(*group) for key, group in groups.items()}
+    for point, row in rows:
+        values = point.settings.to_json()
+        named = {name: values[name] for name in differing[row.key] if isinstance(values[name], str | int | float)}
+        yield point, replace(row, where={**row.where, **named})
+
+
+def _differing(first: dict[str, Any], *others: dict[str, Any]) -> list[str]:
+    """Settings of one workload, in their order, that a row may name and that are not equal in all."""
+    names = [name for name in first if name not in _APART]
+    return [name for name in names if any(other[name] != first[name] for other in others)]
+
+
+def _rows(manifest: Manifest, found: Sequence[tuple[Point, ExpectedRow]]) -> tuple[ExpectedRow, ...]:
+    """Each row once: two tables of a suite may judge one point. The next run would hold two points to one's figure."""
+    rows: dict[str, tuple[Point, ExpectedRow]] = {}
+    for point, row in found:
+        other, _ = rows.setdefault(row.key, (point, row))
         if other is not point:
             raise UsageError(
-                f"{manifest.run_id}: {other.id} and {point.id} would have one row: write it from a run that -k has cut "
-                "to one of them, or give their expectations tables of their own and take one by --table"
+                f"{manifest.run_id}: {other.id} and {point.id} would have one row, as no setting tells them apart: "
+                "write it from a run that -k has cut to one of them, or give their expectations tables of their own "
+                "and take one by --table"
             )
-
-
-def _key(row: FigureRow | RatioRow) -> str:
-    """All by which a point finds a row."""
-    return repr(replace(row, value=None, tolerance=0.0, source=""))
+    return tuple(row for _, row in rows.values())
 
 
 def _absolute(manifest: Manifest, only: str | None) -> Iterator[tuple[Point, TableFigure]]:

@@ -1,7 +1,8 @@
 """Which row of an expected table holds for a point.
 
-Among the rows whose keys all match, the closest machine wins (its kind, then ``gpu``, then ``any``), then the most keys
-spelled out, then measured before published. Claims are looked up apart: they judge nothing.
+Among the rows whose keys and settings all match, the one that names most settings wins, then the closest machine (its
+kind, then ``gpu``, then ``any``), then the most keys spelled out, then measured before published. Claims are looked up
+apart: they judge nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pybench.compute.flops import model_class
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.machine import Machine
+from pybench.model.workloads.settings import NODES
 
 _KEYS = ("fabric", "backend", "model_class")
 _KINDS = ("claim", "published", "measured")
@@ -32,24 +34,25 @@ class Context:
     model_class: str
     workload: str
     metric: str
+    settings: Mapping[str, object]
     nodes: int = 1
 
 
-def context_of(
-    machine: Machine, workload: str, metric: str, backend: str, shape: DecoderShape | None, nodes: int = 1
-) -> Context:
-    """The context of a metric on a machine; ``shape`` is the model's, ``None`` without one.
+def context_of(machine: Machine, metric: str, settings: Mapping[str, object], shape: DecoderShape | None) -> Context:
+    """The context of a metric of a point with these settings; ``shape`` is the model's, ``None`` without one.
 
-    Over several ``nodes`` the fabric is what joins them; where that is not known, no row fits.
+    Over several nodes the fabric is what joins them; where that is not known, no row fits.
     """
+    nodes = int(str(settings.get(NODES, 1)))
     return Context(
         machine=machine.kind,
         fabric=machine.fabric if nodes == 1 else machine.network or "",
         nodes=nodes,
-        backend=backend,
+        backend=str(settings["backend"]),
         model_class=model_class(shape) if shape else "",
-        workload=workload,
+        workload=str(settings["workload"]),
         metric=metric,
+        settings=settings,
     )
 
 
@@ -64,29 +67,25 @@ def ratio_row(
         and (row.count, row.baseline_count) == (count, baseline_count)
         and _fits(row, context, claims=claims)
     ]
-    return max(fitting, key=_closeness, default=None)
+    return max(fitting, key=lambda row: (len(row.where), _closeness(row)), default=None)
 
 
-def figure_row(
-    table: ExpectedTable, context: Context, settings: Mapping[str, object], num_gpus: int, *, claims: bool = False
-) -> FigureRow | None:
+def figure_row(table: ExpectedTable, context: Context, num_gpus: int, *, claims: bool = False) -> FigureRow | None:
     """The closest figure of the metric itself, or ``None``.
 
-    Before all else, the row that names more of the point's settings, and a figure of exactly so many GPUs before one
-    of each GPU.
+    Of those that name as many settings, a figure of exactly so many GPUs goes before one of each GPU.
     """
     fitting = [
         row
         for row in table.rows
-        if isinstance(row, FigureRow) and _holds_for(row, settings, num_gpus) and _fits(row, context, claims=claims)
+        if isinstance(row, FigureRow) and _holds_for(row, context, num_gpus) and _fits(row, context, claims=claims)
     ]
     return max(fitting, key=lambda row: (len(row.where), not row.per_gpu, _closeness(row)), default=None)
 
 
-def _holds_for(row: FigureRow, settings: Mapping[str, object], num_gpus: int) -> bool:
+def _holds_for(row: FigureRow, context: Context, num_gpus: int) -> bool:
     enough = row.count <= num_gpus if row.per_gpu else row.count == num_gpus
-    spared = any(settings.get(name) and name not in row.where for name in SPARING)
-    return enough and not spared and all(settings.get(name) == value for name, value in row.where.items())
+    return enough and not any(context.settings.get(name) and name not in row.where for name in SPARING)
 
 
 def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
@@ -97,6 +96,7 @@ def _fits(row: ExpectedRow, context: Context, *, claims: bool) -> bool:
         and row.machine in machines
         and row.nodes == context.nodes
         and all(getattr(row, key) in {ANY, getattr(context, key)} for key in _KEYS)
+        and all(context.settings.get(name) == value for name, value in row.where.items())
     )
 
 

@@ -21,8 +21,8 @@ from pybench.model.machine import Machine
 from pybench.model.results import ClaimResult, Estimate, ScalingResult
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Scaling, Skip, Suite
 from pybench.model.verdict import Expected, Verdict
-from pybench.model.workloads.registry import METRICS
-from pybench.model.workloads.settings import NODES, REST, ModelSettings
+from pybench.model.workloads.registry import METRICS, SETTINGS_OF
+from pybench.model.workloads.settings import NODES, REST, ModelSettings, defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,14 +247,17 @@ def _table_row(
 ) -> RatioRow | None:
     if context.table is None:
         return None
-    settings = {**context.benchmark.settings, **entry.axes}
+    settings = _settings(context.benchmark, entry)
     plan = context.measurements.plan
     shape = entry.shape if isinstance(entry, Point) else _shape(plan, settings.get("model"))
-    metric, backend = context.expectation.metric, str(settings.get("backend"))
-    wanted = context_of(
-        context.machine, context.benchmark.workload, metric, backend, shape, int(str(settings.get(NODES, 1)))
-    )
+    wanted = context_of(context.machine, context.expectation.metric, settings, shape)
     return ratio_row(context.table, wanted, _gpus(context, entry), _gpus(context, baseline), claims=claims)
+
+
+def _settings(benchmark: Benchmark, entry: Point | Skip) -> dict[str, object]:
+    if isinstance(entry, Point):
+        return entry.settings.to_json()
+    return {**defaults(SETTINGS_OF[benchmark.workload]), **benchmark.settings, **entry.axes}
 
 
 def _expected(context: _Context, row: RatioRow | None) -> Expected | None:

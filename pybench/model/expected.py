@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from pybench.model.limits import Range
@@ -35,6 +35,7 @@ class _Row:
     nodes: Annotated[int, Range(1, 1024), "hosts that the GPUs are spread over"] = 1
     backend: Annotated[str, "backend or any"] = ANY
     model_class: Annotated[str, "model size class, such as 8b, or any"] = ANY
+    where: Annotated[dict[str, AxisValue], "settings that a point must have"] = field(default_factory=dict)
     conditions: Annotated[str, "what else the figure holds for, such as a message size"] = ""
     value: Annotated[float | None, Range(0), "expected figure"] = None
     tolerance: Annotated[float, Range(0, 1), "relative tolerance of value"] = 0.05
@@ -48,10 +49,16 @@ class _Row:
             return self.minimum, self.maximum
         return self.value * (1 - self.tolerance), self.value * (1 + self.tolerance)
 
+    @property
+    def key(self) -> str:
+        """All that tells the row from others of its table: its fields without the figure and its origin."""
+        settings = dict(sorted(self.where.items()))
+        return repr(replace(self, where=settings, value=None, minimum=None, maximum=None, tolerance=0.0, source=""))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RatioRow(_Row):
-    """The metric's ratio to the baseline, point over baseline."""
+    """The metric's ratio to the baseline, point over baseline; ``where`` is of the point."""
 
     baseline_count: Annotated[int, Range(1, 100_000), "GPUs of the baseline"] = 1
     form: Literal["ratio"] = "ratio"
@@ -59,12 +66,9 @@ class RatioRow(_Row):
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow(_Row):
-    """The metric itself, for points of ``count`` GPUs whose settings are as in ``where``."""
+    """The metric itself, for points of ``count`` GPUs."""
 
     unit: Annotated[str, "unit of an absolute figure; none for a ratio"]
-    where: Annotated[dict[str, AxisValue], "settings that a point must have for an absolute figure"] = field(
-        default_factory=dict
-    )
     per_gpu: Annotated[bool, "an absolute figure of each GPU or link: holds for count GPUs and more"] = False
     form: Literal["figure"] = "figure"
 

@@ -134,8 +134,8 @@ def write_table(table: ExpectedTable, path: Path) -> None:
 
 def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
     """A row of the same key is replaced, every other one would be lost."""
-    kept = [_key(row) for row in table.rows]
-    lost = [row for row in read_table(path).rows if _key(row) not in kept]
+    kept = {row.key for row in table.rows}
+    lost = [row for row in read_table(path).rows if row.key not in kept]
     if not lost:
         return
     named = abridged([_row_text(row) for row in lost], MOST_NAMES, "; ")
@@ -146,12 +146,7 @@ def _refuse_lost_rows(table: ExpectedTable, path: Path) -> None:
     )
 
 
-def _key(row: ExpectedRow) -> ExpectedRow:
-    """All that tells a row from others: its fields without the figure and its origin."""
-    return dataclasses.replace(row, value=None, minimum=None, maximum=None, tolerance=0, source="")
-
-
 def _row_text(row: ExpectedRow) -> str:
-    where = "".join(f", {name} {value}" for name, value in row.where.items()) if isinstance(row, FigureRow) else ""
+    where = "".join(f", {name} {value}" for name, value in row.where.items())
     nodes = f" on {row.nodes} nodes" if row.nodes > 1 else ""
     return f"{row.kind} {row.metric} of {row.workload}, machine {row.machine}, count {row.count}{nodes}{where}"

@@ -28,9 +28,12 @@ def table_problems(written: WrittenTable, file_name: str) -> Iterator[KeyProblem
     name = written.table.name
     if name != file_name:
         yield ("name",), f"found {name!r}, must be the file's own name, {file_name!r}"
+    first: dict[str, int] = {}
     for index, (row, keys) in enumerate(zip(written.table.rows, written.keys, strict=True)):
         for path, message in _row_problems(row, keys):
             yield ("row", index, *path), message
+        if (other := first.setdefault(row.key, index)) != index:
+            yield ("row", index), f"has every key of row[{other}], which alone would be used; keep one of them"
 
 
 def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
@@ -41,7 +44,8 @@ def _row_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem
     if row.nodes > 1 and row.fabric not in (networks := get_args(Network)):
         yield ("fabric",), f"found {row.fabric!r}; between {row.nodes} nodes it is one of {', '.join(networks)}"
     yield from _metric_problems(row)
-    yield from _ratio_problems(row, keys) if isinstance(row, RatioRow) else _figure_problems(row)
+    yield from _where_problems(row)
+    yield from _ratio_problems(row, keys) if isinstance(row, RatioRow) else _figure_problems(row, keys)
 
 
 def _limit_problems(row: ExpectedRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
@@ -66,17 +70,23 @@ def _metric_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
 
 
 def _ratio_problems(row: RatioRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
-    for key in ("where", "per_gpu"):
-        if key in keys:
-            yield (key,), "belongs to absolute figures, those with a unit"
+    if "where" in keys and "baseline_count" not in keys:
+        yield ("where",), "belongs to absolute figures, those with a unit, and to ratios that give baseline_count"
+    if "per_gpu" in keys:
+        yield ("per_gpu",), "belongs to absolute figures, those with a unit"
     if row.count <= row.baseline_count:
         yield ("count",), f"{row.count} is not above the baseline's count"
 
 
-def _figure_problems(row: FigureRow) -> Iterator[KeyProblem]:
+def _figure_problems(row: FigureRow, keys: frozenset[str]) -> Iterator[KeyProblem]:
     metric = METRICS_OF.get(row.workload, {}).get(row.metric)
     if metric is not None and metric.unit != row.unit:
         yield ("unit",), f"found {row.unit!r}, {row.metric} is in {metric.unit!r}"
+    if "baseline_count" in keys:
+        yield ("baseline_count",), "belongs to ratios, those without a unit"
+
+
+def _where_problems(row: ExpectedRow) -> Iterator[KeyProblem]:
     valid = fields_of_workload(row.workload) if row.workload in METRICS_OF else frozenset()
     for name in row.where:
         if name not in valid:

@@ -18,7 +18,9 @@ def table_text(table: ExpectedTable) -> str:
 def _row(row: ExpectedRow) -> dict[str, object]:
     fields = [field for field in dataclasses.fields(row) if field.name != "form"]
     values = {field: _rounded(getattr(row, field.name)) for field in fields}
-    return {field.name: value for field, value in values.items() if value != _default(field)}
+    # Beside settings, a ratio's baseline shows that no unit was forgotten.
+    kept = {"baseline_count"} if row.where else set()
+    return {field.name: value for field, value in values.items() if value != _default(field) or field.name in kept}
 
 
 def _default(field: dataclasses.Field[object]) -> object:

@@ -34,6 +34,25 @@ def test_a_good_runs_table_judges_the_next_run(here: Path, folder: Path, drill: 
     assert again.exit_code == 0, again.output
 
 
+def test_two_benchmarks_of_one_metric_have_rows_of_their_own(here: Path, drill: Drill) -> None:
+    """A whole run is written: each row names what its benchmark sets, and the next run passes by the two."""
+    arguments = drill()
+    suite = here / "drill.toml"
+    benchmark = suite.read_text().partition("[[benchmark]]\n")[2]
+    wide = benchmark.replace('name = "decode"', 'name = "wide"').replace("batch_size = 1", "batch_size = 2")
+    suite.write_text(f"{suite.read_text()}\n[[benchmark]]\n{wide}")
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    (run,) = (here / "runs").iterdir()
+    (here / "expected" / "drill.toml").unlink()
+    done = CliRunner().invoke(main, ["expect", "--from", str(run), "-o", "expected/drill.toml"])
+    assert (done.exit_code, done.output) == (0, "expected/drill.toml: 2 rows\n")
+    rows = read_table(here / "expected" / "drill.toml").rows
+    assert [(row.count, row.where) for row in rows] == [(2, {"batch_size": 1}), (2, {"batch_size": 2})]
+    again = CliRunner().invoke(main, arguments)
+    assert again.exit_code == 0, again.output
+    assert "2 of 2 expectations judged" in again.output
+
+
 def test_rows_that_the_run_does_not_give_are_kept(here: Path, folder: Path) -> None:
     """A file with such rows is refused in one line that names them; one with the same rows only is written again."""
     table = here / "expected" / "drill.toml"

@@ -287,8 +287,50 @@ def test_figures_of_one_row_name_the_settings_that_differ(build: Build) -> None:
     assert assemble(judged, Measurements.of(judged.plan, run.records)).verdict == "pass"
 
 
-def test_two_ratios_of_one_row_are_refused(build: Build) -> None:
-    """A ratio has no settings: 1.25 would be held to 2, or a loss of a third would pass."""
+def test_ratios_of_one_row_name_the_settings_that_differ(build: Build, tmp_path: Path) -> None:
+    """2x at a batch of 4, 1.25x at one of 8: written, read, and each held to its own."""
     run = _two_batches(build, _STRONG)
-    with pytest.raises(UsageError, match=r"batch_size=4,tensor_parallel=2\] and .*=8,.*\] would have one row: .* -k"):
+    write_table(run.table(), tmp_path / "mine.toml")
+    table = read_table(tmp_path / "mine.toml")
+    assert [(row.count, row.where, row.value) for row in table.rows] == [
+        (2, {"batch_size": 4}, 2.0),
+        (2, {"batch_size": 8}, 1.25),
+    ]
+    judged = dataclasses.replace(run.manifest, tables={"t": table, "k": table})
+    assert assemble(judged, Measurements.of(judged.plan, run.records)).verdict == "pass"
+
+
+def _two_layouts(build: Build, along: str) -> GoodRun:
+    """Generation on 1 and 2 GPUs by tensor_parallel, and beside it a benchmark of the same ``along`` an axis."""
+    run = GoodRun(build)
+    one, two, _ = run.manifest.plan.points
+    points = [one, two]
+    for degree in (1, 2):
+        axes: dict[str, AxisValue] = {along: degree}
+        point = with_settings(one, **{"tensor_parallel": 1, **axes})
+        points.append(dataclasses.replace(point, id=point_id("beside", axes), benchmark="beside", axes=axes))
+    decode, _ = run.manifest.suite.benchmarks
+    beside = dataclasses.replace(
+        decode, name="beside", axes={along: (1, 2)}, expectations=(dataclasses.replace(_STRONG, along=along),)
+    )
+    suite = dataclasses.replace(run.manifest.suite, benchmarks=(decode, beside))
+    run.manifest = dataclasses.replace(run.manifest, suite=suite, plan=Plan(points=tuple(points), skips=()))
+    times_s = (4.0, 2.0, 4.0, 2.5)
+    run.records = [r for point, time in zip(points, times_s, strict=True) for r in build.measured(point, [[time]] * 3)]
+    return run
+
+
+def test_two_ways_to_use_as_many_gpus_are_two_rows(build: Build) -> None:
+    """2x by tensor_parallel, 1.6x by pipeline_parallel: degrees are settings, too."""
+    table = _two_layouts(build, "pipeline_parallel").table()
+    assert [(row.where, row.value) for row in table.rows] == [
+        ({"tensor_parallel": 2, "pipeline_parallel": 1}, 2.0),
+        ({"tensor_parallel": 1, "pipeline_parallel": 2}, 1.6),
+    ]
+
+
+def test_two_points_that_no_setting_tells_apart_are_refused(build: Build) -> None:
+    """Two benchmarks of the same settings: 1.6 would be held to 2, or a loss of a fifth would pass."""
+    run = _two_layouts(build, "tensor_parallel")
+    with pytest.raises(UsageError, match=r"decode.*=2\] and beside.*=2\] would have one row, .* apart: .* -k"):
         run.table()

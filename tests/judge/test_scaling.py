@@ -278,10 +278,11 @@ _WANTED: dict[str, Any] = {
     "model_class": "8b",
     "workload": "generate",
     "metric": "output_tokens_per_s",
+    "settings": {"batch_size": 4, "prefix_caching": False},
 }
 
 
-def _source(table: ExpectedTable, count: int = 2, baseline: int = 1, **keys: str) -> str | None:
+def _source(table: ExpectedTable, count: int = 2, baseline: int = 1, **keys: Any) -> str | None:
     row = ratio_row(table, Context(**{**_WANTED, **keys}), count, baseline)
     return row.source if row else None
 
@@ -319,6 +320,36 @@ def test_a_row_of_something_else_does_not_match(keys: dict[str, Any]) -> None:
     table = _table(_row(machine="h200", fabric="nvlink", backend="torch", model_class="8b"))
     assert _source(table) == "a source"
     assert _source(table, **keys) is None
+
+
+def test_a_row_with_settings_holds_for_points_that_have_them() -> None:
+    """Of two that fit, the one that names more goes first, whatever its machine; without any, a row holds for all."""
+    table = _table(
+        _row(source="h200", machine="h200", fabric="nvlink"),
+        _row(source="4", where={"batch_size": 4}),
+        _row(source="4 cached", where={"batch_size": 4, "prefix_caching": True}),
+        _row(source="8", machine="h200", where={"batch_size": 8}),
+    )
+    assert _source(table) == "4"
+    assert _source(table, settings={"batch_size": 4, "prefix_caching": True}) == "4 cached"
+    assert _source(table, settings={"batch_size": 8}) == "8"
+    assert _source(table, settings={"batch_size": 16}) == "h200"
+
+
+def test_a_skipped_point_is_shown_what_holds_for_its_settings(build: Build) -> None:
+    """Those of its benchmark, its axes, and defaults."""
+    plan, records = _measured(build, {1: [[4.0], [4.0]]})
+    plan = dataclasses.replace(plan, skips=(_skip(2, "needs 2 GPUs, found 1"),))
+    table = _table(
+        _row(value=1.7),
+        _row(value=1.8, where={"tensor_parallel": 2, "dtype": "bfloat16", "model": "m"}),
+        _row(value=1.9, where={"tensor_parallel": 2, "dtype": "float16", "model": "m", "backend": "torch"}),
+    )
+    suite = _suite(_STRONG, counts=(1, 2))
+    (row,) = scaling_results(suite, Measurements.of(plan, records), {"t": table}, build.machine())
+    assert row.verdict == "missing"
+    assert row.expected is not None
+    assert row.expected.minimum == pytest.approx(1.8 * 0.95)
 
 
 def test_claims_judge_nothing(build: Build) -> None:

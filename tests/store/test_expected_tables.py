@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pybench.compute.gpu_models import machine_kind
 from pybench.model.errors import FileError
 from pybench.model.expected import ANY, ANY_GPU, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.workloads.registry import METRICS
-from pybench.store.expected_tables import load_tables, read_table
+from pybench.store.expected_tables import load_tables, read_table, write_table
 from pybench.store.shipped import shipped_suites
 
 _SHIPPED = sorted((shipped_suites() / "expected").glob("*.toml"))
@@ -89,6 +90,9 @@ def test_a_missing_table_names_the_closest_and_all(tmp_path: Path) -> None:
         ("count = 2", 'count = "2"', "mine.toml:9: row[0].count: found '2', expected an integer"),
         ("count = 2", "count = 0", "row[0].count: found 0, must be at least 1"),
         ("count = 2", "count = 1", "row[0].count: 1 is not above the baseline's count"),
+        ("count = 2", "count = 2\nwhere = { batch_size = 4 }", "row[0].where: belongs to absolute figures, those with"),
+        ("count = 2", "count = 2\nbaseline_count = 1\nwhere = { batch = 4 }", "row[0].where.batch: no setting of gen"),
+        (_ROW, _ROW * 2, "mine.toml:14: row[1]: has every key of row[0], which alone would be used; keep one of them"),
         (
             "count = 2",
             "count = 2\nnodes = 2",
@@ -144,6 +148,30 @@ def test_an_absolute_row_names_settings(tmp_path: Path) -> None:
     assert (row.where, row.per_gpu) == ({"operation": "all_reduce", "message_bytes": 1024}, False)
 
 
+def test_a_ratio_names_settings_beside_its_baseline(tmp_path: Path) -> None:
+    """Which shows that no unit was forgotten; written, it is given though it is the default."""
+    text = _ROW.replace("count = 2", "count = 2\nbaseline_count = 1\nwhere = { batch_size = 4 }")
+    table = read_table(_write(tmp_path, _HEAD + text))
+    (row,) = table.rows
+    assert isinstance(row, RatioRow)
+    assert row.where == {"batch_size": 4}
+    write_table(table, tmp_path / "mine.toml")
+    assert "baseline_count = 1" in (tmp_path / "mine.toml").read_text()
+    assert read_table(tmp_path / "mine.toml") == table
+    with pytest.raises(FileError, match=r"1 row .* \(measured .*, count 2, batch_size 4\), and is left as it is"):
+        write_table(ExpectedTable(name="mine", description="d", rows=(replace(row, where={}),)), tmp_path / "mine.toml")
+
+
+def test_rows_that_differ_in_settings_are_two(tmp_path: Path) -> None:
+    """In whichever order they name them, rows of the same ones are one."""
+    ratio = _ROW.replace("count = 2", "count = 2\nbaseline_count = 1\nwhere = { batch_size = 4, tensor_parallel = 2 }")
+    other = ratio.replace("batch_size = 4", "batch_size = 8")
+    assert len(read_table(_write(tmp_path, _HEAD + _ROW + ratio + other)).rows) == 3
+    turned = ratio.replace("batch_size = 4, tensor_parallel = 2", "tensor_parallel = 2, batch_size = 4")
+    with pytest.raises(FileError, match=r"row\[1\]: has every key of row\[0\]"):
+        read_table(_write(tmp_path, _HEAD + ratio + turned))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -152,6 +180,11 @@ def test_an_absolute_row_names_settings(tmp_path: Path) -> None:
         ("busbw_", "busbww_", "row[0].metric: found 'busbww_bytes_per_s'; did you mean 'busbw_bytes_per_s'?"),
         ("value = 3e11", "maximum = 3e11", "can't fail anything: busbw_bytes_per_s needs a minimum"),
         ('unit = "bytes/s"', "", "row[0].where: belongs to absolute figures, those with a unit"),
+        (
+            "count = 4",
+            "count = 4\nbaseline_count = 2",
+            "row[0].baseline_count: belongs to ratios, those without a unit",
+        ),
         ("1024 }", "[1] }", "row[0].where: found a table: 'message_bytes' must be"),
     ],
 )
