@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.norms import NormBytes
+from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.step_time import StepTime, roofline
 from pybench.compute.flops import cached_numbers, read_weights
 from pybench.model.decoder_flops import attention_flops_per_token, forward_flops_per_token, head_flops_per_token
@@ -31,7 +31,7 @@ class GenerationShape:
     element_bytes: int
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
-    norms: NormBytes | None = None
+    norms: LayerBytes | None = None
 
 
 def generation_phases(figures: NodeFigures, decoder: DecoderShape, shape: GenerationShape) -> tuple[StepTime, StepTime]:

@@ -9,28 +9,16 @@ states and residual are read and written once; backward reads the gradient besid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pybench.compute.comm_model.layer_bytes import LayerBytes
 
 _PER_LAYER = 2
 
 
-@dataclass(frozen=True)
-class NormBytes:
-    """What is read and written in a layer for each hidden number of a token, forward and backward."""
-
-    forward: float
-    backward: float
-
-    def step(self, *, recompute: bool) -> float:
-        """Of a training's step; recomputed layers go forward twice."""
-        return self.forward * (1 + recompute) + self.backward
+def plain_norms(element_bytes: int) -> LayerBytes:
+    """Of each hidden number, kernel by kernel, as transformers' modules run them."""
+    return LayerBytes(_PER_LAYER * (28 + 7 * element_bytes), _PER_LAYER * (68 + 11 * element_bytes))
 
 
-def plain_norms(element_bytes: int) -> NormBytes:
-    """Kernel by kernel, as transformers' modules run them."""
-    return NormBytes(_PER_LAYER * (28 + 7 * element_bytes), _PER_LAYER * (68 + 11 * element_bytes))
-
-
-def fused_norms(element_bytes: int) -> NormBytes:
-    """With the residual sum in one kernel."""
-    return NormBytes(_PER_LAYER * 4 * element_bytes, _PER_LAYER * 5 * element_bytes)
+def fused_norms(element_bytes: int) -> LayerBytes:
+    """Of each hidden number, with the residual sum in one kernel."""
+    return LayerBytes(_PER_LAYER * 4 * element_bytes, _PER_LAYER * 5 * element_bytes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pybench.compute.comm_model.figures import NodeFigures
-from pybench.compute.comm_model.norms import NormBytes
+from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.zero import UNFUSED_UPDATE_PASSES, exchange_s, moved_bytes
 from pybench.compute.flops import num_parameters
@@ -59,7 +59,7 @@ class TrainingShape:
     ``None``: all are. ``clip``: to a largest norm. A rank of a pipeline has ``stages_per_rank``, interleaved with those
     of the others. Each rank has so many ``layers_of_ranks``; ``None``: they are cut evenly, as by ``layer_split``.
     ``norms`` are of all tokens on every tensor-parallel rank, or with ``split_tokens`` of its own; ``None``: they are
-    left out.
+    left out. So is what a mixture's ``experts`` do beside their products.
     """
 
     samples: float
@@ -82,7 +82,8 @@ class TrainingShape:
     fused_update: bool = True
     adapters: int | None = None
     clip: bool = False
-    norms: NormBytes | None = None
+    norms: LayerBytes | None = None
+    experts: LayerBytes | None = None
     split_tokens: bool = False
 
     @property
@@ -110,6 +111,7 @@ def training_step(figures: NodeFigures, decoder: DecoderShape, shape: TrainingSh
             + summed_bytes
             + _loss_bytes(decoder, shape, tokens)
             + _norm_bytes(decoder, shape, tokens)
+            + _expert_bytes(decoder, shape, tokens)
         )
         / figures.memory_bytes_per_s,
         communication_s=sharing(figures, decoder, shape, gradient_bytes, forward_s, backward_s)
@@ -151,6 +153,12 @@ def _norm_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> f
     own = tokens / shape.tensor_parallel if shape.split_tokens else tokens
     of_rank = decoder.layers * pipeline_fraction(decoder, shape)
     return own * decoder.hidden * of_rank * shape.norms.step(recompute=shape.recompute)
+
+
+def _expert_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
+    if shape.experts is None:
+        return 0.0
+    return tokens * decoder.layers * pipeline_fraction(decoder, shape) * shape.experts.step(recompute=shape.recompute)
 
 
 def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShape, int]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pybench.compute.adapters import adapter_parameters
+from pybench.compute.comm_model.experts import plain_experts
 from pybench.compute.comm_model.figures import NodeFigures
 from pybench.compute.comm_model.generation import GenerationShape, generation_phases
-from pybench.compute.comm_model.norms import NormBytes, fused_norms, plain_norms
+from pybench.compute.comm_model.layer_bytes import LayerBytes
+from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import StepTime
 from pybench.compute.comm_model.training import BUCKET_BYTES, TrainingShape, training_step
 from pybench.judge.explanation.unknown_work import refuse_unknown
@@ -96,12 +98,20 @@ def _training(settings: Train, decoder: DecoderShape, samples: float, grown: int
         adapters=adapter_parameters(decoder, settings),
         clip=settings.max_grad_norm is not None,
         norms=_norms(settings, fused=bool(settings.compile)),
+        experts=_experts(settings, decoder),
         split_tokens=bool(settings.sequence_parallel),
     )
 
 
-def _norms(settings: ModelSettings, *, fused: bool) -> NormBytes:
+def _norms(settings: ModelSettings, *, fused: bool) -> LayerBytes:
     return (fused_norms if fused else plain_norms)(DTYPE_BYTES[settings.dtype])
+
+
+def _experts(settings: Train, decoder: DecoderShape) -> LayerBytes | None:
+    """What a compiler fuses of a mixture is not known."""
+    if decoder.num_experts == 1 or settings.compile:
+        return None
+    return plain_experts(decoder, DTYPE_BYTES[settings.dtype], trained=settings.lora_rank is None)
 
 
 def _bucket_copies(settings: Train) -> int:

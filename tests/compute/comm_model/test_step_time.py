@@ -9,6 +9,7 @@ import pytest
 from pybench.compute.comm_model.alpha_beta import AlphaBeta
 from pybench.compute.comm_model.figures import GpuFigures, NodeFigures, UnmeasuredError
 from pybench.compute.comm_model.generation import GenerationShape, decode_round, generation_phases, prefill
+from pybench.compute.comm_model.layer_bytes import LayerBytes
 from pybench.compute.comm_model.norms import fused_norms, plain_norms
 from pybench.compute.comm_model.step_time import Baseline, BaselinePhase, StepTime, attribute, roofline
 from pybench.compute.comm_model.training import TrainingShape, pipeline_fraction, training_step
@@ -77,6 +78,16 @@ def test_norms_of_training_are_split_with_the_tokens() -> None:
         assert training_step(_UNIT, DECODER, normed).memory_s - without_s == numbers * (84 + 180)
         again = dataclasses.replace(normed, recompute=True)
         assert training_step(_UNIT, DECODER, again).memory_s - without_s == numbers * (2 * 84 + 180)
+
+
+def test_experts_of_training_move_bytes_for_each_token() -> None:
+    """4 tokens in 2 layers: 3 bytes in forward, as many for what is computed again, and 5 in backward."""
+    shape = TrainingShape(samples=1, sequence_tokens=4, element_bytes=2)
+    without_s = training_step(_UNIT, DECODER, shape).memory_s
+    mixture = dataclasses.replace(shape, experts=LayerBytes(forward=3.0, backward=5.0))
+    assert training_step(_UNIT, DECODER, mixture).memory_s - without_s == 4 * 2 * (3 + 5)
+    again = dataclasses.replace(mixture, recompute=True)
+    assert training_step(_UNIT, DECODER, again).memory_s - without_s == 4 * 2 * (2 * 3 + 5)
 
 
 def test_tensor_parallel_halves_work_and_adds_reductions() -> None:
