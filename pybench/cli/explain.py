@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     Speedups are shown beside those that the node's own figures predict, each baseline, also of one GPU alone, beside
     what its work needs at the node's own rates.
     """
-    from shutil import get_terminal_size
-
+    from pybench.cli.output import echo, terminal_options
     from pybench.report.explanation import render
     from pybench.report.labels import short_labels
     from pybench.store.journal import RunFolder
@@ -37,8 +35,7 @@ def explain(run_folder: Path, node_path: Path | None) -> None:
     manifest = run.read_manifest()
     found = explanation_of(run, manifest, node_path)
     names = short_labels(manifest.plan.points, with_benchmark=True)
-    width = get_terminal_size().columns
-    click.echo(render(found, names, width=width, color=sys.stdout.isatty()), nl=False)
+    echo(render(found, names, **terminal_options()), nl=False)
 
 
 def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -> Explanation:

@@ -114,6 +114,7 @@ def record(
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and report its energy; exit with its exit code."""
+    from pybench.cli.output import terminal_options
     from pybench.report.power import as_json, render
     from pybench.runner.power_command import record_command
 
@@ -124,7 +125,7 @@ def record(
             ctx.with_resource(kept_writable(option, file))
     found = record_command(command, _uuids(indices), None if period_ms is None else period_ms / 1e3)
     result = (found.energy, found.package_j, found.package_reason)
-    _say(render(*result))
+    _say(render(*result, width=terminal_options()["width"]))
     written = {"command": list(found.argv), "exit_code": found.exit_code, **as_json(*result)}
     failures = [_failure(write_json, json_file, written)]
     if trace_file is not None:

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run_path", metavar="RUN", type=PATH)
 @click.argument("reference_paths", metavar="[REFERENCE]...", type=PATH, nargs=-1)
-@click.option("--format", "name", type=click.Choice(tuple(FORMATS)), default="terminal", show_default=True)
+@click.option(
+    "--format",
+    "name",
+    type=click.Choice(tuple(FORMATS)),
+    default="terminal",
+    show_default=True,
+    metavar="NAME",
+    help=f"One of {', '.join(FORMATS)}.",
+)
 @click.option(
     "-o", "--output", type=PATH, metavar="PATH", help="File to write, or folder for formats of several files."
 )

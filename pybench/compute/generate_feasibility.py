@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pybench.compute.flops import num_parameters
-from pybench.compute.memory_text import amount_text
 from pybench.model.backend import BACKENDS
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import DeviceKind
+from pybench.model.memory_text import amount_text
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.placement import placement_reasons
 from pybench.model.workloads.settings import DTYPE_BYTES, PARALLEL_AXES, Settings, defaults

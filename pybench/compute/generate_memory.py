@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.flops import cached_numbers, num_parameters
-from pybench.compute.memory_text import amount_text, first_that_fit
+from pybench.compute.memory_changes import first_that_fit
 from pybench.compute.number_types import has_type
 from pybench.compute.train_memory import packed_bytes
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
+from pybench.model.memory_text import amount_text
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.settings import DTYPE_BYTES
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass, fields, replace
 from pybench.compute.activation_memory import kept_is_known
 from pybench.compute.flops import num_parameters
 from pybench.compute.generate_memory import generate_bytes, vllm_reason
-from pybench.compute.memory_text import amount_text, first_that_fit
+from pybench.compute.memory_changes import first_that_fit
 from pybench.compute.train_feasibility import train_reasons
 from pybench.compute.train_memory import ESTIMATE_ERROR, host_bytes, train_bytes
 from pybench.compute.turn_host_memory import turn_host_reason
 from pybench.compute.turn_memory import trainer_changes, turn_bytes, turn_reason
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.devices import Devices
+from pybench.model.memory_text import amount_text
 from pybench.model.suite import Point
 from pybench.model.workloads.checkpoint import Checkpoint
 from pybench.model.workloads.evaluate import Evaluate

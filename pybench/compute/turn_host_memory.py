@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from pybench.compute.activation_memory import kept_bytes
 from pybench.compute.flops import num_parameters
-from pybench.compute.memory_text import amount_text
 from pybench.compute.train_memory import ESTIMATE_ERROR
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.memory_text import amount_text
 from pybench.model.workloads.rules import GivenSettings
 from pybench.model.workloads.settings import DTYPE_BYTES
 from pybench.model.workloads.turn import Turn

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pybench.compute.generate_memory import LARGEST_SHARE, generate_bytes
-from pybench.compute.memory_text import amount_text, first_that_fit
+from pybench.compute.memory_changes import first_that_fit
 from pybench.compute.train_memory import ESTIMATE_ERROR, train_bytes
 from pybench.compute.turn_feasibility import turn_reasons
 from pybench.model.decoder_shape import DecoderShape
+from pybench.model.memory_text import amount_text
 from pybench.model.workloads.train_strategies import STRATEGIES
 from pybench.model.workloads.turn import Turn
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from pybench.compute.extension import REMEDY, extension_fault
-from pybench.compute.memory_text import amount_text
 from pybench.machine.environment import snapshot
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.machine import Finding, GpuInfo, Machine
+from pybench.model.memory_text import amount_text
 from pybench.model.plural import counted, plural
 
 _GIB = 2**30
@@ -92,7 +92,9 @@ def _version(package: str) -> str | None:
 
 
 def _gpus(machine: Machine) -> Finding:
-    kinds = (gpu.name if gpu.vram_gb is None else f"{gpu.name} of {gpu.vram_gb:.1f} GiB" for gpu in machine.gpus)
+    kinds = (
+        gpu.name if gpu.vram_gb is None else f"{gpu.name} of {amount_text(gpu.vram_gb * _GIB)}" for gpu in machine.gpus
+    )
     return _finding(
         "GPUs",
         well=bool(machine.gpus),
@@ -145,7 +147,7 @@ def _space(path: str, name: str, needed_bytes: int, remedy: str) -> Finding:
         return Finding.warning(name, f"{path} does not exist", remedy)
     free = shutil.disk_usage(path).free
     return _finding(
-        name, well=free >= needed_bytes, found=f"{free / _GIB:.1f} GiB free in {Path(path).absolute()}", remedy=remedy
+        name, well=free >= needed_bytes, found=f"{amount_text(free)} free in {Path(path).absolute()}", remedy=remedy
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pybench.model.memory_text import amount_text
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuCounters:
@@ -62,7 +64,7 @@ class GpuProcess:
     last_ns: int
 
     def __str__(self) -> str:
-        held = "" if self.memory_bytes is None else f", {self.memory_bytes / 2**30:.1f} GiB"
+        held = "" if self.memory_bytes is None else f", {amount_text(self.memory_bytes)}"
         return f"{self.pid} ({self.name or 'of unknown name'}{held})"
 
 

@@ -169,6 +169,11 @@ class NodeCheck:
         return () if self.point_id is None else (self.point_id,)
 
 
+def order_words(order: Order, factor: float) -> str:
+    """``below``, or ``above 2 x``."""
+    return order if factor == 1 else f"{order} {factor:g} x"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonResult:
     """One point against another of the same run: whether its metric is ``below`` or ``above`` ``factor`` times it.
@@ -198,9 +203,7 @@ class ComparisonResult:
     @property
     def wanted(self) -> str:
         """The order in words: ``below``, ``above 2 x``, or ``further below`` where the distance must grow."""
-        if self.widening_along is not None:
-            return f"further {self.order}"
-        return self.order if self.factor == 1 else f"{self.order} {self.factor:g} x"
+        return f"further {self.order}" if self.widening_along is not None else order_words(self.order, self.factor)
 
     @property
     def point_ids(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pybench.model.workloads.registry import HEADLINES
 
 _METRICS = {
     **dict.fromkeys(HEADLINES, "speed"),
+    "samples_per_s": "samples",  # of a training beside its tokens
     "step_s": "step",
     "ttft_s": "first token",
     "tpot_s": "per token",

@@ -17,7 +17,8 @@ from pybench.report.change_words import difference_text, metric_words, percent_t
 from pybench.report.labels import joined, labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
-from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.table_layout import fits
+from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _HEADS = ("point", "metric", "before", "now", "change", "difference")
 _NAMED = 3

@@ -25,6 +25,7 @@ from pybench.report.text_table import draw_tables
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 """Points have their ids in full."""
+_PART_HEADS = {"communication": "comm."}
 _LABEL = "Prediction, not measured: speedup over one GPU, more GPUs joined as these"
 
 
@@ -42,7 +43,7 @@ def render(
     ]
     head = _wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width)
     noted = "".join(_wrapped(note, width, indent="  ") for note in notes(explanation))
-    drawn = draw_tables([t for t in tables if t.rows], width=width, color=color)
+    drawn = draw_tables([table.without_empty_columns() for table in tables if table.rows], width=width, color=color)
     return head + drawn + (f"\nNotes\n{noted}" if noted else "")
 
 
@@ -127,7 +128,7 @@ def _baselines(explanation: Explanation, names: Mapping[str, str]) -> Table:
         )
         for one, parts, beyond_s in found
     )
-    return Table("Baselines at the node's own rates", ("point", "step", *shown, "beyond", "of the step"), rows)
+    return Table("Baselines at the node's own rates", ("point", "step", *_heads(shown), "beyond", "of the step"), rows)
 
 
 def _speedups(explanation: Explanation, names: Mapping[str, str]) -> Table:
@@ -160,7 +161,11 @@ def _shortfalls(explanation: Explanation, names: Mapping[str, str]) -> Table:
         )
         for point, parts, shortfall_s in found
     )
-    return Table("Longer than the GPUs' share, and why", ("point", "in all", *shown), rows)
+    return Table("Longer than the GPUs' share, and why", ("point", "in all", *_heads(shown)), rows)
+
+
+def _heads(parts: Iterable[str]) -> Iterator[str]:
+    return (_PART_HEADS.get(name, name) for name in parts)
 
 
 def _part_names(found: Iterable[dict[str, float]]) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pybench.compute.memory_fit import memory_need, tight_memory_changes
-from pybench.compute.memory_text import amount_text
 from pybench.judge.evidence import ONE_ATTEMPT
 from pybench.judge.good_run import GOOD
 from pybench.judge.lookup import NO_FIGURE
 from pybench.judge.verdict import BY_IMPORTANCE
 from pybench.model.manifest import Manifest
+from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
 from pybench.model.results import PointResult, Results
 from pybench.model.suite import NOT_INSTALLED

@@ -23,7 +23,8 @@ from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.sparkline import sparkline
-from pybench.report.text_table import console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.table_layout import fits
+from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
 from pybench.store.history import History
 
 _MOST_SKIPPED = 5

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pybench.compute.plan import point_id
+from pybench.model.memory_text import amount_text
 from pybench.model.plural import plural
 from pybench.model.suite import AxisValue
 
@@ -19,7 +20,6 @@ _WORDS = {
     "concurrency": "{} at a time",
     "request_rate_per_s": "{:g} requests/s",
 }
-_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Named(Protocol):
@@ -89,7 +89,7 @@ def axis_text(name: str, value: AxisValue) -> str:
     if name == "gpus":
         return plural(int(value), "GPU")
     if name.endswith("_bytes"):
-        return _size(value)
+        return amount_text(value)
     return _WORDS.get(name, f"{name} {{}}").format(value)
 
 
@@ -98,13 +98,6 @@ def _short(point: Named, common: dict[str, AxisValue], *, with_benchmark: bool) 
     if not with_benchmark:
         return words or point.benchmark
     return f"{point.benchmark} {words}".strip()
-
-
-def _size(value: float) -> str:
-    for factor, unit in _BYTES:
-        if value >= factor:
-            return f"{value / factor:g} {unit}"
-    return f"{value:g} B"
 
 
 def _common(points: Sequence[Named]) -> dict[str, dict[str, AxisValue]]:

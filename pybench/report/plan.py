@@ -6,10 +6,10 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 
 from pybench.compute.memory_fit import is_tight, memory_need, most_samples, tight_memory_changes
-from pybench.compute.memory_text import amount_text
 from pybench.compute.session import sessions
 from pybench.compute.time_budget import unknown
 from pybench.model.container import ContainerRequest
+from pybench.model.memory_text import amount_text
 from pybench.model.plan_options import duration_text
 from pybench.model.plural import plural
 from pybench.model.suite import Plan, Suite

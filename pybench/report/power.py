@@ -13,36 +13,48 @@ from pybench.machine.rapl import SCOPE
 from pybench.model.record import EXCLUDED, Energy, GpuEnergy
 from pybench.model.trace import GpuTrace, PowerTrace
 from pybench.report.flags import legend
+from pybench.report.rows import Table
+from pybench.report.text_table import console, draw, hanging, without_trailing_spaces
 
 # Systematic and the same in every window of a board: it cancels in ratios on one board.
 GAIN_FRACTION = 0.05
+_HEADS = ("GPU", "energy", "bound", "mean", "peak", "method", "notes")
 
 
-def render(energy: Energy, package_j: Mapping[str, float], package_reason: str | None) -> str:
-    """A table of one line a GPU, as ``perf stat`` would."""
-    length_s = (energy.end_ns - energy.start_ns) / 1e9
-    lines = [f"{'GPU':>5}  {'energy':>12}  {'bound':>25}  {'mean':>9}  {'peak':>9}  method"]
-    lines += [_line(gpu) for gpu in energy.gpus]
+def render(energy: Energy, package_j: Mapping[str, float], package_reason: str | None, *, width: int = 80) -> str:
+    """A table of one line a GPU, as ``perf stat`` would; what flags mean, the CPU's joules and the scope below it."""
+    stream = io.StringIO()
+    out = console(stream, width, color=False)
+    rows = [*map(_cells, energy.gpus)]
     if len(energy.gpus) > 1:
         total = "unknown" if energy.energy_j is None else f"{plain(energy.energy_j, 6)} J"
-        lines.append(f"{'all':>5}  {total:>12}")
-    lines += [f"  {flag}: {words}" for flag, words in legend([flag for gpu in energy.gpus for flag in gpu.flags])]
-    lines += [f"{name:>11}  {plain(joules, 6)} J  (CPU package, by RAPL)" for name, joules in package_j.items()]
+        rows.append(("all", total, *[""] * (len(_HEADS) - 2)))
+    out.print(draw(Table("", _HEADS, tuple(rows)).without_empty_columns(), width))
+    for flag, words in legend([flag for gpu in energy.gpus for flag in gpu.flags]):
+        hanging(out, f"  {flag}: {words}")
+    for name, joules in package_j.items():
+        hanging(out, f"  {name}: {plain(joules, 6)} J (CPU package, by RAPL)")
     if package_reason is not None:
-        lines.append(f"  CPU packages: unknown: {package_reason}")
+        hanging(out, f"  CPU packages: unknown: {package_reason}")
+    length_s = (energy.end_ns - energy.start_ns) / 1e9
     gain = f"a board's own gain, ±{GAIN_FRACTION:.0%}, is apart"
-    lines.append(f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
-    return "\n".join(lines) + "\n"
+    hanging(out, f"  {plain(length_s)} s; scope: {energy.scope}, without {', '.join(EXCLUDED)}; {gain}")
+    return without_trailing_spaces(stream.getvalue())
 
 
-def _line(gpu: GpuEnergy) -> str:
-    flags = f"  [{', '.join(gpu.flags)}]" if gpu.flags else ""
+def _cells(gpu: GpuEnergy) -> tuple[str, ...]:
+    flags = ", ".join(gpu.flags)
     if gpu.energy_j is None or gpu.energy_low_j is None or gpu.energy_high_j is None or gpu.mean_power_w is None:
-        return f"{_name(gpu):>5}  {'unknown':>12}{flags}"
-    bound = f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]"
-    peak = "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W"
-    joules = f"{plain(gpu.energy_j, 6)} J"
-    return f"{_name(gpu):>5}  {joules:>12}  {bound:>25}  {gpu.mean_power_w:>7.1f} W  {peak:>9}  {gpu.method}{flags}"
+        return _name(gpu), "unknown", "-", "-", "-", "-", flags
+    return (
+        _name(gpu),
+        f"{plain(gpu.energy_j, 6)} J",
+        f"[{plain(gpu.energy_low_j, 6)}, {plain(gpu.energy_high_j, 6)}]",
+        f"{gpu.mean_power_w:.1f} W",
+        "-" if gpu.max_power_w is None else f"{gpu.max_power_w:.1f} W",
+        gpu.method,
+        flags,
+    )
 
 
 def _name(gpu: GpuEnergy) -> str:

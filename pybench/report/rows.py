@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybench.compute.numbers import (
     ONE,
@@ -15,11 +15,12 @@ from pybench.compute.numbers import (
     quantity_with_interval,
     with_spread,
 )
-from pybench.model.results import ClaimResult, ComparisonResult, Estimate, PointResult, Results, ScalingResult
+from pybench.model.results import ComparisonResult, Estimate, PointResult, Results, ScalingResult
 from pybench.model.workloads.latency import PERCENTILES
 from pybench.model.workloads.registry import METRICS
 from pybench.model.workloads.settings import NODES
 from pybench.report import gpu_states, machine_use, phase_energy, turns
+from pybench.report.claims import CLAIM_HEADS, CLAIMS_TITLE, claim_rows
 from pybench.report.headline import energy, headline, headline_name, requests_differ
 from pybench.report.jobs import job_heads, job_rows, job_title
 from pybench.report.labels import common_axes, labels, short_labels, verdict_words
@@ -165,18 +166,29 @@ def comparisons(results: Results) -> Table:
     """Metrics of points beside those of other points: what is expected and what was found. Both are in the plan."""
     names = short_labels(results.points, with_benchmark=True)
     skipped = {point.id for point in results.points if point.status == "skipped"}
-    shown = [row for row in results.comparisons if skipped.isdisjoint(row.point_ids)]
     rows = tuple(
         (
             names.get(row.point_id, row.point_id),
+            row.metric,
             f"{row.wanted} {names.get(row.other_id, row.other_id)}",
             "-" if row.ratio is None else _ratio_with_spread(row),
-            row.verdict,
+            verdict_words(row.verdict),
         )
-        for row in shown
+        for row in results.comparisons
+        if skipped.isdisjoint(row.point_ids)
     )
-    metrics = ", ".join(dict.fromkeys(row.metric for row in shown))
-    return Table(f"Comparisons of {metrics}", ("point", "expected", "ratio", "verdict"), rows)
+    table = Table("Comparisons", ("point", "metric", "expected", "ratio", "verdict"), rows)
+    return _with_one_metric(table, "Comparisons of {}")
+
+
+def _with_one_metric(table: Table, title: str) -> Table:
+    """With the metric in the title, where all rows are of the same one."""
+    place = table.heads.index("metric")
+    metrics = {row[place] for row in table.rows}
+    if len(metrics) != 1:
+        return table
+    others = table.of_columns([other for other in range(len(table.heads)) if other != place])
+    return replace(others, title=title.format(*metrics))
 
 
 def _ratio_with_spread(row: ComparisonResult) -> str:
@@ -205,29 +217,12 @@ def claims(results: Results) -> Table:
     table = _claims(results, short_labels(results.points, with_benchmark=True))
     below = (*(row[-1] for row in table.rows[1:]), None)
     rows = ((*row[:-1], "" if row[-1] == after else row[-1]) for row, after in zip(table.rows, below, strict=False))
-    return Table(table.title, table.heads, tuple(rows))
+    table = _with_one_metric(replace(table, rows=tuple(rows)), "Claims of {}, which judge nothing")
+    return table.without_empty_columns()
 
 
 def _claims(results: Results, names: Mapping[str, str]) -> Table:
-    """What is promised elsewhere, beside what was found."""
-    rows = tuple(
-        (
-            names.get(claim.point_id, claim.point_id),
-            claim.metric,
-            quantity_with_interval(claim.found) if claim.baseline_id is None else _ratio_text(claim.found),
-            _claimed(claim),
-            claim.state,
-            claim.source,
-        )
-        for claim in results.claims
-    )
-    return Table("Claims, which judge nothing", ("point", "metric", "found", "claimed", "claim", "source"), rows)
-
-
-def _claimed(claim: ClaimResult) -> str:
-    if claim.widening_along is not None:
-        return f"{'rises' if claim.maximum is None else 'falls'} along {claim.widening_along}"
-    return limits(claim.minimum, claim.maximum, METRICS[claim.metric].unit if claim.baseline_id is None else None)
+    return Table(CLAIMS_TITLE, CLAIM_HEADS, tuple(claim_rows(results, names)))
 
 
 def jobs(results: Results) -> Table:
@@ -237,10 +232,6 @@ def jobs(results: Results) -> Table:
 
 def _jobs(results: Results, names: Mapping[str, str]) -> Table:
     return Table(job_title(results.jobs), job_heads(results.jobs), job_rows(results, names))
-
-
-def _ratio_text(found: Estimate) -> str:
-    return f"{found.value:.3f}x {interval(found.low, found.high)}".rstrip()
 
 
 def _checks(results: Results, names: Mapping[str, str]) -> Table:

@@ -18,7 +18,8 @@ from pybench.report.printable import printable
 from pybench.report.provenance import changes, sentence
 from pybench.report.rows import Table, claims, comparisons, jobs, tables
 from pybench.report.run_view import RunView
-from pybench.report.text_table import COLOURS, console, draw, fits, hanging, without_trailing_spaces
+from pybench.report.table_layout import fits
+from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
 
 _MOST_SUBJECTS = 4
 """A reason that holds for more points names these, and counts the others."""
@@ -31,13 +32,12 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     _head(out, view.results, detail=detail)
     for group in groups(view.results):
         _group(out, view.results, group, width)
-    _table(out, comparisons(view.results), width)
-    _table(out, jobs(view.results), width)
-    _table(out, claims(view.results), width)
+    short = (comparisons(view.results), jobs(view.results), claims(view.results))
+    for table in () if detail else short:
+        _table(out, table, width)
     _findings(out, view, everything=detail)
-    if detail:
-        for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):
-            _table(out, table, width)
+    for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)) if detail else ():
+        _table(out, table, width)
     out.print()
     results = view.results
     verdict = Text.assemble("verdict: ", _coloured(results.verdict), printable(f" - {results.reason}"))

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.model.explanation import Explanation
 from pybench.store.expected_tables import read_table
 
 Drill = Callable[..., tuple[str, ...]]
@@ -103,3 +104,15 @@ def test_explaining_looks_for_a_nodes_run_beside_the_run(folder: Path) -> None:
     runs = folder.resolve().parent
     assert f"make one with: pybench run node_check --runs {runs}, or name one with --node" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_explanation_is_as_wide_as_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In characters that it has, as every report."""
+    found = Explanation(
+        run_id="run", node_run_id="node", points=(), extrapolations=(), fits=(), notes=("24 µs of a launch",) * 2
+    )
+    monkeypatch.setattr("pybench.cli.explain.explanation_of", lambda *_: found)
+    monkeypatch.setenv("COLUMNS", "18")
+    done = CliRunner(charset="ascii").invoke(main, ["explain", str(folder)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-2:] == ["  24 us of a", "    launch"]

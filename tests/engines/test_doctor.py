@@ -113,7 +113,8 @@ def test_subordinate_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the engine keeps images, not where runs are kept."""
     spoil(monkeypatch, storage, _MIN_FREE_BYTES=2**62)
-    assert found("docker storage").state == "warning"
+    finding = found("docker storage")
+    assert (finding.state, finding.remedy) == ("warning", "free space: images take 30 GiB each")
 
 
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:

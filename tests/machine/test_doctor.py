@@ -59,7 +59,7 @@ def test_a_healthy_machine_needs_nothing(healthy: Machine) -> None:
     findings = examine()
     assert {finding.state for finding in findings} == {"ok"}
     assert not [finding.remedy for finding in findings if finding.remedy]
-    assert found("GPUs").found == f"2 x NVIDIA H200 of 139.7 GiB, driver {healthy.driver}"
+    assert found("GPUs").found == f"2 x NVIDIA H200 of 140 GiB, driver {healthy.driver}"
     assert found("GPU links").found == "NV18: 1 pair"
     assert found("backend torch").found == "torch 2.11.0+cu130, transformers 1.0"
 
@@ -171,7 +171,7 @@ def _of(*vram_gb: float | None, healthy: Machine) -> Machine:
     ("vram_gb", "says"),
     [
         ((79.65, 79.65, 79.65), "3 x NVIDIA H200 of 79.7 GiB"),
-        ((79.65, 140.4), "1 x NVIDIA H200 of 79.7 GiB, 1 x NVIDIA H200 of 140.4 GiB"),
+        ((79.65, 140.4), "1 x NVIDIA H200 of 79.7 GiB, 1 x NVIDIA H200 of 140 GiB"),
         ((None,), "1 x NVIDIA H200"),
     ],
 )
@@ -221,8 +221,8 @@ def test_little_room_little_locked_memory_and_a_busy_machine(monkeypatch: pytest
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 0, 2**29))
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (8 * 2**20, 8 * 2**20))
     for name, figure in (
-        ("disk", "0.5 GiB free"),
-        ("shared memory", "0.5 GiB free"),
+        ("disk", "512 MiB free"),
+        ("shared memory", "512 MiB free"),
         ("locked memory", "8 MiB"),
         ("load", "99.00 over the last minute"),
     ):

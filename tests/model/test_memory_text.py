@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.compute.memory_text import amount_text
 from pybench.compute.numbers import quantity
+from pybench.model.memory_text import amount_text
 from tests.builders import estimate
 
 

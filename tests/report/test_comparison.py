@@ -48,6 +48,13 @@ def test_rows_stand_by_importance_with_the_verdict_first() -> None:
     )
 
 
+def test_two_throughputs_of_a_training_have_two_words() -> None:
+    """Tokens are its speed; its samples are named."""
+    both = {"tokens_per_s": STEADY, "samples_per_s": (9.99, 10.0, 10.01)}
+    lines = shown(run(point(medians=both)), run(point(medians={}), run_id="then")).splitlines()
+    assert "  decode: speed, samples" in lines
+
+
 def test_what_differs_is_named_with_the_way_on() -> None:
     """No row is shown."""
     text = shown(run(point(), driver='"580.2"'), run(point(), run_id="then"))

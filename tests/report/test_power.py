@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pybench.model.record import Energy, GpuEnergy
 from pybench.report.power import as_json, render
 
@@ -35,7 +37,34 @@ def test_json_has_every_gpu_and_each_scope_by_its_name() -> None:
 
 def test_a_gpu_that_could_not_be_opened_goes_by_its_uuid() -> None:
     text = render(ENERGY, {}, "no RAPL zone")
-    assert "GPU-1       unknown  [lost, insufficient]" in text
-    assert "all       unknown" in text
+    assert "GPU-1  unknown           -        -        -  -               lost, insufficient" in text
+    assert "all    unknown" in text
     assert text.count("  lost: the GPU stopped responding while power was recorded\n") == 1
     assert "CPU packages: unknown: no RAPL zone" in text
+
+
+def test_joules_of_several_gpus_fit_80_columns() -> None:
+    """Long flags stand below their row, meanings and the scope in lines of their own; wide screens have one table."""
+    used = replace(KNOWN, energy_j=123_456.7, energy_low_j=123_400.1, energy_high_j=123_999.9, mean_power_w=1400.0)
+    flagged = replace(used, index=1, uuid="GPU-1", flags=("short_window", "temperature_drift"))
+    energy = replace(ENERGY, gpus=(used, flagged))
+    lines = render(energy, {"package-0": 90.0}, None).splitlines()
+    assert lines[:6] == [
+        "GPU     energy               bound      mean     peak  method",
+        "─────────────────────────────────────────────────────────────────────",
+        "0    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
+        "1    123,457 J  [123,400, 124,000]  1400.0 W  410.0 W  counter+series",
+        "    short_window, temperature_drift",
+        "all  246,913 J",
+    ]
+    assert "  package-0: 90 J (CPU package, by RAPL)" in lines
+    assert max(map(len, lines)) <= 80
+    wide = render(energy, {}, None, width=120).splitlines()
+    assert "counter+series  short_window, temperature_drift" in wide[3]
+
+
+def test_one_gpu_without_a_flag_has_no_column_of_them() -> None:
+    """And no line for all."""
+    lines = render(replace(ENERGY, gpus=(KNOWN,)), {}, None).splitlines()
+    assert lines[0].split() == ["GPU", "energy", "bound", "mean", "peak", "method"]
+    assert lines[3].startswith("  1 s; scope: gpu_board, without NVSwitch")

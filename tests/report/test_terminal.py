@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pybench.model.results import ClaimResult, Estimate, Results
+from pybench.model.results import Results
 from pybench.model.suite import AxisValue, Plan
 from pybench.model.verdict import Decision, Verdict
 from pybench.report.labels import short_labels
@@ -143,7 +143,7 @@ def test_comparisons_of_points_outside_the_plan_are_not_listed() -> None:
     """What was left out stands once, under what was not run."""
     path = shipped_suites() / "measured" / "unsloth_scaling-h100x1-20261124.json"
     text = render(RunView.of_file(path), width=80)
-    assert "unsloth DP 1    below plain DP 1" in text
+    assert "unsloth DP 1  below plain DP 1" in text
     assert "unsloth DP 2" not in text
 
 
@@ -300,6 +300,13 @@ def test_a_figure_of_one_gpu_says_so_in_every_table() -> None:
     assert "full       ok         2       1/1  14,252 tok/s per GPU  816.8 W" in text
 
 
+def test_no_table_stands_twice(results: Results) -> None:
+    """With every table the short ones, which those hold, are left out."""
+    lines = _render(results, detail=True).splitlines()
+    titles = [line.partition(" of ")[0] for line in lines if line.startswith(("Comparisons", "Claims", "Job"))]
+    assert titles == ["Comparisons"]
+
+
 def test_what_is_saved_says_so_beside_what_is_loaded() -> None:
     """Both are bytes per second."""
     path = shipped_suites() / "measured" / "checkpoint_whole-h200x1-20261125.json"
@@ -311,33 +318,13 @@ def test_a_source_of_several_claims_stands_once() -> None:
     """Below the last of them."""
     path = shipped_suites() / "measured" / "train_strategies-h200x4-20261126.json"
     lines = render(RunView.of_file(path), width=80).splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("adapters ddp   tokens_per_s"))
-    assert lines[first + 1].startswith("adapters fsdp  tokens_per_s")
-    assert lines[first + 2].startswith("    multi-GPU fine-tuning guide: LoRA")
-
-
-@pytest.mark.parametrize(("minimum", "maximum", "words"), [(None, 1.0, "falls"), (1.0, None, "rises")])
-def test_a_claim_of_a_distance_names_the_load(
-    results: Results, minimum: float | None, maximum: float | None, words: str
-) -> None:
-    """No limit of a ratio stands there, which would be read as that of the point to another."""
-    claim = ClaimResult(
-        benchmark="b",
-        metric="energy_j_per_output_token",
-        point_id=results.points[0].id,
-        baseline_id=results.points[1].id,
-        found=Estimate(value=1.081, low=None, high=None, unit="x"),
-        minimum=minimum,
-        maximum=maximum,
-        state="open",
-        source="a paper",
-        table=None,
-        widening_along="batch_size",
+    first = next(
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("adapters ddp   above 2 x copies ddp   1.452x  open")
     )
-    lines = _render(dataclasses.replace(results, claims=(claim,))).splitlines()
-    row = next(line for line in lines if "1.081x" in line)
-    assert f"1.081x  {words} along batch_size  open" in row
-    assert "≤" not in row
+    assert lines[first + 1].startswith("adapters fsdp  above 2 x copies fsdp  1.286x  open")
+    assert lines[first + 2].startswith("    multi-GPU fine-tuning guide: LoRA")
 
 
 def test_letters_of_flags_stand_in_their_order() -> None:

@@ -162,7 +162,7 @@ def test_a_stranger_on_a_gpu(
         fake_nvml(devices=2, processes=f"{stranger}:{3 * 2**30}:1,{own.pid}:{2**30}")
         results = run()
         own.kill()
-    assert notes[0] == f"GPU 1: process {stranger} (sleep, 3.0 GiB) is on it; beside it no scaling row passes"
+    assert notes[0] == f"GPU 1: process {stranger} (sleep, 3 GiB) is on it; beside it no scaling row passes"
     assert not [note for note in notes if str(own.pid) in note]
     assert "not_alone" in results.points[0].flags
 

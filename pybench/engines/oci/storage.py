@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 
 from pybench.model.machine import Finding
+from pybench.model.memory_text import amount_text
 
-# The largest locked images unpack to some 30 GB.
-_MIN_FREE_BYTES = 60 * 2**30
+# The largest locked images unpack to about as much.
+_IMAGE_BYTES = 30 * 2**30
+_MIN_FREE_BYTES = 2 * _IMAGE_BYTES
 
 
 def storage_finding(engine: str, folder: Path) -> Finding:
@@ -19,7 +21,7 @@ def storage_finding(engine: str, folder: Path) -> Finding:
     except OSError as error:
         found, remedy = f"{folder} can't be read: {error.strerror}", "let its owner find out how much is free"
         return Finding.warning(name, found, remedy)
-    found = f"{free / 2**30:.0f} GiB free in {folder}"
+    found = f"{amount_text(free)} free in {folder}"
     if free >= _MIN_FREE_BYTES:
         return Finding.ok(name, found)
-    return Finding.warning(name, found, "free space: images take 30 GB each")
+    return Finding.warning(name, found, f"free space: images take {amount_text(_IMAGE_BYTES)} each")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pybench.compute.numbers import quantity
 from pybench.compute.stats import Samples, location
 from pybench.judge.node.ranks import Judged, PointRecords, judge_alike, shares_of_others, shown
-from pybench.model.results import NodeCheck
+from pybench.model.results import Estimate, NodeCheck
 
 # NVLinks of one kind are the same hardware: healthy ones were 3 % apart on an H200 host. One NVLink of 18 that fell out
 # costs 6 %, of 12 it costs 8 %: what stays within a tenth is left to the expected table.
@@ -17,7 +18,6 @@ _SLOWER_FRACTION_OVER_PCIE = 0.20
 _SLOWER_FRACTION_ON_CPU = 0.50
 # A GPU that is slow as a whole spoils all its links, of three GPUs' most; two that are well share a link each way.
 _NUM_BEST = 2
-_BYTES_PER_GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def _kind(point: PointRecords, sender: int, receiver: int) -> str:
 
 
 def _check(point: PointRecords, link: _Link, found: Judged, tolerance: float, blind_spot: str) -> NodeCheck:
-    speed = location(link.bytes_per_s) / _BYTES_PER_GB
+    speed = quantity(Estimate(value=location(link.bytes_per_s), low=None, high=None, unit="bytes/s"))
     reason = (
-        f"{link.kind}, {speed:.4g} GB/s: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
+        f"{link.kind}, {speed}: {found} against the best others of its kind, allowed {-tolerance:+.0%}"
         f"{found.what_next}{blind_spot}"
     )
     subject = f"{point.name(link.sender)} → {point.name(link.receiver)}"

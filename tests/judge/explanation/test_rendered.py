@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pybench.model.explanation import ExplainedBaseline, ExplainedPhase, ExplainedTurn, Explanation
 from pybench.report.explanation import render
 from tests.judge.conftest import Build
 
@@ -53,3 +54,36 @@ def test_a_single_law_has_no_range(runs: Any, build: Build) -> None:
         ["decode", "8", "2x", "-"],
         ["decode", "1024", "529x", "[33.3,", "1,024]"],
     ]
+
+
+def test_baselines_of_long_names_are_one_line_each() -> None:
+    """Of every GPU's collectives, too, with the share of the step: no point stands in a second part."""
+    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    baselines = tuple(
+        ExplainedBaseline(
+            point_id=name,
+            num_gpus=4,
+            measured_s=measured_s,
+            parts={"compute": 0.5 * measured_s, "memory": 0.2345, "communication": 0.1234},
+        )
+        for name, measured_s in (("pipeline batch 256", 4.841), ("with_tensor_parallel", 1.309))
+    )
+    text = render(Explanation(run_id="r", node_run_id="n", baselines=baselines, **nothing))
+    assert text.splitlines()[2:] == [
+        "Baselines at the node's own rates",
+        f"{'of the':>77}",
+        "point                    step   compute    memory     comm.    beyond    step",
+        "─" * 77,
+        "pipeline batch 256    4.841 s   2.421 s  234.5 ms  123.4 ms   2.063 s  57.4 %",
+        "with_tensor_parallel  1.309 s  654.5 ms  234.5 ms  123.4 ms  296.6 ms  77.3 %",
+    ]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    """A turn without the same work alone has no column of it."""
+    phases = (ExplainedPhase(name="generate", measured_s=2.0, floor_s=1.0),)
+    turn = ExplainedTurn(point_id="full", turn_s=7.25, switch_s=1.25, phases=phases)
+    nothing: Any = {"points": (), "extrapolations": (), "fits": (), "notes": ()}
+    lines = render(Explanation(run_id="r", node_run_id="n", turns=(turn,), **nothing)).splitlines()
+    heads = [line.split() for line in lines if line.startswith("point")]
+    assert heads == [["point", "turn", "switch"], ["point", "phase", "measured", "floor", "floor", "over", "measured"]]

@@ -110,7 +110,7 @@ def test_adapters_alone_are_small() -> None:
 def test_a_full_disk_is_named_before_anything_is_written(exchange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what is needed, what is free, and what to do."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000_000))
-    wanted = r"a checkpoint needs 0\.07 GB, 0\.01 GB are free; nothing was written: free some, give --runs"
+    wanted = r"a checkpoint needs 66\.2 MiB, 9\.54 MiB are free; nothing was written: free some, give --runs"
     with pytest.raises(UnsupportedError, match=wanted), alone():
         pass
     assert not [path for path in exchange.rglob("*") if path.is_file()]

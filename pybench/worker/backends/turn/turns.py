@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from pybench.model.backend import is_out_of_memory
+from pybench.model.memory_text import amount_text
 from pybench.model.wire import Metric, Work
 from pybench.model.workloads.turn import CHECK, Turn
 from pybench.worker.backend import StepOutcome
@@ -24,7 +25,6 @@ from pybench.worker.backends.turn.recorder import Recorder
 from pybench.worker.backends.turn.trainer import Trainer
 
 _DISCARDED = 2
-_GIB = 2**30
 
 
 class Turns:
@@ -270,7 +270,8 @@ class Turns:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(str(error)) and not isinstance(error, MemoryError):
                 raise
-            held, own = _gib(self._resident_bytes), _gib(self._party.own_bytes() - (self._asleep() or NOTHING).reserved)
+            held = "an unknown amount" if self._resident_bytes is None else amount_text(self._resident_bytes)
+            own = amount_text(self._party.own_bytes() - (self._asleep() or NOTHING).reserved)
             raise RuntimeError(
                 f"out of memory: the trainer ran out with {own} of its own beside {held} in use with the engine asleep "
                 f"at level {self._settings.sleep_level}; take a higher sleep_level, a smaller batch_size_per_gpu, or "
@@ -289,7 +290,3 @@ class Turns:
         generator = torch.Generator().manual_seed(settings.seed)
         shape = (settings.batch_size, settings.longest_sequence_tokens)
         return torch.randint(self._vocab_size, shape, generator=generator)
-
-
-def _gib(amount: int | None) -> str:
-    return "an unknown amount" if amount is None else f"{amount / _GIB:.1f} GiB"

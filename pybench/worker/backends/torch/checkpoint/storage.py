@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from pybench.model.memory_text import amount_text
 from pybench.worker.backend import UnsupportedError
 
 # Headers, names and alignment beside the tensors, and a disk should not be filled to its last block.
 _MORE_FRACTION, _MORE_BYTES = 0.05, 64 * 2**20
-_GB = 1e9
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
@@ -22,7 +22,7 @@ def require_room(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UnsupportedError(
-            f"{folder}: a checkpoint needs {needed / _GB:.2f} GB, {free / _GB:.2f} GB are free; nothing was written: "
+            f"{folder}: a checkpoint needs {amount_text(needed)}, {amount_text(free)} are free; nothing was written: "
             "free some, give --runs a folder on a larger disk, or save less (contents)"
         )
 
