@@ -1,8 +1,8 @@
 """What a rank of a split 8B model has in memory, counted on tensors without data, against what is planned.
 
 The same count of the code before 26 November 2026, whose logits were whole, gave 25.31, 17.71 and 21.82 GB for the
-three trainings below on four; H100s had peaks of 25.38, 17.80 and 21.91 GB. With split logits and DTensor's embedding it
-gave 16.92, 14.59 and 17.54 GB; H100s had 17.18, 14.79 and 17.69 GB.
+three trainings below on four; H100s had peaks of 25.38, 17.80 and 21.91 GB. With split logits and DTensor's embedding
+it gave 16.92, 14.59 and 17.54 GB; H100s had 17.18, 14.79 and 17.69 GB.
 """
 
 from __future__ import annotations
