@@ -54,9 +54,10 @@ def gate(
     """
     from pybench.cli.exit_codes import BY_GATE
     from pybench.cli.output import echo, terminal_options
+    from pybench.judge.regression.acceptance import unused
     from pybench.judge.regression.confirm import unconfirmed
     from pybench.judge.regression.figures import run_figures
-    from pybench.judge.regression.gate import judge_night, unused
+    from pybench.judge.regression.gate import judge_night
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
     from pybench.model.errors import MachineError, RunFolderError

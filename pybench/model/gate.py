@@ -27,19 +27,22 @@ Confirmation = Literal["confirmed", "not confirmed", "cleared"]
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """A change that somebody accepts: from ``since`` (a date) on, the rows of ``point`` have a new level.
+    """A change that somebody accepts: from ``since`` (a date) on, the rows that it is about have a new level.
 
-    ``metric`` is ``None`` for all metrics of the point.
+    ``point`` is ``None`` for all points of ``suite``, ``metric`` for all metrics. ``suite`` is ``None`` where the point
+    of any suite is meant, and ``gpu``, the UUID of one GPU of a machine, where any machine is.
     """
 
-    point: str
     since: str
     reason: str
+    point: str | None = None
     metric: str | None = None
+    suite: str | None = None
+    gpu: str | None = None
 
     def is_of(self, row: Row) -> bool:
-        """Whether it is about a row."""
-        return self.point == row.point_id and self.metric in {None, row.metric}
+        """Whether it is about a row of its suite and machine."""
+        return self.point in {None, row.point_id} and self.metric in {None, row.metric}
 
     def holds_on(self, created_utc: str) -> bool:
         """Whether it holds for a run of that time already."""
@@ -89,13 +92,17 @@ class GateRow:
 
 @dataclass(frozen=True, kw_only=True)
 class HostShift:
-    """All points of a night moved together: by how much, at how many of them, and what was seen of the GPUs."""
+    """All points of a night moved together: by how much, at how many of them, and what was seen of the GPUs.
+
+    ``level_change`` is when what they share changed, ``None`` where that is not known.
+    """
 
     noun: str
     fraction: float
     num_shifted: int
     num_points: int
     evidence: tuple[str, ...] = ()
+    level_change: LevelChange | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +112,7 @@ class GateResult:
     ``num_nights`` are the nights that agree with this one in every key. ``differences`` name the keys that keep earlier
     nights apart, with the number of nights; ``broken`` are nights whose verdict was bad; ``num_later`` are later ones.
     ``unmeasured`` are points, each with the reason, that failed or were not reached and of which no night has a row.
+    ``acceptance`` is what would accept that the ``host`` is off, its reason empty; ``None`` where it is not off.
     """
 
     run_id: str
@@ -119,3 +127,4 @@ class GateResult:
     num_later: int = 0
     effects: SmallestEffects = field(default_factory=SmallestEffects)
     note: str | None = None
+    acceptance: Accepted | None = None

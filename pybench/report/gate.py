@@ -20,6 +20,7 @@ from pybench.report.labels import labels_of_runs
 from pybench.report.printable import printable
 from pybench.report.rows import Table
 from pybench.report.text_table import COLOURS, console, draw, hanging, without_trailing_spaces
+from pybench.store.accepted import entry_text
 
 _HEADS = ("point", "metric", "before", "now", "change", "spread", "since")
 _MOST_DIFFERENCES = 6
@@ -32,7 +33,8 @@ _COLOUR: dict[GateState, str] = {
 _NEXT: dict[GateState, str] = {
     "regressed": "compare the software of both sides of the date; a change that is meant goes into accepted.toml",
     "not measured": "see the run's own report; a point that is gone for good goes into accepted.toml",
-    "host off": "pybench doctor, and pybench run node_check; without a cause there, what all points share has changed",
+    "host off": "pybench doctor, and pybench run node_check; without a cause there, what all points share has changed. "
+    "Where the host stays so for good, accepted.toml (schema = 1) takes, with a reason:",
     "clock": "look at the power limit and the cooling; the software takes as many cycles as before",
     "incomparable": "go on with --across KEY, or let the history learn the new state",
     "undecided": "run the suite again; one more night decides",
@@ -73,6 +75,9 @@ def render(
     out.print()
     if (step := _next(result)) is not None:
         hanging(out, f"next: {step}")
+    if result.state == "host off" and result.acceptance is not None:
+        for line in entry_text(result.acceptance).splitlines():
+            out.print(Text(f"  {printable(line)}"), soft_wrap=True)
     last = Text.assemble("verdict: ", _word(result.state), printable(f" - {_reason(result)}"))
     out.print(last, soft_wrap=True)
     return without_trailing_spaces(stream.getvalue())
@@ -91,7 +96,8 @@ def _head(out: Console, result: GateResult) -> None:
     for shift in result.host:
         evidence = "; ".join(shift.evidence)
         where = f"at {shift.num_shifted} of {shift.num_points} points"
-        hanging(out, f"host off: {shift.noun} {signed_percent(shift.fraction)} {where}: {evidence}")
+        since = f"; since {shift.level_change.since}" if shift.level_change else ""
+        hanging(out, f"host off: {shift.noun} {signed_percent(shift.fraction)} {where}: {evidence}{since}")
     for text in result.differences[:_MOST_DIFFERENCES]:
         hanging(out, f"left out: nights that differ in {text}")
     if (more := len(result.differences) - _MOST_DIFFERENCES) > 0:

@@ -145,9 +145,25 @@ def test_an_accepted_change_begins_a_new_level(here: Path, nights: Path, night: 
     assert "learning: " in done.stdout
 
 
+def test_all_points_of_a_suite_are_accepted_at_once(here: Path, nights: Path, night: Night) -> None:
+    """Those of this suite; one of another suite is named."""
+    run = night(1, "tonight", 1.03)
+    entry = 'date = 2026-11-01\nreason = "a new power supply"\n'
+    (here / "accepted.toml").write_text(
+        f'schema = 1\n[[accepted]]\nsuite = "drill"\n{entry}[[accepted]]\nsuite = "dril"\n{entry}'
+    )
+    done = gate(run)
+    assert done.exit_code == 4, done.output
+    assert done.stdout.startswith("drill: learning\n")
+    named = " ".join(done.stdout.split())
+    assert "not accepted: every point of dril: no run here is of such a suite; this one is of drill" in named
+    assert "every point of drill:" not in named
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("schema = 1\n[[accepted]]\ndate = 2026-11-01\nreason = 'r'\n", "accepted[0]: names neither a point nor a"),
         ("schema = 1\n[[accepted]]\npoint = 'p'\ndate = 2026-11-01\n", "accepted[0].reason: missing"),
         ("schema = 1\n[[accepted]]\npoint = 'p'\nreason = 'r'\n", "accepted[0].date: missing"),
         ("schema = 1\n[[accepted]]\npoint = 'p'\nreason = ''\ndate = 2026-11-01\n", "accepted[0].reason: "),

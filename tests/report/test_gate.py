@@ -54,6 +54,36 @@ def test_a_host_shift_is_one_line() -> None:
     assert "at 20 of 20 points: no clock and no temperature was read" in " ".join(text.split())
 
 
+def test_a_host_that_is_off_is_accepted_by_what_stands_there() -> None:
+    """The entry can be copied from 80 columns, and holds once it has a reason."""
+    series = replace(QUIET, slower=lambda _point, night: 0.03 * (night >= 28)).series(np.random.default_rng(5), 30)
+    gpus = {"gpu": '["NVIDIA H200 GPU-739c0fb5-d7b3-5f86-545d-0c41f279dd44", "NVIDIA H200 GPU-1"]'}
+    series = Series(tuple(replace(run, keys=gpus, suite="s" * 64) for run in series.runs))
+    lines = render(judge_night(series), _points(series)).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("next: "))
+    assert lines[start:-1] == [
+        "next: pybench doctor, and pybench run node_check; without a cause there, what",
+        "  all points share has changed. Where the host stays so for good, accepted.toml",
+        "  (schema = 1) takes, with a reason:",
+        "  [[accepted]]",
+        f'  suite = "{"s" * 64}"',
+        '  gpu = "GPU-739c0fb5-d7b3-5f86-545d-0c41f279dd44"',
+        "  date = 2026-01-29",
+        '  reason = ""',
+    ]
+    assert max(map(len, lines[:-1])) <= 80
+    assert "read; since 2026-01-29" in " ".join(" ".join(lines).split())
+    assert lines[-1].startswith("verdict: host off - ")
+
+
+def test_no_host_is_accepted_beside_a_row_that_is_worse() -> None:
+    """What one point lost by itself would be accepted with it: that is looked at first."""
+    text = shown(lambda point, night: 0.03 * (night >= 28) + 0.05 * (point == 3 and night == 30))
+    assert text.startswith("s: regressed\n")
+    assert "host off: speed" in text
+    assert "[[accepted]]" not in text
+
+
 def test_vanished_points_stand_in_one_paragraph() -> None:
     """With their reason."""
     text = shown(lambda _point, _night: 0.0, vanished=(1, 2))

@@ -128,6 +128,17 @@ def test_an_accepted_change_has_its_line_and_its_reason() -> None:
     assert "\u202e" not in text
 
 
+def test_an_accepted_host_is_one_line_of_the_table() -> None:
+    """And a line in the chart of each of its rows. What another suite or machine accepts is not of this page."""
+    of_suite = Accepted(suite="s", gpu="GPU-0", since="2026-10-20", reason="a new power supply")
+    others = replace(of_suite, suite="other", reason="elsewhere"), replace(of_suite, gpu="GPU-1", reason="elsewhere")
+    shown = unescape(history_page(accepted=(of_suite, *others)))
+    assert shown.count('class="accepted"') == shown.count("2026-10-20: accepted: a new power supply") == 4
+    assert shown.count(">a new power supply<") == 1
+    assert "<td>all</td><td>all</td><td>a new power supply</td>" in shown
+    assert "elsewhere" not in shown
+
+
 def test_a_change_of_level_is_dated() -> None:
     """By the change-point test: ten nights after it, with the 95 % limits of its night."""
     runs = [

@@ -10,6 +10,7 @@
 | `night_look` | looks at the newest nights, and which of all rows stand |
 | `host_shift`, `evidence` | what all points share, and what was seen of the GPUs |
 | `level_change` | the change-point test |
+| `acceptance` | changes that somebody accepts |
 | `gate`, `confirm` | the decision of a night, and what a rerun adds |
 | `self_test` | what the gate can do on a machine |
 """

@@ -63,12 +63,13 @@ class Nights:
 class Baseline:
     """Centre of the present level over ``num_nights``, and the spread of all levels: ``sd`` with ``freedom``.
 
-    ``level`` are the admitted values of the present level by night.
+    ``level`` are the admitted values of the present level by night, ``earlier`` those of the nights before it.
     """
 
     sd: float
     freedom: float
     level: Mapping[int, float]
+    earlier: Mapping[int, float]
 
     @property
     def num_nights(self) -> int:
@@ -80,10 +81,15 @@ class Baseline:
         """Mean of the level, values far off pulled in."""
         return fmean(_pulled_in([*self.level.values()]))
 
+    @cached_property
+    def earlier_centre(self) -> float | None:
+        """The same of the nights before the level; ``None`` without any."""
+        return fmean(_pulled_in([*self.earlier.values()])) if self.earlier else None
+
     def before(self, night: int) -> Baseline | None:
-        """The same without that night and later ones; ``None`` where nothing is left."""
+        """The same without that night and later ones; ``None`` where nothing of the level is left."""
         level = {one: value for one, value in self.level.items() if one < night}
-        return Baseline(self.sd, self.freedom, level) if level else None
+        return replace(self, level=level) if level else None
 
     def p_lower(self, values: Sequence[float]) -> float:
         """Probability of a mean this low, or lower, of so many nights that did not change."""
@@ -149,7 +155,7 @@ def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline
 
 def _own_spread(nights: Nights, examples: Mapping[int, float]) -> tuple[float, int] | None:
     """Variance about each level's own mean, with its degrees of freedom; ``None`` with too few nights."""
-    levels = _levels(nights, examples)
+    levels = [[*level.values()] for level in _levels(nights, examples) if level]
     if sum(map(len, levels)) < MIN_NIGHTS:
         return None
     squares = sum(variance_of(_pulled_in(level)) * (len(level) - 1) for level in levels if len(level) > 1)
@@ -157,11 +163,11 @@ def _own_spread(nights: Nights, examples: Mapping[int, float]) -> tuple[float, i
     return (squares / freedom, freedom) if freedom >= MIN_NIGHTS - 2 else None
 
 
-def _levels(nights: Nights, examples: Mapping[int, float]) -> list[list[float]]:
-    """Values before and since the last acceptance."""
-    before = [value for night, value in examples.items() if night < nights.start]
-    since = [value for night, value in examples.items() if night >= nights.start]
-    return [level[-WINDOW:] for level in (before, since) if level]
+def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, float], dict[int, float]]:
+    """The newest values before and since the last acceptance, by night."""
+    before = [(night, value) for night, value in examples.items() if night < nights.start]
+    since = [(night, value) for night, value in examples.items() if night >= nights.start]
+    return dict(before[-WINDOW:]), dict(since[-WINDOW:])
 
 
 def _pulled_in(level: Sequence[float]) -> list[float]:
@@ -183,9 +189,8 @@ def _shrunk(own: Mapping[Row, tuple[float, int]]) -> dict[Row, tuple[float, floa
 
 
 def _baseline(nights: Nights, examples: Mapping[int, float], spread: tuple[float, float] | None) -> Baseline | None:
-    level = {night: value for night, value in examples.items() if night >= nights.start}
-    level = dict([*level.items()][-WINDOW:])
+    earlier, level = _levels(nights, examples)
     if spread is None or not level:
         return None
     variance, freedom = spread
-    return Baseline(math.sqrt(variance), freedom, level)
+    return Baseline(math.sqrt(variance), freedom, level, earlier)

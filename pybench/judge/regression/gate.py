@@ -12,17 +12,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pybench.compute.stats import as_fraction
+from pybench.judge.regression.acceptance import about, accepted_on, level_start, of_all_points
 from pybench.judge.regression.baseline import MIN_NIGHTS, Baseline, Nights, admitted, baselines
-from pybench.judge.regression.comparison import absence_of, rows_of
+from pybench.judge.regression.comparison import absence_of
 from pybench.judge.regression.evidence import clock_change, clock_words, host_evidence, in_cycles
-from pybench.judge.regression.host_shift import Shift, nights_apart, noun_of, shift_tonight, shifts_by_night
+from pybench.judge.regression.host_shift import (
+    Shift,
+    nights_apart,
+    noun_of,
+    shift_change,
+    shift_tonight,
+    shifts_by_night,
+    start_of,
+)
 from pybench.judge.regression.level_change import Split, last_change, newest_change
 from pybench.judge.regression.night_look import Look, detectable, flagged, look
 from pybench.judge.regression.series import Series
 from pybench.model.change import SmallestEffects
 from pybench.model.figures import NOT_ALONE, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult, GateRow, GateState, HostShift, LevelChange
-from pybench.model.plural import abridged
 from pybench.model.workloads.registry import METRICS
 
 BY_IMPORTANCE: tuple[GateState, ...] = (
@@ -38,8 +46,6 @@ BY_IMPORTANCE: tuple[GateState, ...] = (
 )
 MAX_NIGHTS = 120
 """Nights before the one that is judged that are looked at."""
-_MOST_POINTS = 3
-"""Of a run, in a message."""
 _NOUNS = ("speed", "energy")
 
 
@@ -66,27 +72,13 @@ def judge_night(
         num_later=series.num_later,
         effects=night.effects,
         note=None if rows or unmeasured else _why_no_row(series.last),
+        acceptance=of_all_points(series.last, host) if host else None,
     )
 
 
 def _why_no_row(run: RunFigures) -> str | None:
     """Of a run without any figure: why its first point has none."""
     return next((f"{point.id}: {point.absence}" for point in run.points if point.absence), None)
-
-
-def unused(accepted: Sequence[Accepted], last: RunFigures, runs: Sequence[RunFigures]) -> Iterator[str]:
-    """Accepted changes that do not count tonight, with the reason. ``runs`` are earlier ones, also of other suites."""
-    points = {point.id for run in (last, *runs) for point in run.points}
-    rows = {row for run in (last, *runs) for row in rows_of(run)}
-    for one in accepted:
-        name = f"{one.point} {one.metric}" if one.metric else one.point
-        if not one.holds_on(last.created_utc):
-            yield f"not accepted: {name}: its date, {one.since}, is after this run"
-        elif one.point not in points:
-            known = abridged([point.id for point in last.points], _MOST_POINTS)
-            yield f"not accepted: {one.point}: no run here has such a point; this one has {known or 'none'}"
-        elif one.metric and Row(one.point, one.metric) not in rows:
-            yield f"not accepted: {name}: no run here has such a row"
 
 
 def overall(
@@ -115,7 +107,7 @@ class _Night:
     @classmethod
     def of(cls, series: Series, accepted: Sequence[Accepted], effects: SmallestEffects) -> _Night:
         # A date that is still to come would leave every row without a level to be held to.
-        accepted = [one for one in accepted if one.holds_on(series.last.created_utc)]
+        accepted = [one for one in about(series, accepted) if one.holds_on(series.last.created_utc)]
         expected = {row: _nights(series, row, accepted) for row in series.rows}
         rows = {row: nights for row, nights in expected.items() if nights.values[-1] is not None}
         first = _baselines(rows, effects)
@@ -170,18 +162,25 @@ class _Night:
         """Findings about the host, each once."""
         for shift in self.shifts.values():
             sign = -1 if shift.noun == "energy" else 1
+            change = shift_change(self.rows, self.learnt, shift, self.effects.default)
             yield HostShift(
                 noun=shift.noun,
                 fraction=as_fraction(sign * shift.value),
                 num_shifted=shift.num_shifted,
                 num_points=shift.num_points,
                 evidence=tuple(host_evidence(self.series)),
+                level_change=self._level_change(change, sign) if change else None,
             )
 
     def absent(self) -> Iterator[GateRow]:
-        """Rows of earlier nights of the present level that were not measured tonight."""
+        """Rows of earlier nights that were not measured tonight, unless their own point is accepted since.
+
+        What accepts all points of a suite accepts that they are slower or faster, and not that one is gone.
+        """
+        named = [one for one in self.accepted if one.point is not None]
         for row, nights in self.expected.items():
-            if row in self.rows or not any(value is not None for value in nights.values[nights.start :]):
+            start = level_start(self.series, row, named)
+            if row in self.rows or not any(value is not None for value in nights.values[start:]):
                 continue
             reason = absence_of(row, self.series.last)
             yield GateRow(row=row, unit=METRICS[row.metric].unit, state="not measured", reason=reason)
@@ -224,7 +223,7 @@ class _Night:
                 dated, state="regressed", reason=clock_words(points, self.learnt[row].level) if clock else ""
             )
         if drift is not None and drift.is_lower:
-            change = self._level_change(row, drift)
+            change = self._level_change(drift, METRICS[row.metric].sign)
             return replace(figures, state="regressed", reason="no single night shows it", level_change=change)
         tonight = (self.rows[row].values[-1] or 0.0) - self.learnt[row].centre
         if self.shift(row) and abs(tonight) >= self.smallest(row.metric):
@@ -245,33 +244,35 @@ class _Night:
         reason = (
             f"{known} of {MIN_NIGHTS} nights"
             if known < MIN_NIGHTS
-            else f"level accepted on {_accepted_on(row, self.accepted)}; judged from the next night"
+            else f"level accepted on {accepted_on(row, self.accepted)}; judged from the next night"
         )
         return replace(ours, num_nights=known, reason=reason)
 
     def _drift(self, row: Row) -> Split | None:
         """The newest change of level beyond chance, where it is large enough."""
-        places, values = self._level(row)
-        found = last_change(values) if places else None
-        return found if found is not None and abs(found.after - found.before) >= self.smallest(row.metric) else None
+        level = self._level(row)
+        found = last_change([*level.values()]) if level else None
+        if found is None or abs(found.after - found.before) < self.smallest(row.metric):
+            return None
+        return found.at([*level])
 
     def _dated(self, row: Row, found: Look) -> LevelChange | None:
         """The most likely night of a change that a look shows."""
-        _, values = self._level(row)
-        change = newest_change(values, is_lower=found.deviation < 0)
-        return self._level_change(row, change) if change else None
+        level = self._level(row)
+        change = newest_change([*level.values()], is_lower=found.deviation < 0)
+        return self._level_change(change.at([*level]), METRICS[row.metric].sign) if change else None
 
-    def _level(self, row: Row) -> tuple[list[int], list[float]]:
+    def _level(self, row: Row) -> dict[int, float]:
+        """Values of the present level by night."""
         nights = self.rows[row]
-        known = [(n, v) for n, v in nights.recent(len(nights.values)).items() if n not in nights.apart]
-        return [night for night, _ in known], [value for _, value in known]
+        return {n: value for n, value in nights.recent(len(nights.values)).items() if n not in nights.apart}
 
-    def _level_change(self, row: Row, split: Split) -> LevelChange:
-        places, _ = self._level(row)
+    def _level_change(self, split: Split, sign: float) -> LevelChange:
+        """A split by night, of logarithms that were multiplied by ``sign``."""
         since, earliest, latest = (
-            self.series.runs[places[n]].created_utc[:10] for n in (split.place, split.first, split.last)
+            self.series.runs[night].created_utc[:10] for night in (split.place, split.first, split.last)
         )
-        fraction = as_fraction(METRICS[row.metric].sign * (split.after - split.before))
+        fraction = as_fraction(sign * (split.after - split.before))
         return LevelChange(since=since, earliest=earliest, latest=latest, fraction=fraction)
 
 
@@ -279,14 +280,7 @@ def _nights(series: Series, row: Row, accepted: Sequence[Accepted]) -> Nights:
     """Logarithms of a row by night, higher is better; its present level begins with the last acceptance."""
     sign = METRICS[row.metric].sign
     values = tuple(sign * math.log(v) if v is not None and v > 0 else None for v in series.values(row))
-    since = _accepted_on(row, accepted)
-    start = next((n for n, run in enumerate(series.runs) if run.created_utc[:10] >= since), len(values) - 1)
-    return Nights(values, start)
-
-
-def _accepted_on(row: Row, accepted: Sequence[Accepted]) -> str:
-    """Date from which a row's present level holds; empty where none was accepted."""
-    return max((one.since for one in accepted if one.is_of(row)), default="")
+    return Nights(values, level_start(series, row, accepted))
 
 
 def _baselines(rows: Mapping[Row, Nights], effects: SmallestEffects) -> dict[Row, Baseline]:
@@ -301,7 +295,9 @@ def _nights_off(
     rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], effects: SmallestEffects
 ) -> frozenset[int]:
     """Nights on which the host was off, in its speed or its energy."""
-    apart = [nights_apart(shifts_by_night(rows, centres, noun), effects.default) for noun in _NOUNS]
+    apart = [
+        nights_apart(shifts_by_night(rows, centres, noun), effects.default, start_of(rows, noun)) for noun in _NOUNS
+    ]
     return frozenset[int]().union(*apart)
 
 

@@ -51,13 +51,17 @@ class Split:
         """The same split of values that have so many others before them."""
         return replace(self, place=start + self.place, first=start + self.first, last=start + self.last)
 
+    def at(self, nights: Sequence[int]) -> Split:
+        """The same split by night, of values that are those of so many nights."""
+        return replace(self, place=nights[self.place], first=nights[self.first], last=nights[self.last])
+
 
 def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     """When the last value's level began, which is known to be lower, or higher, than before; ``None``: not known."""
+    if (lasting := lasting_change(values, is_lower=is_lower)) is not None:
+        return lasting
     found = last_change(values)
     if found is not None and found.is_lower == is_lower:
-        if len(values) - found.place > MIN_PART:
-            return found
         # Parts of four nights put a change that is newer too early.
         found = last_change(values[: found.place])
     start = found.place if found is not None else 0
@@ -69,6 +73,13 @@ def newest_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
     }
     split = _best_split(level, squares)
     return split and split.behind(start)
+
+
+def lasting_change(values: Sequence[float], *, is_lower: bool) -> Split | None:
+    """The newest change where it is beyond chance, of that direction, and has more nights than a part needs."""
+    found = last_change(values)
+    is_lasting = found is not None and found.is_lower == is_lower and len(values) - found.place > MIN_PART
+    return found if is_lasting else None
 
 
 def _best_split(values: Sequence[float], squares: Mapping[int, float]) -> Split | None:

@@ -12,6 +12,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from pybench.compute.numbers import plain
+from pybench.judge.regression.acceptance import about
 from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.keys import differing
 from pybench.judge.regression.series import Series
@@ -39,6 +40,7 @@ Scale = Callable[[float], float]
 
 def render(history: History, series: Series, accepted: Sequence[Accepted] = ()) -> str:
     """One HTML file with the trend of every row of a series, its changes of level, and what is not in it."""
+    accepted = about(series, accepted)
     names = labels_of_runs(point for run in series.runs for point in run.points)
     found = tuple(trends(series))
     nights = [run.created_utc[:10] for run in series.runs]
@@ -148,7 +150,8 @@ def _upright(at: float, name: str) -> Markup:
 
 def _accepted(one: Accepted, names: Mapping[str, str]) -> tuple[str, ...]:
     metric = "all" if one.metric is None else metric_words(one.metric)
-    return one.since, names.get(one.point, one.point), metric, one.reason
+    point = "all" if one.point is None else names.get(one.point, one.point)
+    return one.since, point, metric, one.reason
 
 
 def _level(row: Row, change: LevelChange, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybench.judge.regression.baseline import Nights, admitted
+from pybench.judge.regression.baseline import Nights, admitted, baselines
+from pybench.model.figures import Row
 
 STEP = 0.01
 EARLIER = tuple(STEP * (night % 2) for night in range(10))
@@ -45,3 +46,14 @@ def test_nights_on_which_the_host_was_off_are_no_examples() -> None:
     assert off.apart == {1}
     assert off.is_off
     assert not nights.set_apart(frozenset((1, 3))).is_off
+
+
+def test_both_sides_of_an_acceptance_have_their_centre() -> None:
+    """The mean of the nights before it, and of those since; there is none before the first night of all."""
+    row = Row("p", "output_tokens_per_s")
+    nights = Nights((*EARLIER, -0.1, -0.1, -0.1), start=10)
+    for changed, centre in ((nights, 0.005), (Nights((*EARLIER, 0.0)), None)):
+        base = baselines({row: changed}, 0.01)[row]
+        assert base is not None
+        assert base.earlier_centre == (None if centre is None else pytest.approx(centre))
+        assert base.centre == pytest.approx(0.005 if centre is None else -0.1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
+from pybench.judge.regression.acceptance import unused
 from pybench.judge.regression.confirm import Rerun, confirm, flagged, reference_of, unconfirmed
-from pybench.judge.regression.gate import judge_night, unused
+from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.series import Series, series_of
 from pybench.model.figures import PointFigures, Row, RunFigures
 from pybench.model.gate import Accepted, GateResult
@@ -141,6 +142,122 @@ def test_a_host_whose_points_are_all_accepted_begins_anew() -> None:
         assert judge_night(nights(lambda _point, night: 0.05 * (night >= 12), num), accepted).state == "pass"
     slower = nights(lambda point, night: 0.05 * (night >= 12) + 0.05 * (point == 3 and night == 30))
     assert found(judge_night(slower, accepted), "regressed") == {"p3"}
+
+
+ON_ALL = Accepted(suite="s", since="2026-01-21", reason="the new driver")
+"""Of the nights below, the host being 5 % slower from the 20th on, which is the first that is accepted."""
+
+
+def slow_host(point: int, night: int, more: float = 0.0) -> float:
+    """``more`` is what a row loses beside its host."""
+    return 0.05 * (night >= 20) + more
+
+
+def test_a_suite_is_accepted_as_its_points_are() -> None:
+    """One entry is twenty; tonight they learn, and from the next night on they are judged."""
+    each = [replace(ON_ALL, suite=None, point=f"p{n}") for n in range(20)]
+    for num in (21, 22, 40):
+        series = nights(slow_host, num)
+        assert judge_night(series).state == "host off"
+        result = judge_night(series, (ON_ALL,))
+        assert result == judge_night(series, each)
+        assert (result.state, result.host) == ("pass", ())
+    tonight = judge_night(nights(slow_host, 20), (ON_ALL,))
+    assert {row.reason for row in tonight.rows} == {"level accepted on 2026-01-21; judged from the next night"}
+
+
+def test_a_suite_is_accepted_on_its_machine_alone() -> None:
+    """Another suite or machine that reads the same file keeps its level."""
+    series = nights(slow_host, 25)
+    series = Series(tuple(replace(run, keys={"gpu": '["NVIDIA H200 GPU-0"]'}) for run in series.runs))
+    for entry in (replace(ON_ALL, suite="other"), replace(ON_ALL, gpu="GPU-1")):
+        assert judge_night(series, (entry,)).state == "host off"
+    assert judge_night(series, (replace(ON_ALL, gpu="GPU-0"),)).state == "pass"
+
+
+def test_what_accepts_a_slow_host_is_named_with_its_night() -> None:
+    """By the change-point test. It is what a person writes, but for the reason."""
+    for num in (20, 22, 24, 40):
+        result = judge_night(nights(slow_host, num))
+        assert result.acceptance == replace(ON_ALL, reason="")
+        assert {shift.level_change.since for shift in result.host if shift.level_change} == {"2026-01-21"}
+    assert judged().acceptance is None
+
+
+@pytest.mark.parametrize("num", [30, 32, 40])
+def test_a_bad_night_before_a_host_changes_is_not_its_first(num: int) -> None:
+    """Five nights before it the host was off once, and as usual again: the night that is named is the later one."""
+    result = judged(lambda _point, night: 0.02 * (night >= 30) + 0.06 * (night == 25), num)
+    assert result.acceptance is not None
+    assert result.acceptance.since == "2026-01-31"
+
+
+@pytest.mark.parametrize(("num_accepted", "num_slower"), [(1, 0), (1, 12), (1, 30), (4, 6), (12, 1)])
+def test_a_fall_soon_after_a_host_is_accepted_is_found(num_accepted: int, num_slower: int) -> None:
+    """5 % of one point, from the second night of the level on: that night, and however long it lasts."""
+    fall = 20 + num_accepted
+    series = nights(
+        lambda point, night: slow_host(point, night, 0.05 * (point == 3 and night >= fall)), fall + num_slower
+    )
+    result = judge_night(series, (ON_ALL,))
+    assert (result.state, found(result, "regressed"), result.host) == ("regressed", {"p3"}, ())
+
+
+@pytest.mark.parametrize(("num_accepted", "num_slower"), [(1, 0), (1, 1), (1, 7), (1, 30), (4, 20), (7, 3), (12, 30)])
+@pytest.mark.parametrize("change", [0.03, -0.03])
+def test_a_host_that_changes_again_soon_is_found(num_accepted: int, num_slower: int, change: float) -> None:
+    """As one finding with its night, also where nearly all nights of the accepted level have the change."""
+    again = 20 + num_accepted
+    series = nights(lambda point, night: slow_host(point, night, change * (night >= again)), again + num_slower)
+    result = judge_night(series, (ON_ALL,))
+    assert (result.state, found(result, "regressed")) == ("host off", set())
+    assert result.acceptance is not None
+    assert result.acceptance.since == series.runs[again].created_utc[:10]
+    assert judge_night(series, (ON_ALL, replace(result.acceptance, reason="r"))).state in {"pass", "learning"}
+
+
+def test_a_host_that_drifts_on_is_found() -> None:
+    """0.1 % a night from the first accepted one on, which no single night shows."""
+    result = judge_night(
+        nights(lambda point, night: slow_host(point, night, 0.001 * max(0, night - 20)), 50), (ON_ALL,)
+    )
+    assert result.state == "regressed"
+    assert len(found(result, "regressed")) > 10
+
+
+@pytest.mark.parametrize(("num_late", "num_accepted", "num_slower"), [(6, 3, 6), (2, 1, 10), (2, 1, 0)])
+def test_a_host_that_is_accepted_late_has_a_level_all_the_same(
+    num_late: int, num_accepted: int, num_slower: int
+) -> None:
+    """The nights between its change and the date are of neither level, and no beginning of a later change."""
+    start = 20 + num_late
+    late = replace(ON_ALL, since=(date(2026, 1, 1) + timedelta(days=start)).isoformat())
+    for num in (start + 1, 40):
+        assert judge_night(nights(slow_host, num), (late,)).state == "pass"
+    fall = start + num_accepted
+    again = nights(lambda point, night: slow_host(point, night, 0.03 * (night >= fall)), fall + num_slower)
+    result = judge_night(again, (late,))
+    assert result.state == "host off"
+    assert result.acceptance is not None
+    assert result.acceptance.since == again.runs[fall].created_utc[:10]
+
+
+def test_what_accepts_a_host_accepts_no_point_that_is_gone() -> None:
+    """Before its date or after it, absent or failed: that takes an entry of the point."""
+    for first in (15, 30):
+        series = nights(slow_host, 40)
+        gone = Series(tuple(_without(run, "p3") if night >= first else run for night, run in enumerate(series.runs)))
+        failed = Series((*gone.runs[:-1], _failed(series.last, "p3")))
+        for lost in (gone, failed):
+            assert found(judge_night(lost, (ON_ALL,)), "not measured") == {"p3"}
+            own = Accepted(point="p3", since=series.runs[first].created_utc[:10], reason="the suite is shorter")
+            assert judge_night(lost, (ON_ALL, own)).state == "pass"
+    new = PointFigures(
+        id="new", benchmark="p", axes={}, num_gpus=1, digest="d", medians={}, absence="9", is_missing=True
+    )
+    series = nights(slow_host, 40)
+    tonight = Series((*series.runs[:-1], replace(series.last, points=(*series.last.points, new))))
+    assert judge_night(tonight, (ON_ALL,)).unmeasured == (("new", "9"),)
 
 
 def test_a_point_that_is_accepted_on_a_slow_host_is_judged() -> None:

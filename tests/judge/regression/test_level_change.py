@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pybench.judge.regression.level_change import last_change
+from pybench.judge.regression.level_change import Split, last_change, lasting_change, newest_change
 
 _ROWS = 300
 
@@ -48,3 +48,19 @@ def test_equal_halves_are_a_change_without_any_spread() -> None:
     change = last_change([1.0] * 10 + [0.5] * 10)
     assert change is not None
     assert (change.place, change.is_lower) == (10, True)
+
+
+@pytest.mark.parametrize(("num", "is_lasting"), [(4, False), (5, True)])
+def test_a_change_of_few_nights_is_the_newest_and_no_lasting_one(num: int, *, is_lasting: bool) -> None:
+    """Beyond chance in both; a part needs four nights, so that four may be too many. The other direction is none."""
+    values = [0.01 * (night % 2) for night in range(20)] + [-1 + 0.01 * (night % 2) for night in range(num)]
+    assert (lasting_change(values, is_lower=True) is not None) == is_lasting
+    assert lasting_change(values, is_lower=False) is None
+    newest = newest_change(values, is_lower=True)
+    assert newest is not None
+    assert newest.place == 20
+
+
+def test_a_split_by_night() -> None:
+    """Of values of the nights 3, 4, 8 and 9."""
+    assert Split(2, 1, 3, 1.0, 0.5).at([3, 4, 8, 9]) == Split(8, 4, 9, 1.0, 0.5)
