@@ -29,6 +29,8 @@ _NORMS_OF_OUTPUTS = frozenset(("gemma3_text",))
 _ONE_PROJECTION = frozenset(("phi3",))  # for queries, keys and values
 # Those that train transformers' layers as they are, and hold all of a pass.
 _STRATEGIES = frozenset(("ddp", "fsdp", "accelerate", "tensor_parallel"))
+# What a layer that is recomputed keeps is that of its rank's tokens, whoever else attends to them.
+_RECOMPUTING = _STRATEGIES | {"context_parallel"}
 # Of what is compiled and selectively recomputed, a kept run confirms these.
 _PLAIN = frozenset(("llama", "mistral", "qwen2"))
 
@@ -51,7 +53,7 @@ def kept_bytes(settings: Train, shape: DecoderShape) -> float:
 
 def recomputed_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one token on one rank: what backward has of the layer that it computes again, one at a time."""
-    if settings.activation_checkpointing != "full" or settings.strategy not in _STRATEGIES | {"context_parallel"}:
+    if settings.activation_checkpointing != "full" or settings.strategy not in _RECOMPUTING:
         return 0.0
     return _layer(settings, shape, DTYPE_BYTES[settings.computing_dtype])
 

@@ -9,7 +9,7 @@ part in it: it is judged by its own spread.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
@@ -105,6 +105,13 @@ def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
 def variance_of(values: Sequence[float]) -> float:
     """Of two values or more; exactly 0 of equal ones."""
     return mean_and_variance(values)[1]
+
+
+def pooled_variance(levels: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Variance about each level's own mean, with its degrees of freedom; without any, 0 and 0."""
+    several = [level for level in levels if len(level) > 1]
+    freedom = sum(len(level) - 1 for level in several)
+    return (sum(variance_of(level) * (len(level) - 1) for level in several) / freedom if freedom else 0.0), freedom
 
 
 def robust_sd(values: Sequence[float]) -> float:

@@ -143,11 +143,10 @@ def _loss_bytes(settings: Train, logits: float, *, whole: bool) -> float:
 def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -> float:
     """What FSDP and ZeRO 3 gather beside their parts: embedding and head, for the whole step, and so many layers.
 
-    All layers where they stay whole from forward to backward. One rank alone has copies, too, but torchtune's and
-    ZeRO's.
+    All layers where they stay whole from forward to backward.
     """
-    gathers = settings.strategy == "torchtune" or settings.zero_stage == 3  # noqa: PLR2004 - stages have numbers
-    if settings.strategy != "fsdp" and not (gathers and settings.data_parallel > 1):
+    by_zero = settings.zero_stage == 3 and settings.data_parallel > 1  # noqa: PLR2004 - stages have numbers
+    if not by_zero and not _is_fully_sharded(settings):
         return 0.0
     number = DTYPE_BYTES[settings.computing_dtype]
     if settings.reshard_after_forward is False:
@@ -163,16 +162,20 @@ def _gathered_bytes(settings: Train, shape: DecoderShape, num_layers: int = 0) -
 def _whole_gradient_bytes(settings: Train, shape: DecoderShape) -> float:
     """Of one layer's gradients before FSDP splits them, and of the copy that it reduces.
 
-    ``fully_shard`` lays them in one piece. Gradients that are held back are counted with the others. One rank alone has
-    both, too, but torchtune's.
+    ``fully_shard`` lays them in one piece. Gradients that are held back are counted with the others.
     """
-    alone = settings.strategy == "torchtune" and settings.data_parallel == 1
-    if settings.strategy not in {"fsdp", "torchtune"} or alone or settings.lora_rank:
+    if settings.lora_rank or not _is_fully_sharded(settings):
         return 0.0
     copied = _FLOAT32 if settings.mixed_precision else DTYPE_BYTES[settings.dtype]
     made = 0 if held_back_bytes(settings, shape) else DTYPE_BYTES[settings.computing_dtype]
     layer = (num_parameters(shape) - shape.end_weights) / shape.layers
     return (made + copied) * layer / settings.tensor_parallel
+
+
+def _is_fully_sharded(settings: Train) -> bool:
+    """Whether ``fully_shard`` gathers and reduces. One rank alone has copies, too, but torchtune's."""
+    alone = settings.data_parallel == 1
+    return settings.strategy == "fsdp" or (settings.strategy == "torchtune" and not alone)
 
 
 def _tokens(settings: Train) -> int:

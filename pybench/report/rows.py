@@ -26,6 +26,9 @@ from pybench.report.jobs import job_heads, job_rows, job_title
 from pybench.report.labels import common_axes, labels, short_labels, verdict_words
 from pybench.report.training import HEADS, training_rows
 
+NOTHING = frozenset({"-", ""})
+"""Cells without a value."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -38,7 +41,7 @@ class Table:
     def without_empty_columns(self) -> Table:
         """The table without columns, other than the first, that have no value in any row."""
         return self.of_columns(
-            [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in {"-", ""} for row in self.rows)]
+            [i for i in range(len(self.heads)) if i == 0 or any(row[i] not in NOTHING for row in self.rows)]
         )
 
     def of_columns(self, places: Sequence[int]) -> Table:

@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from pybench.report.printable import printable
-from pybench.report.rows import Table
+from pybench.report.rows import NOTHING, Table
 
 GAP = 2
-NOTHING = frozenset({"-", ""})
-"""Cells without a value."""
 AXES = re.compile(r"(?<=[,\[])(?=\S)|(?<=, )")
 """Where a name may be broken: behind a bracket, between axes of an id, and between parts of a label."""
 _NUMBER = re.compile(r"(?:about |at least )?[^A-Za-z]*\d")

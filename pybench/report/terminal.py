@@ -32,12 +32,13 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     _head(out, view.results, detail=detail)
     for group in groups(view.results):
         _group(out, view.results, group, width)
-    short = (comparisons(view.results), jobs(view.results), claims(view.results))
-    for table in () if detail else short:
-        _table(out, table, width)
+    if not detail:
+        for table in (comparisons(view.results), jobs(view.results), claims(view.results)):
+            _table(out, table, width)
     _findings(out, view, everything=detail)
-    for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)) if detail else ():
-        _table(out, table, width)
+    if detail:
+        for table in tables(view.results, short_labels(view.results.points, with_benchmark=True)):
+            _table(out, table, width)
     out.print()
     results = view.results
     verdict = Text.assemble("verdict: ", _coloured(results.verdict), printable(f" - {results.reason}"))

@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from pybench.report.printable import printable
-from pybench.report.rows import Table
-from pybench.report.table_layout import AXES, GAP, NOTHING, Part, is_words, layout
+from pybench.report.rows import NOTHING, Table
+from pybench.report.table_layout import AXES, GAP, Part, is_words, layout
 
 COLOURS = {
     "pass": "green",

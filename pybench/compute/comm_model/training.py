@@ -151,14 +151,18 @@ def _norm_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> f
     if shape.norms is None:
         return 0.0
     own = tokens / shape.tensor_parallel if shape.split_tokens else tokens
-    of_rank = decoder.layers * pipeline_fraction(decoder, shape)
-    return own * decoder.hidden * of_rank * shape.norms.step(recompute=shape.recompute)
+    return _in_layers(decoder, shape, own * decoder.hidden, shape.norms)
 
 
 def _expert_bytes(decoder: DecoderShape, shape: TrainingShape, tokens: float) -> float:
     if shape.experts is None:
         return 0.0
-    return tokens * decoder.layers * pipeline_fraction(decoder, shape) * shape.experts.step(recompute=shape.recompute)
+    return _in_layers(decoder, shape, tokens, shape.experts)
+
+
+def _in_layers(decoder: DecoderShape, shape: TrainingShape, number: float, each: LayerBytes) -> float:
+    """Of so many tokens or numbers in all layers of a rank."""
+    return number * decoder.layers * pipeline_fraction(decoder, shape) * each.step(recompute=shape.recompute)
 
 
 def _attention(decoder: DecoderShape, shape: TrainingShape) -> tuple[DecoderShape, int]:

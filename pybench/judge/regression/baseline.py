@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
 
-from pybench.compute.spread import MIN_POINTS, prior, robust_sd, variance_of
+from pybench.compute.spread import MIN_POINTS, pooled_variance, prior, robust_sd
 from pybench.compute.student_t import upper_tail
 from pybench.model.figures import Row
 
@@ -158,9 +158,8 @@ def _own_spread(nights: Nights, examples: Mapping[int, float]) -> tuple[float, i
     levels = [[*level.values()] for level in _levels(nights, examples) if level]
     if sum(map(len, levels)) < MIN_NIGHTS:
         return None
-    squares = sum(variance_of(_pulled_in(level)) * (len(level) - 1) for level in levels if len(level) > 1)
-    freedom = sum(len(level) - 1 for level in levels)
-    return (squares / freedom, freedom) if freedom >= MIN_NIGHTS - 2 else None
+    variance, freedom = pooled_variance(map(_pulled_in, levels))
+    return (variance, freedom) if freedom >= MIN_NIGHTS - 2 else None
 
 
 def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, float], dict[int, float]]:

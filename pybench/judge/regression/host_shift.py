@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, median_low
 
-from pybench.compute.spread import robust_sd, variance_of
+from pybench.compute.spread import pooled_variance, robust_sd
 from pybench.compute.student_t import upper_tail
 from pybench.judge.regression.baseline import LEAST_SD, MIN_NIGHTS, Baseline, Nights
 from pybench.judge.regression.level_change import Split, lasting_change, newest_change
@@ -116,7 +116,7 @@ def shift_tonight(
     value = shifts[-1] if shifts else None
     if value is None or not level or len(usual) < MIN_NIGHTS or abs(value) < math.log1p(smallest):
         return None
-    variance, freedom = _spread([level, [shift for night, shift in usual.items() if night < start]])
+    variance, freedom = pooled_variance([level, [shift for night, shift in usual.items() if night < start]])
     error = max(math.sqrt(variance), LEAST_SD) * math.sqrt(1 + 1 / len(level))
     points = _of_night(rows, centres, noun, len(shifts) - 1)
     shifted = [one for one in points if one * value > 0 and abs(one) >= abs(value) / 2]
@@ -144,13 +144,6 @@ def shift_change(
         known = since(max(usual, default=start))
         found = newest_change([*known.values()], is_lower=is_lower)
     return found and found.at([*known])
-
-
-def _spread(levels: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Variance about each level's own mean, with its degrees of freedom."""
-    several = [level for level in levels if len(level) > 1]
-    freedom = sum(len(level) - 1 for level in several)
-    return sum(variance_of(level) * (len(level) - 1) for level in several) / freedom, freedom
 
 
 def _num_nights(rows: Mapping[Row, Nights]) -> int:

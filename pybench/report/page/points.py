@@ -10,6 +10,7 @@ from pybench.report.expectations import NONE, Expectations
 from pybench.report.flags import relevant
 from pybench.report.headline import energy, headline, headline_name
 from pybench.report.labels import short_labels
+from pybench.report.rows import NOTHING
 
 _RANK = (
     *("failed", "fail", "error", "regressed", "missing", "not measured", "inconclusive", "undecided", "incomparable"),
@@ -52,7 +53,7 @@ def point_table(results: Results) -> PointTable:
         PointRow(wanted.verdict(p), _cells(wanted, p, names[p.id], n), relevant(p))
         for n, p in enumerate(results.points)
     ]
-    used = [i for i in range(len(heads)) if i < 2 or any(row.cells[i].text not in {"", "-"} for row in rows)]  # noqa: PLR2004
+    used = [i for i in range(len(heads)) if i < 2 or any(row.cells[i].text not in NOTHING for row in rows)]  # noqa: PLR2004
     kept = tuple(PointRow(row.verdict, tuple(row.cells[i] for i in used), row.flags) for row in rows)
     return PointTable(tuple(heads[i] for i in used), kept)
 

@@ -114,6 +114,13 @@ def first_row(size: int, group: ProcessGroup) -> int:
     return group.rank() * -(-size // group.size())
 
 
+def own_places(tokens: torch.Tensor, first: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places of tokens in ``size`` rows from ``first`` on, and which tokens are there; the place of others is 0."""
+    places = tokens - first
+    here = (places >= 0) & (places < size)
+    return places.where(here, 0), here
+
+
 class Whole(ParallelStyle):
     """A norm that all ranks have, each for its own tokens or heads: its gradient is the sum of theirs."""
 
@@ -223,12 +230,10 @@ class _Vocabulary(nn.Embedding):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         own = _own(self.weight)
-        places = tokens.reshape(1, -1) - self.first
-        here = (places >= 0) & (places < own.shape[0])
-        ignored = None if self.padding_idx is None else self.padding_idx - self.first
-        if ignored is not None and not 0 <= ignored < own.shape[0]:
-            ignored = None
-        return scattered(embedding(places.where(here, 0), own, ignored) * here[..., None], self.group)
+        places, here = own_places(tokens.reshape(1, -1), self.first, own.shape[0])
+        padding = None if self.padding_idx is None else self.padding_idx - self.first
+        ignored = padding if padding in range(own.shape[0]) else None
+        return scattered(embedding(places, own, ignored) * here[..., None], self.group)
 
 
 class _WithOwnWeight:

@@ -11,6 +11,7 @@ import torch
 from torch import distributed
 from torch.distributed import ProcessGroup
 
+from pybench.worker.backends.torch.tensor_parallel import own_places
 from pybench.worker.backends.torch.train.loss import IGNORED
 
 
@@ -32,9 +33,8 @@ class _SplitLoss(torch.autograd.Function):
         largest = logits.amax(-1).float()
         distributed.all_reduce(largest, distributed.ReduceOp.MAX, group=group)
         shifted = logits - largest[:, None]
-        places = labels - first
-        here = (places >= 0) & (places < logits.shape[-1])
-        places = places.where(here, 0)[:, None]
+        places, here = own_places(labels, first, logits.shape[-1])
+        places = places[:, None]
         picked = shifted.gather(-1, places)[:, 0] * here
         probabilities = shifted.exp_()
         sums = torch.stack([probabilities.sum(-1), picked])
