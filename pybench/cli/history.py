@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.compare import across_option
+from pybench.cli.compare import across_option, effects_of, smallest_option
 from pybench.cli.path_types import FILE, FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybench.judge.regression.series import Series
+    from pybench.model.change import SmallestEffects
+    from pybench.model.gate import Accepted
 
 
 @click.command()
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
     "--accepted",
     type=FILE,
     metavar="FILE",
-    help="Accepted changes that the page shows; default: accepted.toml, if there.",
+    help="Accepted changes, for --html and --self-test; default: accepted.toml, if there.",
 )
+@smallest_option
 @click.option("--self-test", is_flag=True, help="What the gate finds on this machine, and its false alarms.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(
@@ -39,6 +44,7 @@ def history(
     across: tuple[str, ...],
     html_file: Path | None,
     accepted: Path | None,
+    smallest: tuple[str, ...],
     self_test: bool,
     as_csv: bool,
 ) -> None:
@@ -46,6 +52,7 @@ def history(
 
     The machine is that of the newest run.
     """
+    from pybench.cli.gate import accepted_changes
     from pybench.cli.output import echo, terminal_options
     from pybench.judge.regression.keys import check_across
     from pybench.judge.regression.series import nights, series_of
@@ -53,8 +60,10 @@ def history(
     from pybench.report.history import csv_text, no_run, render
     from pybench.store.history import read_history
 
-    if accepted is not None and html_file is None:
-        raise UsageError("--accepted marks accepted changes on the page of --html: give both, or neither")
+    if accepted is not None and html_file is None and not self_test:
+        raise UsageError("--accepted is for --html and --self-test: give one of them, too, or leave it out")
+    if smallest and not self_test:
+        raise UsageError("--smallest is for --self-test: give both, or neither")
     found = read_history(folder)
     runs = [run for run in found.runs if suite in {None, run.suite}]
     if not runs:
@@ -72,23 +81,23 @@ def history(
         raise RunFolderError(f"{folder}: {len(runs)} {what}; run the suite without these")
     series = series_of(shown, shown[-1], across)
     if html_file is not None:
-        from pybench.cli.gate import accepted_changes
         from pybench.cli.output_file import write_text
         from pybench.report.page.history import render as render_page
 
         write_text(html_file, render_page(found, series, accepted_changes(accepted)))
     if self_test:
-        print_self_test(series)
+        print_self_test(series, accepted_changes(accepted), effects_of(smallest))
     elif not as_csv:
         echo(render(found, series, **terminal_options()), nl=False)
 
 
-def print_self_test(series: Series) -> None:
+def print_self_test(series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None) -> None:
     """Print what the gate finds by these runs, and how often it would be wrong."""
     from pybench.cli.output import echo, terminal_options
-    from pybench.judge.regression.self_test import self_test
+    from pybench.judge.regression.self_test import last_accepted, self_test
     from pybench.report.self_test import render
 
     if series.last.part_of is not None:
         echo(f"runs of --{series.last.part_of}, taken within hours; nights differ by more")
-    echo(render(self_test(series), series.last.suite, **terminal_options()), nl=False)
+    found, since = self_test(series, accepted, effects), last_accepted(series, accepted)
+    echo(render(found, series.last.suite, since=since, **terminal_options()), nl=False)

@@ -19,12 +19,13 @@ _HEADS = ("metric", "rows", "spread", "one night finds", "in its noisiest row")
 _MUCH = 2
 
 
-def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool = False) -> str:
-    """Draw it; of ``None``, what is missing."""
+def render(found: SelfTest | None, suite: str, *, since: str = "", width: int = 80, color: bool = False) -> str:
+    """Draw it; of ``None``, what is missing. ``since`` is the date of the last accepted change, if any."""
     stream = io.StringIO()
     out = console(stream, width, color=color)
     if found is None:
-        out.print(Text(printable(f"{suite}: too few quiet nights; {MIN_NIGHTS + 1} or more are needed")))
+        after = f" since the change accepted from {since} on" if since else ""
+        hanging(out, printable(f"{suite}: too few quiet nights{after}; {MIN_NIGHTS + 1} or more are needed"))
         hanging(out, "next: pybench run SUITE --aa 10, or wait for more nights")
         return without_trailing_spaces(stream.getvalue())
     out.print(
@@ -34,6 +35,8 @@ def render(found: SelfTest | None, suite: str, *, width: int = 80, color: bool =
         out,
         f"{found.num_quiet} quiet nights, each judged by the others in {found.num_judged // found.num_quiet} orders",
     )
+    if since:
+        hanging(out, printable(f"nights before {since} are left out: a change is accepted from then on"))
     hanging(
         out, f"as they came: {len(found.alarms)} of {found.num_as_came} nights had an alarm, a change or a false one"
     )

@@ -49,7 +49,22 @@ def test_a_page_is_written_besides(here: Path, drill: Drill) -> None:
     assert (done.exit_code, done.stdout.startswith("drill: 1 run, ")) == (0, True), done.output
     assert "TP 2: speed" in (here / "page.html").read_text()
     alone = history("runs", "--accepted", "accepted.toml")
-    assert (alone.exit_code, "on the page of --html: give both, or neither" in alone.stderr) == (2, True)
+    assert (alone.exit_code, "--accepted is for --html and --self-test: give one of them" in alone.stderr) == (2, True)
+    alone = history("runs", "--smallest", "3")
+    assert (alone.exit_code, "--smallest is for --self-test: give both, or neither" in alone.stderr) == (2, True)
+
+
+def test_a_self_test_begins_behind_the_last_accepted_change(here: Path, drill: Drill) -> None:
+    """Of ``accepted.toml``, as the gate reads it, or of ``--accepted``."""
+    assert CliRunner().invoke(main, drill()).exit_code in {0, 4}
+    entry = 'schema = 1\n[[accepted]]\nsuite = "drill"\ndate = {}\nreason = "a new board"\n'
+    (here / "accepted.toml").write_text(entry.format("2026-01-02"))
+    done = history("runs", "--self-test", "--smallest", "3")
+    assert "too few quiet nights since the change accepted from 2026-01-02 on" in " ".join(done.stdout.split()), (
+        done.output
+    )
+    (here / "other.toml").write_text(entry.format("2026-01-01").replace("drill", "other"))
+    assert "since" not in history("runs", "--self-test", "--accepted", "other.toml").stdout
 
 
 def test_an_empty_folder_and_an_unknown_suite_are_refused(here: Path, drill: Drill) -> None:

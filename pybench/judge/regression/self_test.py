@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from pybench.judge.regression.acceptance import about
 from pybench.judge.regression.baseline import MIN_NIGHTS
 from pybench.judge.regression.gate import judge_night
 from pybench.judge.regression.series import Series
@@ -58,8 +59,11 @@ class SelfTest:
 def self_test(
     series: Series, accepted: Sequence[Accepted] = (), effects: SmallestEffects | None = None
 ) -> SelfTest | None:
-    """Judge a series' newest nights, those since the last acceptance that measured something; ``None`` with too few."""
-    since = max((one.since for one in accepted), default="")
+    """Judge a series' newest nights, those since :func:`last_accepted` that measured something; ``None`` with too few.
+
+    ``effects`` are the smallest changes that count, as the gate has them.
+    """
+    since = last_accepted(series, accepted)
     runs = [run for run in series.runs if run.is_measured and run.created_utc[:10] >= since][-_MAX_NIGHTS:]
     came = [judge_night(replace(series, runs=tuple(runs[: n + 1])), (), effects) for n in range(MIN_NIGHTS, len(runs))]
     alarms = tuple(result.run_id for result in came if result.state in _ALARMS)
@@ -75,6 +79,12 @@ def self_test(
         alarms=alarms,
         metrics=tuple(_detectable(judge_night(replace(series, runs=tuple(quiet)), (), effects))),
     )
+
+
+def last_accepted(series: Series, accepted: Sequence[Accepted]) -> str:
+    """Date of the last change of this series that is accepted by its last night; empty where none is."""
+    own = (one.since for one in about(series, accepted) if one.holds_on(series.last.created_utc))
+    return max(own, default="")
 
 
 def _orders(quiet: Sequence[RunFigures]) -> Iterator[tuple[RunFigures, ...]]:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pybench.judge.regression.self_test import Detectable, SelfTest, self_test
+from pybench.judge.regression.self_test import Detectable, SelfTest, last_accepted, self_test
+from pybench.model.change import SmallestEffects
+from pybench.model.gate import Accepted
 from pybench.report.self_test import render
 from tests.nights import Fleet, silent
 
@@ -46,6 +48,31 @@ def test_a_night_that_changed_is_no_quiet_one() -> None:
     assert found is not None
     assert found.alarms == ("2026-01-16",)
     assert found.metrics[0].worst_fraction < 0.06
+
+
+def test_nights_before_an_accepted_change_are_left_out() -> None:
+    """The gate finds a host that became slower changed on each night; behind an accepted change its nights are quiet.
+
+    A change that is accepted from a later date on, or in another suite, cuts none.
+    """
+    slower = replace(FEW, slower=lambda _point, night: 0.1 * (night >= 12))
+    series = slower.series(np.random.default_rng(1), 29)
+    all_nights, since = self_test(series), series.runs[12].created_utc[:10]
+    assert all_nights is not None
+    assert all_nights.alarms
+    accepted = Accepted(suite=series.last.suite, since=since, reason="a new board")
+    found = self_test(series, (accepted, replace(accepted, since="2027-01-01"), replace(accepted, suite="other")))
+    assert found is not None
+    assert (found.num_quiet, found.alarms, last_accepted(series, (accepted,))) == (18, (), since)
+    assert f"\nnights before {since} are left out" in render(found, "s", since=since)
+
+
+def test_a_change_below_the_smallest_that_counts_is_no_alarm() -> None:
+    """A self-test judges by what the gate judges by."""
+    slower = replace(FEW, slower=lambda point, night: 0.1 * (point == 0 and night == 15))
+    found = self_test(slower.series(np.random.default_rng(1), 19), (), SmallestEffects(default=0.3))
+    assert found is not None
+    assert found.alarms == ()
 
 
 def test_a_noisy_row_is_named_and_worse_has_the_sign_of_its_metric() -> None:
