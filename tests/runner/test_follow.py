@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,16 +37,30 @@ def followed(
     *,
     end_s: float = 0.0,
     time_limit_s: float = 900.0,
+    later: Sequence[Event] = (),
 ) -> Failure | None:
-    """Of a worker whose ranks have reported ``events``, with its exit code; ``None``: it runs when the time is over."""
+    """Of a worker whose ranks have reported ``events``, with its exit code; ``None``: it runs when the time is over.
+
+    Each rank reports ``later`` once it was waited for.
+    """
     for rank, own in enumerate(events):
         (folder / f"events.{rank}.jsonl").write_text("".join(encode_event(event) + "\n" for event in own))
+
+    def wait(_timeout_s: float) -> int | None:
+        if waited:
+            for rank, _ in enumerate(events):
+                with (folder / f"events.{rank}.jsonl").open("a") as file:
+                    file.write("".join(encode_event(event) + "\n" for event in later))
+        waited.append(code)
+        return code
+
+    waited: list[int | None] = []
     point = SimpleNamespace(effort=Effort(steps=1, time_limit_s=time_limit_s), settings=None)
     session: Any = SimpleNamespace(
         attempts=[(point, 1)], is_last=lambda _place: True, log=folder / "worker.log", end_s=end_s
     )
     worker = Mock(spec=Worker)
-    worker.wait.return_value = code
+    worker.wait.side_effect = wait
     gpus: Any = SimpleNamespace(note=lambda _rank, _event: None, samples_power=False)
     reader = EventReader(folder, len(events), 1)
     reader.begin(0, lambda *_any: None)
@@ -74,6 +89,17 @@ def test_a_worker_without_its_result_is_not(tmp_path: Path) -> None:
     """Also with all of its steps: what comes behind them can fail."""
     with pytest.raises(OutOfTimeError):
         followed(tmp_path, [(HEADER, step(100))], None, NoProgress())
+
+
+def test_a_worker_with_all_its_steps_has_half_a_minute_to_end(tmp_path: Path) -> None:
+    """Its engine ends before the result comes. Minutes of work would be lost for seconds."""
+    finishing = (HEADER, step(100), Phase(name="finish", start_ns=0))
+    over = time.monotonic() - 1.0
+    assert followed(tmp_path, [finishing, finishing], None, NoProgress(), end_s=over, later=(RESULT,)) is None
+    with pytest.raises(OutOfTimeError):
+        followed(tmp_path, [finishing, (HEADER, step(100))], None, NoProgress(), end_s=over)
+    with pytest.raises(OutOfTimeError):
+        followed(tmp_path, [finishing], None, NoProgress(), end_s=over - 30.0)
 
 
 @pytest.mark.parametrize(
