@@ -40,7 +40,7 @@ class Gpu {
     Gpu(std::shared_ptr<Nvml> nvml, const std::string& uuid, GpuBlock& block, uint32_t number, Pace pace,
         SearchSlots& search_slots);
 
-    // Called by one thread at a time, which holds turn. Finds out what works, by reading everything once.
+    // Called by one thread at a time, which holds access. Finds out what works, by reading everything once.
     void begin();
     // Reads what is due. A demand is a number: when it has grown, the counter's next step is searched, then the rest
     // is read.

@@ -1,12 +1,17 @@
-"""Which of many findings stand when all are looked at together."""
+"""Which of many findings stand when all are looked at together, and how large one must be to stand."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+from pybench.compute.stats import as_fraction
+from pybench.compute.student_t import quantile
+
 FALSE_DISCOVERIES = 0.004
 """Expected share of false ones among what stands; where nothing is the matter, probability that anything does."""
+_POWER = 0.95
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -32,3 +37,12 @@ def joint_probability(probabilities: Mapping[_Key, float]) -> float:
     """Probability of the smallest ones by chance, of figures that move together (R. Simes, Biometrika 73, 1986)."""
     ordered = sorted(probabilities.values())
     return min((1.0, *(len(ordered) * p / n for n, p in enumerate(ordered, 1))))
+
+
+def detectable_fraction(level: float, error: float, freedom: float) -> float:
+    """The decrease, a positive fraction, that is found with 95 % power at a one-sided ``level``.
+
+    ``error`` is the standard error of a logarithm, with ``freedom`` degrees of freedom. The t of the level and the
+    normal quantile of the power are added (H. Bloom, Evaluation Review 19, 1995, "minimum detectable effects").
+    """
+    return -as_fraction(-(quantile(level, freedom) + quantile(1 - _POWER, math.inf)) * error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pybench.compute.host_clock import moved_step
@@ -66,8 +66,10 @@ def _of_host(point: Point, ranks: Ranks, host: HostTrace) -> Energy | None:
     if host.trace is None or not host.clock.is_close:
         return None
     found = window_energy(point, _there(ranks, host.clock), host.trace)
-    gpus = tuple(_widened(gpu if host.here else replace(gpu, index=None), host.clock) for gpu in found.gpus)
-    phases = tuple(_widened_phase(phase, gpus, host.clock, len(ranks[0])) for phase in found.phases)
+    gpus = tuple(gpu if host.here else replace(gpu, index=None) for gpu in found.gpus)
+    ends_j = {gpu.uuid: _at_ends_j(gpu, host.clock) for gpu in gpus}
+    phases = tuple(_widened_phase(phase, gpus, ends_j, len(ranks[0])) for phase in found.phases)
+    gpus = tuple(_widened(gpu, ends_j[gpu.uuid]) for gpu in gpus)
     return replace(found, gpus=gpus, phases=phases)
 
 
@@ -81,8 +83,7 @@ def _unknown(host: HostTrace) -> tuple[GpuEnergy, ...]:
     return tuple(GpuEnergy(uuid=uuid, index=None, method="none", flags=(flag,)) for uuid in host.gpu_uuids)
 
 
-def _widened(gpu: GpuEnergy, clock: HostClock) -> GpuEnergy:
-    half_j = _at_ends_j(gpu, clock)
+def _widened(gpu: GpuEnergy, half_j: float) -> GpuEnergy:
     if gpu.energy_low_j is None or gpu.energy_high_j is None:
         return gpu
     return replace(gpu, energy_low_j=max(0.0, gpu.energy_low_j - half_j), energy_high_j=gpu.energy_high_j + half_j)
@@ -93,13 +94,20 @@ def _at_ends_j(gpu: GpuEnergy, clock: HostClock) -> float:
     return 2 * clock.bound_ns / 1e9 * (gpu.max_power_w or gpu.mean_power_w or 0.0)
 
 
-def _widened_phase(phase: PhaseEnergy, gpus: Sequence[GpuEnergy], clock: HostClock, num_windows: int) -> PhaseEnergy:
-    """A phase has a window in every step."""
-    half_j = num_windows * sum(_at_ends_j(gpu, clock) for gpu in gpus)
+def _widened_phase(
+    phase: PhaseEnergy, gpus: Sequence[GpuEnergy], ends_j: Mapping[str, float], num_windows: int
+) -> PhaseEnergy:
+    """A phase has a window in every step, and its GPUs the indices of ``gpus``."""
+    half_j = num_windows * sum(ends_j.values())
+    indices = {gpu.uuid: gpu.index for gpu in gpus}
+    own = tuple(_widened(replace(gpu, index=indices[gpu.uuid]), num_windows * ends_j[gpu.uuid]) for gpu in phase.gpus)
     if phase.energy_low_j is None or phase.energy_high_j is None:
-        return phase
+        return replace(phase, gpus=own)
     return replace(
-        phase, energy_low_j=max(0.0, phase.energy_low_j - half_j), energy_high_j=phase.energy_high_j + half_j
+        phase,
+        energy_low_j=max(0.0, phase.energy_low_j - half_j),
+        energy_high_j=phase.energy_high_j + half_j,
+        gpus=own,
     )
 
 

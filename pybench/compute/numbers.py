@@ -45,12 +45,12 @@ def plain(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def quantity(estimate: Estimate | None, digits: int = 4) -> str:
-    """Value with about ``digits`` significant digits and unit, scaled; a dash where nothing was measured."""
+def quantity(estimate: Estimate | None) -> str:
+    """Value with about four significant digits and unit, scaled; a dash where nothing was measured."""
     if estimate is None:
         return "-"
     scale = scale_of(estimate)
-    return f"{plain(estimate.value / scale.factor, digits)} {scale.unit}"
+    return f"{plain(estimate.value / scale.factor)} {scale.unit}"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -18,8 +18,11 @@ from pybench.compute.student_t import variance_ratio_tail
 MIN_POINTS = 8
 """With fewer points their common spread is known no better than a point's own."""
 
+LEAST_SD = 0.001
+"""Of logarithms: figures that are steadier, such as memory, are judged as if they scattered by 0.1 %."""
+SD_OF_MAD = 1.4826
+"""Standard deviation of normal values over their median absolute deviation: 1 / quantile of 3/4."""
 _ROBUST_SDS = 3.0
-_SD_OF_MAD = 1.4826
 # A few values' median deviation is less, on average, than that of many (P. Rousseeuw, C. Croux 1993): by simulation.
 _FEW = {2: 1.2, 3: 1.6, 4: 1.35, 5: 1.25, 6: 1.2}
 _COMMON_QUANTILE = 0.8
@@ -30,6 +33,9 @@ _NOISY = 0.01
 """Level at which a point is taken to scatter more than the others. A higher one would cost healthy points with a bad
 attempt their verdict (``tests/benchmarks/test_verdict_errors.py``)."""
 _FEWEST_ALIKE = 4
+
+Variance = tuple[float, float]
+"""A variance and its degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +49,13 @@ class Spread:
 
     def pulled_in(self, values: Sequence[float]) -> list[float]:
         """The values of one point, none farther from their median than 3 robust standard deviations."""
-        centre = median(values)
-        reach = _ROBUST_SDS * max(self.robust_sd, robust_sd(values))
-        return [min(max(value, centre - reach), centre + reach) for value in values]
+        return pulled_in(values, self.robust_sd)
 
-    def moderated(self, variance: float, freedom: float) -> tuple[float, float]:
-        """A point's own variance shrunk towards the common one, and its degrees of freedom then.
-
-        One that stands out stays as it is.
-        """
+    def moderated(self, variance: float, freedom: float) -> Variance:
+        """A point's own variance by :func:`moderated_variance`; one that stands out stays as it is."""
         if self.variance > 0 and _stands_out(variance / self.variance, freedom, self.freedom, _NOISY):
             return variance, freedom
-        total = self.freedom + freedom
-        return (self.freedom * self.variance + freedom * variance) / total, total
+        return moderated_variance((variance, freedom), (self.variance, self.freedom))
 
 
 def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
@@ -77,7 +77,7 @@ def common_spread(points: Sequence[Sequence[float]]) -> Spread | None:
     return Spread(variance=variance, freedom=freedom, robust_sd=robust, num_points=len(several))
 
 
-def _prior_of_alike(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[float, float]:
+def _prior_of_alike(variances: Sequence[float], freedoms: Sequence[float]) -> Variance:
     """The prior of the points that are left when those that scatter more than the others are taken out, worst first."""
     alike = sorted(zip(variances, freedoms, strict=True))
     found = prior(*zip(*alike, strict=True))
@@ -107,21 +107,36 @@ def variance_of(values: Sequence[float]) -> float:
     return mean_and_variance(values)[1]
 
 
-def pooled_variance(levels: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Variance about each level's own mean, with its degrees of freedom; without any, 0 and 0."""
-    several = [level for level in levels if len(level) > 1]
-    freedom = sum(len(level) - 1 for level in several)
-    return (sum(variance_of(level) * (len(level) - 1) for level in several) / freedom if freedom else 0.0), freedom
+def pooled_variance(levels: Iterable[Sequence[float]]) -> Variance:
+    """Variance about each level's own mean; without any, 0 and 0."""
+    return pooled([(variance_of(level), len(level) - 1) for level in levels if len(level) > 1])
+
+
+def pooled(variances: Sequence[Variance]) -> Variance:
+    """One variance of several: their mean, weighted by their degrees of freedom; without any, 0 and 0."""
+    total = sum(freedom for _, freedom in variances)
+    return (sum(freedom * variance for variance, freedom in variances) / total if total else 0.0), total
+
+
+def moderated_variance(own: Variance, common: Variance) -> Variance:
+    """A variance shrunk towards a common one (:func:`prior`): limma's, Smyth 2004, sections 3 and 4."""
+    return pooled([common, own])
+
+
+def pulled_in(values: Sequence[float], least_sd: float = LEAST_SD) -> list[float]:
+    """Values, none farther from their median than 3 robust standard deviations, each at least ``least_sd``."""
+    centre, reach = median(values), _ROBUST_SDS * max(robust_sd(values), least_sd)
+    return [min(max(value, centre - reach), centre + reach) for value in values]
 
 
 def robust_sd(values: Sequence[float]) -> float:
     """The median deviation from the median, scaled to a standard deviation of normal values."""
     centre = median(values)
     deviation = median(abs(value - centre) for value in values)
-    return _SD_OF_MAD * deviation * _FEW.get(len(values), 1.15)
+    return SD_OF_MAD * deviation * _FEW.get(len(values), 1.15)
 
 
-def prior(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[float, float]:
+def prior(variances: Sequence[float], freedoms: Sequence[float]) -> Variance:
     """Variance and degrees of freedom of the scaled inverse chi-squared that the variances come from, by moments."""
     logs = [
         math.log(variance) - digamma(freedom / 2) + math.log(freedom / 2)

@@ -9,6 +9,7 @@ from pybench.judge.claims import claim_result
 from pybench.judge.evidence import value_evidence
 from pybench.judge.lookup import context_of, figure_row, no_row
 from pybench.judge.measurements import Measurements
+from pybench.judge.validity import valid_figure
 from pybench.judge.verdict import judge_value
 from pybench.model.expected import ExpectedTable, FigureRow
 from pybench.model.machine import Machine
@@ -135,5 +136,7 @@ def _check(measurements: Measurements, judged: _Judged, minimum: float | None, m
     if value is None or judged.point is None:
         return check
     evidence = value_evidence(measurements, metric, judged.point)
-    verdict, reason, decision = judge_value(evidence, value.unit, minimum, maximum)
+    by_value = judge_value(evidence, value.unit, minimum, maximum)
+    judgement = (by_value[0], by_value[1], (), by_value[2])
+    verdict, reason, _, decision = valid_figure(judgement, measurements, (judged.point,))
     return replace(check, verdict=verdict, reason=reason, decision=decision)

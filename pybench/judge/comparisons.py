@@ -10,7 +10,7 @@ from pybench.judge.absence import absence
 from pybench.judge.claims import claim_state
 from pybench.judge.evidence import Evidence, change_evidence, ratio_evidence
 from pybench.judge.measurements import Measurements
-from pybench.judge.validity import starvation
+from pybench.judge.validity import starvation, valid_ratio
 from pybench.judge.verdict import Judgement, judge_comparison
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
 from pybench.model.suite import AxisValue, Comparison, Point, Skip, Suite
@@ -183,7 +183,8 @@ def _judged(
     if starved is not None:
         return evidence.interval, ("inconclusive", f"no valid other: {starved}", ("starved_baseline",), None)
     verdict, reason, decision = judge_comparison(evidence, expected.order, expected.factor, along)
-    return evidence.interval, (verdict, reason, (), decision)
+    points = tuple(point for each in (pair, first) if each for point in _planned(each))
+    return evidence.interval, valid_ratio((verdict, reason, (), decision), measurements, points)
 
 
 def _evidence(measurements: Measurements, metric: str, pair: _Pair, first: _Pair | None) -> Evidence:

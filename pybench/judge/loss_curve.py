@@ -77,7 +77,8 @@ def _coarsest_type(settings: Train) -> str:
 
 def _check(point: Point, curve: Sequence[float], baseline: Point, expected: Sequence[float]) -> CheckResult:
     assert isinstance(point.settings, Train)
-    computed = _coarsest_type(point.settings)
+    assert isinstance(baseline.settings, Train)
+    computed = max((_coarsest_type(each) for each in (point.settings, baseline.settings)), key=TOLERANCES.__getitem__)
     pairs = list(zip(curve, expected, strict=False))
     deviation, step = max((abs(found - wanted) / expected[0], step) for step, (found, wanted) in enumerate(pairs))
     moved = max(abs(wanted - expected[0]) for _, wanted in pairs) / expected[0]

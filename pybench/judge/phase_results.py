@@ -39,6 +39,7 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
     steps = joint_steps(record)
     parts = _reported(steps)
     joules = {phase.name: phase for phase in record.energy.phases} if record.energy else {}
+    is_reported = bool(parts)
     if not parts:
         parts = _cut(steps) if joules else {}
     per_step = 1 / len(steps) if steps else 0.0
@@ -47,7 +48,7 @@ def _of_attempt(record: Record) -> list[PhaseResult]:
         energy = joules.get(name)
         low, high = (energy.energy_low_j, energy.energy_high_j) if energy else (None, None)
         known = energy is not None and energy.energy_j is not None and low is not None and high is not None
-        if not known and part.device_bytes is None and part.host_bytes is None:
+        if not known and not is_reported:
             continue
         results.append(
             PhaseResult(

@@ -13,7 +13,7 @@ from pybench.judge.evidence import ratio_evidence
 from pybench.judge.lookup import context_of, no_row, ratio_row
 from pybench.judge.measurements import Measurements
 from pybench.judge.scaling_row import baseline_count, is_row_of
-from pybench.judge.validity import company, excess, starvation
+from pybench.judge.validity import starvation, valid_ratio
 from pybench.judge.verdict import Judgement, judge_ratio
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.expected import ExpectedTable, RatioRow
@@ -194,22 +194,7 @@ def _judged(
         return evidence.interval, ("inconclusive", f"no valid baseline: {starved}", ("starved_baseline",), None)
     more = METRICS[metric].higher_is_better
     judgement = judge_ratio(evidence, expected, linear, more=more)
-    both = (point, baseline)
-    beside = next((words for each in both if (words := company(measurements.good(each.id)))), None)
-    if beside is not None:
-        judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
-    beyond = next((words for each in both if (words := excess(measurements.samples(each)))), None)
-    if beyond is not None:
-        judgement = _not_passed(judgement, beyond, "beyond_peak")
-    return evidence.interval, judgement
-
-
-def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
-    """A pass of what was not measured alone, or did not do its work, is none."""
-    verdict, reason, flags, decision = judgement
-    if verdict == "pass":
-        verdict, reason, decision = "inconclusive", f"{why}; {reason}", None
-    return verdict, reason, (*flags, flag), decision
+    return evidence.interval, valid_ratio(judgement, measurements, (point, baseline))
 
 
 def scaling_claims(

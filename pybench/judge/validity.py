@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pybench.compute.stats import Samples, location
+from pybench.judge.measurements import Measurements
+from pybench.judge.verdict import Judgement
 from pybench.model.record import Record
 from pybench.model.suite import Point
 from pybench.model.workloads.generate import Generate
@@ -53,6 +55,30 @@ def excess(samples: Mapping[str, Samples]) -> str | None:
         if name in samples and (share := location(samples[name])) > 1:
             return f"{share:.0%} of the GPUs' peak {resource}, which no work reaches ({name})"
     return None
+
+
+def valid_ratio(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
+    """A pass of a ratio over ``points`` is none where one was not measured alone, or did not do all of its work."""
+    beside = next((words for point in points if (words := company(measurements.good(point.id)))), None)
+    if beside is not None:
+        judgement = _not_passed(judgement, f"{beside}: end it and measure again", "not_alone")
+    return valid_figure(judgement, measurements, points)
+
+
+def valid_figure(judgement: Judgement, measurements: Measurements, points: Sequence[Point]) -> Judgement:
+    """A pass of ``points`` is none where one did not do all of its work.
+
+    A limit that a figure keeps beside another process it keeps without: that only adds time and joules.
+    """
+    beyond = next((words for point in points if (words := excess(measurements.samples(point)))), None)
+    return judgement if beyond is None else _not_passed(judgement, beyond, "beyond_peak")
+
+
+def _not_passed(judgement: Judgement, why: str, flag: str) -> Judgement:
+    verdict, reason, flags, decision = judgement
+    if verdict == "pass":
+        verdict, reason, decision = "inconclusive", f"{why}; {reason}", None
+    return verdict, reason, (*flags, flag), decision
 
 
 def _most(samples: Mapping[str, Samples], name: str) -> float | None:

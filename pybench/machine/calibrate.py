@@ -43,7 +43,7 @@ LAG_MARGIN_S = 0.010
 
 Span = tuple[int, int]
 Schedule = Sequence[tuple[float, float, float]]
-RunLoad = Callable[[str, Schedule, Callable[[], None]], list[Span]]
+RunLoad = Callable[[str, Schedule], list[Span]]
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class Calibration:
 def calibrate(uuid: str, run_load: RunLoad | None = None) -> tuple[Calibration, PowerTrace]:
     """Run the load on one GPU while recording it, and fit its sensor.
 
-    ``run_load`` takes the UUID, the schedule and what to call when it is ready, and returns when the GPU worked. Raises
-    ``MachineError`` when power can't be recorded or the load can't be run.
+    ``run_load`` takes the UUID and the schedule, and returns when the GPU worked. Raises ``MachineError`` when power
+    can't be recorded or the load can't be run.
     """
     with PowerRecorder([uuid]) as recorder:
         time.sleep(LEAD_S)
-        spans = (run_load or run_square_load)(uuid, SCHEDULE, recorder.anchor)
+        spans = (run_load or run_square_load)(uuid, SCHEDULE)
         time.sleep(TAIL_S)
         trace = recorder.stop()
     return fitted(trace, _parts(spans, SCHEDULE)), trace
 
 
-def run_square_load(uuid: str, schedule: Schedule, ready: Callable[[], None]) -> list[Span]:
+def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:
     """The schedule by :mod:`pybench.worker.backends.common_torch.square_load`, in a process of its own."""
     command = [sys.executable, "-m", "pybench.worker.backends.common_torch.square_load", json.dumps(schedule)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": uuid, STARTER_VARIABLE: str(os.getpid())}
@@ -82,7 +82,6 @@ def run_square_load(uuid: str, schedule: Schedule, ready: Callable[[], None]) ->
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"power calibrate: the load did not end within {limit_s:.0f} s") from error
-    ready()
     lines = done.stdout.splitlines()
     if done.returncode != 0 or len(lines) < 1:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

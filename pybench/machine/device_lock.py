@@ -39,10 +39,13 @@ def locked_devices(uuids: Sequence[str], owner: str, notify: Callable[[str], Non
             with suppress(FileExistsError):
                 folder.mkdir(parents=True)
                 folder.chmod(_FOLDER_MODE)
-            for name in names:
-                held.enter_context(_locked(folder, name, owner, notify))
         except OSError as error:
-            raise MachineError(f"{folder}: cannot lock {names[0]}: {error.strerror}") from error
+            raise MachineError(f"{folder}: cannot make the folder of locks: {error.strerror}") from error
+        for name in names:
+            try:
+                held.enter_context(_locked(folder, name, owner, notify))
+            except OSError as error:
+                raise MachineError(f"{folder}: cannot lock {name}: {error.strerror}") from error
         yield
 
 

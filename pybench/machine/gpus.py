@@ -125,9 +125,28 @@ def _describe(index: int, handle: Any) -> GpuInfo:  # noqa: ANN401 - NVML's hand
 
 
 def _active_nvlinks(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handle
-    states = [query("DeviceGetNvLinkState", handle, link) for link in range(constant("NVLINK_MAX_LINKS"))]
-    known = [state for state in states if state is not None]
+    known = [state for _, state in _nvlink_states(handle)]
     return sum(known) if known else None
+
+
+def _nvlink_states(handle: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - NVML's handle
+    states = [(link, query("DeviceGetNvLinkState", handle, link)) for link in range(constant("NVLINK_MAX_LINKS"))]
+    return [(link, state) for link, state in states if state is not None]
+
+
+def _nvlinks_towards(a: Any, b: Any) -> int:  # noqa: ANN401 - NVML's handles
+    """Active links of ``a`` that end at ``b``, or at a switch, behind which every GPU is."""
+    ends = [_other_gpu(a, link) for link, state in _nvlink_states(a) if state]
+    own = query("DeviceGetPciInfo", b)
+    return sum(end is None or own is None or end == text(own.busId) for end in ends)
+
+
+def _other_gpu(handle: Any, link: int) -> str | None:  # noqa: ANN401 - NVML's handle
+    """Bus id of the GPU where a link ends; ``None`` where it ends at a switch, or the driver does not know."""
+    if query("DeviceGetNvLinkRemoteDeviceType", handle, link) != constant("NVLINK_DEVICE_TYPE_GPU"):
+        return None
+    remote = query("DeviceGetNvLinkRemotePciInfo", handle, link)
+    return None if remote is None else text(remote.busId)
 
 
 def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
@@ -137,7 +156,7 @@ def _link(a: Any, b: Any) -> str:  # noqa: ANN401 - NVML's handles
     if a is b:
         return "X"
     status = query("DeviceGetP2PStatus", a, b, constant("P2P_CAPS_INDEX_NVLINK"))
-    links = _active_nvlinks(a)
+    links = _nvlinks_towards(a, b)
     if status == constant("P2P_STATUS_OK") and links:
         return f"NV{links}"
     return names.get(level, "?") if level is not None else "?"

@@ -46,7 +46,6 @@ _LIST = (
     Format(name="github-benchmark", module="export.github_benchmark", output="folder"),
 )
 FORMATS = {entry.name: entry for entry in _LIST}
-TEXT_FORMATS = tuple(entry.name for entry in _LIST if entry.output == "text")
 REPORT_FILES = {entry.name: entry.file for entry in _LIST if entry.file is not None}
 
 

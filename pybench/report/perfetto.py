@@ -70,7 +70,7 @@ def render(view: RunView) -> bytes:
     view.require_attempts("perfetto")
     tracks = _Tracks(packets=[*_parents(view)])
     for record in view.records:
-        trace = view.trace(record)
+        trace = view.trace(record.trace)
         offset_ns = _offset_ns(record, trace)
         if offset_ns is None:
             continue
@@ -79,7 +79,7 @@ def render(view: RunView) -> bytes:
             for gpu in trace.gpus:
                 _gpu(tracks, gpu, trace, offset_ns)
         for part in view.other_hosts(record):
-            if (theirs := view.trace_of(part)) is not None:
+            if (theirs := view.trace(part.trace)) is not None:
                 for gpu in theirs.gpus:
                     _gpu(tracks, gpu, theirs, offset_ns - part.clock.offset_ns, f"{part.name} ")
     return b"".join(tracks.packets)

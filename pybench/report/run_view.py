@@ -49,8 +49,9 @@ class RunView:
     @property
     def good_records(self) -> tuple[Record, ...]:
         """Records of attempts that measured a point of the plan to its end."""
-        known = self.manifest.plan.digests if self.manifest else {}
-        return tuple(r for r in self.records if r.ok and known.get(r.point_id) == r.point_digest)
+        if self.manifest is None:
+            return ()
+        return tuple(record for record in Measurements.of(self.manifest.plan, self.records).records if record.ok)
 
     def require_attempts(self, name: str) -> None:
         """Refuse results without a folder for the format ``name``. Raises ``UsageError``."""
@@ -60,18 +61,13 @@ class RunView:
                 "its attempts and traces are not in results.json"
             )
 
-    def trace(self, record: Record) -> PowerTrace | None:
-        """The power trace of one attempt, ``None`` where none was recorded. Raises ``RunFolderError`` on damage."""
-        if self.path is None or record.trace is None:
-            return None
-        return read_trace(self.path, record.trace)
+    def trace(self, file: str | None) -> PowerTrace | None:
+        """A power trace by its path in the run's folder, as a record or its part of a host names it.
+
+        ``None`` where none was recorded. Raises ``RunFolderError`` on damage.
+        """
+        return None if self.path is None or file is None else read_trace(self.path, file)
 
     def other_hosts(self, record: Record) -> tuple[HostPart, ...]:
         """The hosts of an attempt beside the one that led it, each with a trace of its own, on its own clock."""
         return tuple(part for part in record.hosts if part.trace not in {None, record.trace})
-
-    def trace_of(self, part: HostPart) -> PowerTrace | None:
-        """The power trace of another host. Raises ``RunFolderError`` on damage."""
-        if self.path is None or part.trace is None:
-            return None
-        return read_trace(self.path, part.trace)

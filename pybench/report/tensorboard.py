@@ -33,7 +33,7 @@ def export(view: RunView, out: Path) -> str:
     for record in view.good_records:
         folder = out / attempt_name(record.point_id, record.attempt)
         try:
-            _write(writer, folder, scalars(points[record.point_id], record, view.trace(record)))
+            _write(writer, folder, scalars(points[record.point_id], record, view.trace(record.trace)))
         except OSError as error:
             raise UsageError(f"{folder}: cannot write event files: {error.strerror}") from error
     return f"{plural(len(view.good_records), 'attempt')} written; look at them with: tensorboard --logdir {out}"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pybench.compute.energy import attempt_energy
+from pybench.compute.energy.attempt import gpu_energies
 from pybench.compute.energy.grid import candidate_grids
 from pybench.compute.energy.low_pass import LowPass, undo
 from pybench.compute.energy.readings import Readings
@@ -94,8 +95,22 @@ def test_a_wrong_reading_costs_nothing_or_is_flagged(fault: str) -> None:
         found = attempt_energy(replace(trace, gpus=(spoilt,)), int(ns(0.0)), int(ns(1.0)), None).gpus[0]
         true_j = truth_j(load, 0.0, 1.0)
         known = found.energy_low_j is not None and found.energy_high_j is not None
-        assert found.flags or (known and found.energy_low_j <= true_j <= found.energy_high_j)  # type: ignore[operator]
+        holds = known and found.energy_low_j <= true_j <= found.energy_high_j  # type: ignore[operator]
+        assert holds or (found.flags and "series" not in fault)
         assert ("glitch" in found.flags) == ("series" in fault)
+
+
+def test_a_sensor_that_follows_no_model_is_flagged_in_windows_far_apart() -> None:
+    """Every other 20 samples read 30 % low; the windows' ends are more than a minute apart."""
+    rng = np.random.default_rng(0)
+    load = bursty(rng, -6, 70)
+    trace = replace(H200, lag_s=0.01, _sums={}).trace(load, -1, 66, rng, marks_s=(0.0, 1.0, 64.0, 65.0))
+    (gpu,) = trace.gpus
+    low_mw = [int(0.7 * mw) if place % 40 < 20 else mw for place, mw in enumerate(gpu.series.power_mw)]
+    spoilt = replace(trace, gpus=(replace(gpu, series=replace(gpu.series, power_mw=low_mw)),))
+    windows_ns = [(int(ns(0)), int(ns(1))), (int(ns(64)), int(ns(65)))]
+    assert gpu_energies(trace, windows_ns, None)[0].flags == ()
+    assert gpu_energies(spoilt, windows_ns, None)[0].flags == ("sensor_misfit",)
 
 
 def test_a_long_window_of_a_load_that_repeats_with_the_samples_is_flagged() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from pybench.compute.false_discovery import discoveries, joint_probability, sure
+from pybench.compute.false_discovery import detectable_fraction, discoveries, joint_probability, sure
 
 
 def test_a_finding_stands_by_its_rank() -> None:
@@ -27,3 +29,9 @@ def test_figures_that_move_together_count_once() -> None:
     assert joint_probability({"a": 0.01, "b": 0.01, "c": 0.01}) == pytest.approx(0.01)
     assert joint_probability({"a": 0.01, "b": 0.9, "c": 0.8}) == pytest.approx(0.03)
     assert joint_probability({"a": 1.0, "b": 1.0}) == 1.0
+
+
+@pytest.mark.parametrize(("freedom", "sds"), [(math.inf, 2.3263 + 1.6449), (10, 2.7638 + 1.6449)])
+def test_what_is_found_is_beyond_chance_by_the_power(freedom: float, sds: float) -> None:
+    """At 1 % and an error of 0.02: a normal deviate or a t of 10 degrees (printed tables), and 1.6449 for 95 %."""
+    assert detectable_fraction(0.01, 0.02, freedom) == pytest.approx(1 - math.exp(-0.02 * sds), rel=1e-4)

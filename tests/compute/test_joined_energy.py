@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +15,13 @@ from pybench.model.host import HostClock
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColumns, SlowColumns
-from pybench.model.wire import Step, Work
+from pybench.model.wire import Span, Step, Work
 from pybench.model.workloads.burn import Burn
+from pybench.model.workloads.checkpoint import Checkpoint
 
 MS = 1_000_000
 POINT = Point(id="p", benchmark="p", axes={}, settings=Burn(backend="torch"), effort=Effort(), architecture=None)
+SAVING = replace(POINT, settings=Checkpoint(backend="torch", model="m"))
 STEPS = [
     Step(index=0, phase="measure", start_ns=0, end_ns=513 * MS, work=Work()),
     Step(index=1, phase="measure", start_ns=513 * MS, end_ns=1000 * MS, work=Work()),
@@ -78,6 +81,19 @@ def test_the_bound_of_the_clock_widens_the_bound_of_the_joules() -> None:
     assert None not in (exact.energy_low_j, exact.energy_high_j, wide.energy_low_j, wide.energy_high_j)
     assert (exact.energy_low_j or 0) - (wide.energy_low_j or 0) == pytest.approx(0.6, rel=0.01)
     assert (wide.energy_high_j or 0) - (exact.energy_high_j or 0) == pytest.approx(0.6, rel=0.01)
+
+
+def test_a_gpu_of_another_host_has_no_index_in_a_phase_either() -> None:
+    """And the clock widens its bounds there at each end of every step's window: 0.6 J either way in each of two."""
+    spans = [(Span(name="save", start_ns=step.start_ns, end_ns=step.end_ns),) for step in STEPS]
+    ranks = [[replace(step, spans=own) for step, own in zip(STEPS, spans, strict=True)]] * 2
+    clocks = (CLOCK, HostClock(offset_ns=HOUR_NS))
+    hosts = [HostTrace(("GPU-b",), THERE.trace, clock, here=False) for clock in clocks]
+    wide, exact = (joined_energy(SAVING, ranks, (HERE, host)).phases[0].gpus for host in hosts)
+    assert [(gpu.uuid, gpu.index) for gpu in wide] == [("GPU-a", 0), ("GPU-b", None)]
+    assert wide[0] == exact[0]
+    assert (exact[1].energy_low_j or 0) - (wide[1].energy_low_j or 0) == pytest.approx(1.2, rel=0.01)
+    assert (wide[1].energy_high_j or 0) - (exact[1].energy_high_j or 0) == pytest.approx(1.2, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pybench.judge.absolute import absolute_checks
+from pybench.judge.comparisons import comparison_results
 from pybench.judge.measurements import Measurements, metric_samples
 from pybench.judge.scaling import scaling_results
 from pybench.judge.summary import summarize
@@ -16,7 +18,7 @@ from pybench.model.expected import ExpectedTable, RatioRow
 from pybench.model.health import GpuProcess, Health
 from pybench.model.record import Record
 from pybench.model.results import ScalingResult
-from pybench.model.suite import Benchmark, Plan, Point, Scaling, Suite
+from pybench.model.suite import Benchmark, Comparison, Limits, Plan, Point, Scaling, Suite
 from pybench.model.wire import Step, Work
 from tests.judge.conftest import Build
 
@@ -158,17 +160,68 @@ def test_no_row_passes_that_is_faster_than_its_gpus(
 ) -> None:
     """Twice as fast by two GPUs; 4 sequences of an 8B model in 2 ms need 1.12 times the operations of an H200."""
     points = {"baseline": build.generate(1), "point": build.generate(2)}
-    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
-    records = []
+    records: list[Record] = []
     for name, length_s in (("baseline", 2.0), ("point", 1.0)):
         # What is beyond the peak is a thousand times as fast, and so is what it is compared with, on another GPU.
         seconds = length_s / 1000 if beyond else length_s
         device = "NVIDIA H200" if name == beyond else "a GPU of tomorrow"
-        for attempt in (1, 2, 3):
-            rank = build.rank(build.steps([seconds] * 3, work, rounds=10), device_name=device)
-            records.append(build.record(points[name], (rank,), attempt=attempt))
+        records += [_fast(build, points[name], device, attempt, seconds) for attempt in (1, 2, 3)]
     result, flagged = _judged(build, points, records, minimum, "beyond_peak")
     assert result.verdict == ("inconclusive" if beyond and verdict == "pass" else verdict)
     assert ("beyond_peak" in result.flags) is (beyond is not None)
     assert ("which no work reaches" in result.reason) is (beyond is not None and verdict == "pass")
     assert flagged == ([beyond] if beyond else [])
+
+
+def _fast(build: Build, point: Point, device: str, attempt: int, length_s: float) -> Record:
+    """4 sequences of an 8B model in less than 2 ms need more than the operations of an H200."""
+    work = Work(prompt_tokens=120, output_tokens=40, samples=4)
+    rank = build.rank(build.steps([length_s] * 3, work, rounds=10), device_name=device)
+    return build.record(point, (rank,), attempt=attempt)
+
+
+@pytest.mark.parametrize("flag", ["not_alone", "beyond_peak", None])
+@pytest.mark.parametrize("place", ["tensor", "pipeline"])
+@pytest.mark.parametrize(("factor", "verdict"), [(0.75, "pass"), (0.25, "fail")])
+def test_no_comparison_passes_over_such_a_point(
+    build: Build, flag: str | None, place: str, factor: float, verdict: str
+) -> None:
+    """Half the time of the other: one below is a pass, a quarter a fail."""
+    points = {name: replace(build.generate(1), id=name, benchmark=name, axes={}) for name in ("tensor", "pipeline")}
+    records = []
+    for name, length_s in (("tensor", 0.001), ("pipeline", 0.002)):
+        for attempt in (1, 2, 3):
+            beyond = flag == "beyond_peak" and name == place
+            device = "NVIDIA H200" if beyond else "a GPU of tomorrow"
+            seconds = length_s / 2 if flag == "beyond_peak" else length_s
+            record = _fast(build, points[name], device, attempt, seconds)
+            records.append(_beside(record, 0, 1) if flag == "not_alone" and name == place else record)
+    values: dict[str, Any] = {"workload": "generate", "settings": {}, "axes": {}, "effort": Effort()}
+    below = Comparison(metric="step_s", order="below", other="pipeline", factor=factor)
+    benchmarks = (Benchmark(name="tensor", **values, expectations=(below,)), Benchmark(name="pipeline", **values))
+    measurements = Measurements.of(Plan(points=tuple(points.values()), skips=()), records)
+    (row,) = comparison_results(Suite(name="s", description="", benchmarks=benchmarks), measurements)
+    assert row.verdict == ("inconclusive" if flag and verdict == "pass" else verdict), row.reason
+    assert row.flags == ((flag,) if flag else ())
+    assert (row.decision is None) is (flag is not None and verdict == "pass")
+
+
+@pytest.mark.parametrize("flag", ["not_alone", "beyond_peak", None])
+@pytest.mark.parametrize(("minimum", "verdict"), [(1e3, "pass"), (1e6, "fail")])
+def test_no_limit_passes_that_more_than_the_gpu_keeps(
+    build: Build, flag: str | None, minimum: float, verdict: str
+) -> None:
+    """80,000 tokens/s. Beside another process a GPU does less, so a limit that it keeps there is kept."""
+    point = build.generate(1)
+    device = "NVIDIA H200" if flag == "beyond_peak" else "a GPU of tomorrow"
+    records = [_fast(build, point, device, attempt, 0.0005) for attempt in (1, 2, 3)]
+    records = [_beside(record, 0, 1) if flag == "not_alone" else record for record in records]
+    limits = Limits(metric="output_tokens_per_s", minimum=minimum, maximum=None)
+    benchmark = Benchmark(
+        name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(limits,)
+    )
+    measurements = Measurements.of(Plan(points=(point,), skips=()), records)
+    suite = Suite(name="s", description="", benchmarks=(benchmark,))
+    (row,) = absolute_checks(suite, measurements, summarize(measurements), {}, build.machine())
+    assert row.verdict == ("inconclusive" if flag == "beyond_peak" and verdict == "pass" else verdict), row.reason
+    assert ("which no work reaches" in row.reason) is (flag == "beyond_peak" and verdict == "pass")

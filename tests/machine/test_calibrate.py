@@ -33,10 +33,9 @@ def test_the_fake_h200_is_fitted_and_stored(
         calibrate_module, "SCHEDULE", ((HALF_MS / 1e3, HALF_MS / 1e3, NUM_PERIODS * 2 * HALF_MS / 1e3),)
     )
 
-    def wait(_uuid: str, _schedule: Schedule, ready: Callable[[], None]) -> list[tuple[int, int]]:
+    def wait(_uuid: str, _schedule: Schedule) -> list[tuple[int, int]]:
         first = (time.monotonic_ns() - fake_epoch_ns) // (2 * HALF_MS * 1_000_000) + 1
         time.sleep((NUM_PERIODS + 2) * 2 * HALF_MS / 1e3)
-        ready()
         starts_ns = [fake_epoch_ns + ((first + k) * 2 + 1) * HALF_MS * 1_000_000 for k in range(NUM_PERIODS)]
         return [(start_ns, start_ns + HALF_MS * 1_000_000) for start_ns in starts_ns]
 
@@ -56,7 +55,7 @@ def test_a_load_that_moves_nothing_is_no_calibration(
     fake_nvml(devices=1, load="constant:400", sensor="h200")
     monkeypatch.setattr(calibrate_module, "SCHEDULE", ((0.2, 0.2, 1.2),))
 
-    def wait(_uuid: str, _schedule: Schedule, _ready: Callable[[], None]) -> list[tuple[int, int]]:
+    def wait(_uuid: str, _schedule: Schedule) -> list[tuple[int, int]]:
         now_ns = time.monotonic_ns()
         time.sleep(1.2)
         return [(now_ns + k * 400_000_000, now_ns + k * 400_000_000 + 200_000_000) for k in range(3)]
@@ -69,4 +68,4 @@ def test_a_load_that_moves_nothing_is_no_calibration(
 
 def test_without_a_gpu_for_torch_the_load_fails_in_one_line() -> None:
     with pytest.raises(MachineError, match=r"power calibrate: the load failed: .*; it needs torch with CUDA"):
-        run_square_load("GPU-none", ((0.1, 0.1, 0.2),), lambda: None)
+        run_square_load("GPU-none", ((0.1, 0.1, 0.2),))

@@ -63,6 +63,9 @@ def test_a_link_in_a_locks_place_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="cannot lock GPU-a"), locked_devices(("GPU-a",), "process 7"):
         pytest.fail("entered")
     assert (tmp_path / "precious").read_text() == "kept"
+    names = ("GPU-0", "GPU-a")
+    with pytest.raises(MachineError, match="cannot lock GPU-a"), locked_devices(names, "process 7"):
+        pytest.fail("entered")
 
 
 def test_the_second_run_waits() -> None:

@@ -83,6 +83,20 @@ def test_without_nvlink_the_topology_names_the_pcie_way(fake_nvml: Tell) -> None
     assert find_gpus().topology == (("X", "SYS"), ("SYS", "X"))
 
 
+def test_links_that_end_at_another_gpu_join_no_pair(fake_nvml: Tell) -> None:
+    """Without a switch: 12 of 18 links end at the other GPU of a pair, 3 at each of the other two."""
+    fake_nvml(devices=4, pair_links=12)
+    assert find_gpus().topology == (
+        ("X", "NV12", "NV3", "NV3"),
+        ("NV12", "X", "NV3", "NV3"),
+        ("NV3", "NV3", "X", "NV12"),
+        ("NV3", "NV3", "NV12", "X"),
+    )
+    assert find_gpus().gpus[0].num_nvlinks == 18
+    fake_nvml(devices=2, pair_links=12, fail="nvmlDeviceGetNvLinkRemotePciInfo_v2:3")
+    assert find_gpus().topology == (("X", "NV18"), ("NV18", "X"))
+
+
 def test_unknown_topology(fake_nvml: Tell) -> None:
     fake_nvml(fail="nvmlDeviceGetNvLinkState:3,nvmlDeviceGetTopologyCommonAncestor:3")
     assert find_gpus().topology == (("X", "?"), ("?", "X"))

@@ -17,6 +17,7 @@
 //   FAKE_NVML_NAME     of every GPU, default NVIDIA H200
 //   FAKE_NVML_ECC_CORRECTED, FAKE_NVML_ECC_UNCORRECTED, FAKE_NVML_REMAPPED_ROWS  counts, read at each call
 //   FAKE_NVML_CLOCK_EVENT_REASONS  the bit mask, read at each call; this and ECC errors may be several, parted by ";"
+//   FAKE_NVML_PAIR_LINKS        NVLinks to the other GPU of a pair, of GPUs without a switch
 //   FAKE_NVML_REMAP_PENDING, FAKE_NVML_REMAP_FAILED  1: so it is
 //   FAKE_NVML_PCIE_WIDTH, FAKE_NVML_PCIE_GENERATION  of the link now; 16 and 5 are its best
 //   FAKE_NVML_PROCESSES  PID:BYTES, read at each call; several are parted by ","; PID:BYTES:DEVICE is on one GPU only
@@ -611,6 +612,21 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEn
     constexpr unsigned kNumLinks = 18;
     if (link >= kNumLinks) return NVML_ERROR_INVALID_ARGUMENT;
     return tell("nvmlDeviceGetNvLinkState", device, active, NVML_FEATURE_ENABLED);
+}
+
+// PAIR_LINKS: so many links end at the other GPU of a pair, the rest at those of the next pair in turn; without it, all
+// end at a switch.
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned, nvmlIntNvLinkDeviceType_t* kind) {
+    const bool direct = number("PAIR_LINKS", 0) > 0;
+    return tell("nvmlDeviceGetNvLinkRemoteDeviceType", device, kind,
+                direct ? NVML_NVLINK_DEVICE_TYPE_GPU : NVML_NVLINK_DEVICE_TYPE_SWITCH);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned link, nvmlPciInfo_t* out) {
+    const int distance = link < static_cast<unsigned>(number("PAIR_LINKS", 0)) ? 1 : 2 + static_cast<int>(link % 2);
+    nvmlPciInfo_t pci{};
+    std::snprintf(pci.busId, sizeof pci.busId, "00000000:%02X:00.0", 0x19 + (index_of(device) ^ distance));
+    return tell("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, out, pci);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t, nvmlGpuTopologyLevel_t* level) {

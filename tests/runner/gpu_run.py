@@ -9,10 +9,10 @@ import pytest
 
 from pybench.engines.base import Job
 from pybench.machine import health_watch
-from pybench.model.progress import NoProgress
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run_view import RunView
 from pybench.runner.prepare import prepare_run
+from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
 

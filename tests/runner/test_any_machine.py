@@ -9,9 +9,9 @@ import pytest
 
 from pybench.cli.exit_codes import BY_VERDICT
 from pybench.model.plan_options import PlanOptions
-from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
+from tests.progress import NoProgress
 from tests.runner.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("fake_node")

@@ -17,10 +17,10 @@ from pybench.engines.base import Job
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
 from pybench.judge.formulas.joint_step import joint_steps
-from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
+from tests.progress import NoProgress
 
 WORKER_TESTS = Path(__file__).parents[1] / "worker"
 SUITE = """

@@ -15,12 +15,13 @@ import pytest
 
 from pybench.engines.base import Worker
 from pybench.model.effort import Effort
-from pybench.model.progress import NoProgress, Progress
+from pybench.model.progress import Progress
 from pybench.model.wire import Event, Failure, Phase, Result, Step, Work, encode_event
 from pybench.runner.events.reader import EventReader
 from pybench.runner.follow import follow
 from pybench.runner.time_budget import OutOfTimeError
 from tests.builders import HEADER
+from tests.progress import NoProgress
 
 RESULT = Result(warmup_steps=0, steady=True)
 

@@ -13,9 +13,9 @@ import pytest
 
 from pybench.engines.base import Job
 from pybench.machine import gpu_processes
-from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.runner.prepare import prepare_run
+from tests.progress import NoProgress
 from tests.runner.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("fake_node")

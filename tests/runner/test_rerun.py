@@ -18,12 +18,12 @@ from pybench.model.container import ContainerSetup, ImageIdentity
 from pybench.model.errors import MachineError, RunFolderError
 from pybench.model.figures import RunFigures
 from pybench.model.manifest import Manifest
-from pybench.model.progress import NoProgress
 from pybench.runner.prepare import prepare_run
 from pybench.runner.rerun import FOLDER, can_run_beside, rerun
 from pybench.runner.run import Run
 from pybench.store.history import History
 from pybench.store.journal import RunFolder
+from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
 

@@ -17,7 +17,6 @@ from pybench.engines.base import Job
 from pybench.engines.process import processes_marked
 from pybench.engines.requirements import LaunchRequirements
 from pybench.model.errors import RunFolderError
-from pybench.model.progress import NoProgress
 from pybench.model.results import Results
 from pybench.report import terminal
 from pybench.report.formats import REPORT_FILES, render
@@ -29,6 +28,7 @@ from pybench.runner.run import Run
 from pybench.runner.verification.verify import verify_folder
 from pybench.store.journal import RunFolder
 from tests.processes import wait_for
+from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
 from tests.runner.fake_launcher import FakeLauncher
 
@@ -222,7 +222,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from test_run import fake
-from pybench.model.progress import NoProgress
+from tests.progress import NoProgress
 from pybench.runner.resume import resume_run
 resume_run(Path({str(run.folder.path)!r}), fake).finish(NoProgress())
 """

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pybench.model.progress import NoProgress
 from pybench.model.record import Record
 from pybench.runner.prepare import prepare_run
 from pybench.runner.resume import resume_run
 from pybench.runner.run import Run
+from tests.progress import NoProgress
 from tests.runner.test_run import causes, fake, finish
 
 SUITE = """

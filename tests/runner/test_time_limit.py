@@ -9,7 +9,6 @@ import pytest
 
 from pybench.model.errors import UsageError
 from pybench.model.plan_options import PlanOptions
-from pybench.model.progress import NoProgress
 from pybench.report.run_view import RunView
 from pybench.report.terminal import render
 from pybench.runner import follow, open_run, time_budget
@@ -19,6 +18,7 @@ from pybench.runner.run import Run
 from pybench.runner.suite_plan import plan_suite
 from pybench.runner.verification.events import check_events
 from pybench.runner.verification.verify import verify_folder
+from tests.progress import NoProgress
 from tests.runner.drill import suite_text, table_text
 from tests.runner.test_run import causes, fake, pass_once_a_worker_hangs
 

@@ -19,7 +19,7 @@ SAMPLE_PERIOD_S = 0.020
 TICK_S = 1e-3
 TICK_FRACTION = 0.02
 # Aliasing of less widens the bound, but is no flag: evenly spread phases left 0.7 % of error on an H200.
-TOLD_FRACTION = 0.01
+FLAGGED_FRACTION = 0.01
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pybench.compute.energy.aliasing import TOLD_FRACTION, LoadPeriods, alias_fraction
+from pybench.compute.energy.aliasing import FLAGGED_FRACTION, LoadPeriods, alias_fraction
 from pybench.compute.energy.anchors import PUBLICATION_BLUR_S
 from pybench.compute.energy.curve import Curve, Windows
 from pybench.compute.energy.flags import clock_stepped, state_flags
@@ -99,7 +99,7 @@ def _gpu_energy(
     alias = hidden if rhythm is None else max(alias_fraction(rhythm, samples.period_s), hidden)
     raised = {
         "clock_step": stepped,
-        "alias_risk": alias > TOLD_FRACTION or _in_step(curve, windows_s, estimate),
+        "alias_risk": alias > FLAGGED_FRACTION or _in_step(curve, windows_s, estimate),
         "counter_reset": unbroken is None,
         "glitch": used.num_glitches > 0,
         "gap": gap,

@@ -20,6 +20,8 @@ temperature_drift   the GPU warmed or cooled by more than 10 °C: leakage power 
 mig                 power of instances can't be separated
 shared_board        another GPU is on the same board, and in its sensor
 module_scope        the sensor includes the module's CPU
+no_sampler          the GPU's host samples no power
+clocks_apart        the clock of the GPU's host is not known closely enough for its joules
 lost, no_permission, not_supported, error   the GPU's state when recording ended
 =================== ================================================================================================
 """

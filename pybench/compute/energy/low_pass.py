@@ -22,6 +22,7 @@ from pybench import _energy
 from pybench.compute.energy.curve import GAP_S, Curve
 from pybench.compute.energy.repeats import MOST_REPEAT, Repeats
 from pybench.compute.energy.times import Column, middle
+from pybench.compute.spread import SD_OF_MAD
 
 # The steps in which the driver reports power.
 POWER_STEP_W = 0.323
@@ -29,8 +30,7 @@ POWER_STEP_SIGMA_W = POWER_STEP_W / 12**0.5
 # White noise of one sample beside its neighbours, at most: 2.4 % on H200. What is beyond is the load's.
 MOST_NOISE_FRACTION = 0.03
 USUAL_NOISE_FRACTION = 0.024
-# Median of absolute values to standard deviation, and the deviation of a sample from the mean of its two neighbours.
-MAD_SIGMAS = 1.4826
+# Deviation of a sample from the mean of its two neighbours, in standard deviations of one.
 NEIGHBOUR_SIGMAS = 1.5**0.5
 MIN_NOISY = 6
 
@@ -51,7 +51,7 @@ def sample_noise_w(power_w: Column) -> Column:
 def _noise_fraction(power_w: Column) -> float:
     if len(power_w) < MIN_NOISY:
         return 0.0
-    return min(MAD_SIGMAS * _energy.middle_deviation(power_w) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
+    return min(SD_OF_MAD * _energy.middle_deviation(power_w) / NEIGHBOUR_SIGMAS, MOST_NOISE_FRACTION)
 
 
 def noise_w(power_w: Column) -> float:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pybench.compute.energy.sensor_response import NUM_FIGURES, Readings, Response
 from pybench.compute.energy.square_load import Spans, SquareLoad
 from pybench.compute.energy.times import Column
+from pybench.compute.spread import SD_OF_MAD
 
 TAUS_S = np.array([0, 3, 6, 9, 12, 15, 20, 30, 50, 100, 200]) / 1e3
 WINDOWS_S = np.array([0, 5, 10, 20, 25, 35, 50, 75, 100, 200, 500, 1000]) / 1e3
@@ -32,8 +33,6 @@ MOVES = tuple(itertools.product((-1, 0, 1), repeat=NUM_FIGURES))
 MIN_SINGLES = 2
 MIN_READINGS = 12
 LEAST_SIGMA_S = 0.3e-3
-# Median of absolute deviations to standard deviation: a part whose period the sensor hardly shows must not decide.
-MAD_SIGMAS = 1.4826
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,8 @@ def _near(time_s: Column, part: Spans) -> npt.NDArray[np.bool_]:
 def _sigma_s(values_s: Sequence[float]) -> float | None:
     if len(values_s) < MIN_SINGLES:
         return None
-    off_s = MAD_SIGMAS * float(np.median(np.abs(np.asarray(values_s) - np.median(values_s))))
+    # The median: a part whose period the sensor hardly shows must not decide.
+    off_s = SD_OF_MAD * float(np.median(np.abs(np.asarray(values_s) - np.median(values_s))))
     return max(off_s / float(np.sqrt(len(values_s))), LEAST_SIGMA_S)
 
 

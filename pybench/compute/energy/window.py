@@ -212,6 +212,7 @@ def _sum(estimates: Sequence[Estimate | None]) -> Estimate | None:
         "counter" if any(estimate.method == "counter" for estimate in known) else "counter+series",
         sum(estimate.num_publications for estimate in known),
         any(estimate.gap for estimate in known),
+        misfit=max(estimate.misfit for estimate in known),
         hidden_w=max(estimate.hidden_w for estimate in known),
     )
 

@@ -30,7 +30,7 @@ def late_nodes(barriers: Barriers, effects: SmallestEffects) -> dict[str, Eviden
     stand = discoveries({node: _p(last, shares) for node, (last, shares) in counts.items()})
     least_s = max(barriers.clock_bound_s, effects.default * interval_s)
     found = {}
-    for node in stand:
+    for node in (node for node in counts if node in stand):
         late_s = median(_late_s(node, whole))
         if late_s >= least_s:
             last, shares = counts[node]

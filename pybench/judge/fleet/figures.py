@@ -15,19 +15,14 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Generic, TypeVar
 
-from pybench.compute.false_discovery import FALSE_DISCOVERIES, joint_probability
-from pybench.compute.spread import MIN_POINTS, prior, robust_sd, variance_of
-from pybench.compute.stats import as_fraction
-from pybench.compute.student_t import quantile, upper_tail
+from pybench.compute.false_discovery import FALSE_DISCOVERIES, detectable_fraction, joint_probability
+from pybench.compute.spread import LEAST_SD, MIN_POINTS, Variance, moderated_variance, prior, pulled_in, variance_of
+from pybench.compute.student_t import upper_tail
 from pybench.judge.fleet.groups import group_of
 from pybench.model.figures import Row
 
 MIN_UNITS = 3
 """Of two that differ nobody knows which is usual."""
-LEAST_SD = 0.001
-"""Nodes that are steadier, such as in memory, are judged as if they scattered by 0.1 %."""
-_ROBUST_SDS = 3.0
-_POWER = 0.95
 _MANY = 32
 """From so many units on, one of them changes the distribution by too little to be left out of it."""
 
@@ -103,27 +98,25 @@ class Figures(Generic[Unit]):
 
     def _reach(self, row: Row, level: float) -> float:
         variance, freedom = self._shrunk[row]
-        sds = quantile(level, freedom) + quantile(1 - _POWER, math.inf)
-        return -as_fraction(-sds * math.sqrt(variance * (1 + 1 / (len(self.judged[row]) - 1))))
+        return detectable_fraction(level, math.sqrt(variance * (1 + 1 / (len(self.judged[row]) - 1))), freedom)
 
     @cached_property
-    def _shrunk(self) -> Mapping[Row, tuple[float, float]]:
-        """Variance between units of each row with its degrees of freedom, moderated by the other rows'."""
+    def _shrunk(self) -> Mapping[Row, Variance]:
+        """Variance between units of each row, moderated by the other rows'."""
         own = self._own_spreads
         if len(own) < MIN_POINTS:
-            return {row: (variance, float(freedom)) for row, (variance, freedom) in own.items()}
-        common, weight = self._prior
-        return {row: _moderated(spread, common, weight) for row, spread in own.items()}
+            return own
+        return {row: moderated_variance(spread, self._prior) for row, spread in own.items()}
 
     @cached_property
-    def _prior(self) -> tuple[float, float]:
+    def _prior(self) -> Variance:
         own = self._own_spreads.values()
         if len(own) < MIN_POINTS:
             return 0.0, 0.0
         return prior([variance for variance, _ in own], [freedom for _, freedom in own])
 
     @cached_property
-    def _own_spreads(self) -> Mapping[Row, tuple[float, int]]:
+    def _own_spreads(self) -> Mapping[Row, Variance]:
         return {row: spread_of([*self._examples(units).values()]) for row, units in self.judged.items()}
 
     def _examples(self, units: Mapping[Unit, Reading]) -> dict[Unit, float]:
@@ -141,7 +134,7 @@ class Figures(Generic[Unit]):
 
     def _distance(self, own: Reading, others: Sequence[float]) -> Distance:
         centre = fmean(others)
-        variance, freedom = _moderated(spread_of(others), *self._prior)
+        variance, freedom = moderated_variance(spread_of(others), self._prior)
         error = math.sqrt(max(variance, own.error**2) * (1 + 1 / len(others)))
         return Distance(
             own.value - centre,
@@ -154,17 +147,6 @@ def _without(values: Mapping[Unit, float], unit: Unit) -> list[float]:
     return pulled_in([value for other, value in values.items() if other != unit])
 
 
-def pulled_in(values: Sequence[float]) -> list[float]:
-    """Values, none farther from their median than 3 robust standard deviations."""
-    centre, reach = median(values), _ROBUST_SDS * max(robust_sd(values), LEAST_SD)
-    return [min(max(value, centre - reach), centre + reach) for value in values]
-
-
-def spread_of(values: Sequence[float]) -> tuple[float, int]:
-    """Variance of values, those far off pulled in, at least that of :data:`LEAST_SD`; and its degrees of freedom."""
+def spread_of(values: Sequence[float]) -> Variance:
+    """Variance of values, those far off pulled in, at least that of :data:`LEAST_SD`."""
     return max(variance_of(pulled_in(values)), LEAST_SD**2), len(values) - 1
-
-
-def _moderated(spread: tuple[float, int], common: float, weight: float) -> tuple[float, float]:
-    variance, freedom = spread
-    return (weight * common + freedom * variance) / (weight + freedom), weight + freedom

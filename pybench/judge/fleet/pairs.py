@@ -21,10 +21,10 @@ from itertools import groupby
 from statistics import fmean, median
 
 from pybench.compute.false_discovery import FALSE_DISCOVERIES, discoveries
-from pybench.compute.spread import variance_of
+from pybench.compute.spread import pooled, pulled_in, variance_of
 from pybench.compute.stats import as_fraction
 from pybench.compute.student_t import upper_tail
-from pybench.judge.fleet.figures import pulled_in, spread_of
+from pybench.judge.fleet.figures import spread_of
 from pybench.judge.node.links import SLOWER_FRACTION
 from pybench.model.change import SmallestEffects
 from pybench.model.fleet import Evidence, FleetLink, PairFigure
@@ -177,11 +177,10 @@ class _Kind:
         if min(len(own), len(self.values) - len(own)) < _LEAST_PAIRS or max(own) - fmean(others) > -self.smallest:
             return None
         # One slow link among a node's pairs must neither lower their middle nor vanish from their spread.
-        own_freedom, (variance, freedom) = len(own) - 1, spread_of(others)
-        pooled = (own_freedom * variance_of(own) + freedom * variance) / (own_freedom + freedom)
-        error = math.sqrt(pooled * ((1 + 1 / len(own)) / 2 + 2 / (num_nodes - 1)))
+        variance, freedom = pooled([(variance_of(own), len(own) - 1), spread_of(others)])
+        error = math.sqrt(variance * ((1 + 1 / len(own)) / 2 + 2 / (num_nodes - 1)))
         deviation = median(own) - fmean(others)
-        return _SlowNode(node, deviation, upper_tail(-deviation / error, own_freedom + freedom), len(own))
+        return _SlowNode(node, deviation, upper_tail(-deviation / error, freedom), len(own))
 
     def _against_others(self, pair: tuple[str, str]) -> tuple[float, float]:
         """How far a pair lies above all others, and the probability of so low a one by chance."""

@@ -97,10 +97,13 @@ class SlowFigures:
             found.setdefault(node, []).extend(self._of_group(node, group, units))
         return {node: own for node, own in found.items() if own}
 
-    def _stand(self) -> set[tuple[GpuOfNode, str]]:
+    def _stand(self) -> list[tuple[GpuOfNode, str]]:
+        """In the order of the runs."""
         nodes, gpus = self.nodes.probabilities, self.gpus.probabilities
         whole = {(GpuOfNode(node, _NODE), group): p for (node, group), p in nodes.items()}
-        return discoveries({**whole, **gpus})
+        every = {**whole, **gpus}
+        stand = discoveries(every)
+        return [one for one in every if one in stand]
 
     def of_two(self) -> dict[str, list[Evidence]]:
         """Of two nodes: the slower one where they are farther apart than GPUs of one node may be.

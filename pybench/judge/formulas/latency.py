@@ -14,11 +14,11 @@ the gaps: an engine reports its own replica's figures, not its gaps, and of seve
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import pairwise, repeat
 from statistics import fmean
 
 from pybench.judge.formulas.joint_step import JointStep
+from pybench.model.percentiles import percentiles
 from pybench.model.wire import RequestTimes, Step
 from pybench.model.workloads.latency import KINDS, PERCENTILES
 
@@ -60,21 +60,7 @@ def _spread(values_ns: Sequence[float]) -> Iterable[float]:
     ordered = sorted(values_ns)
     if ordered[0] == ordered[-1]:
         return repeat(ordered[0] / 1e9, 1 + len(PERCENTILES))
-    percentiles = [
-        (ordered[below] + (ordered[above] - ordered[below]) * weight) / 1e9
-        for below, above, weight in _places(len(ordered))
-    ]
-    return fmean(ordered) / 1e9, *percentiles
-
-
-@lru_cache
-def _places(count: int) -> tuple[tuple[int, int, float], ...]:
-    """For each percentile of so many values in order: the two nearest, and the weight of the second.
-
-    Most steps have few values, for which numpy's call costs more than the work.
-    """
-    places = [(count - 1) * percent / 100 for percent in PERCENTILES]
-    return tuple((int(place), min(int(place) + 1, count - 1), place % 1) for place in places)
+    return fmean(ordered) / 1e9, *(value_ns / 1e9 for value_ns in percentiles(ordered, PERCENTILES))
 
 
 def _tpot_ns(request: RequestTimes) -> float | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-import numpy as np
-
 from pybench.compute.flops import num_parameters
 from pybench.compute.gpu_models import gpu_peak
 from pybench.compute.job_steps import job_steps
@@ -15,6 +13,7 @@ from pybench.judge.formulas.balance import energy_imbalance, stage_use
 from pybench.judge.formulas.joint_step import JointStep
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.job import Job
+from pybench.model.percentiles import percentiles
 from pybench.model.record import Energy
 from pybench.model.suite import Point
 from pybench.model.workloads.train import Train
@@ -46,8 +45,8 @@ def of_attempt(point: Point, steps: Sequence[JointStep], reported: Mapping[str, 
     two, and s the median step.
     """
     lengths_s = [step.length_s for step in steps]
-    found_s = np.percentile(lengths_s, _PERCENTILES)
-    found = {f"step_p{percent}_s": float(value) for percent, value in zip(_PERCENTILES, found_s, strict=True)}
+    found_s = percentiles(sorted(lengths_s), _PERCENTILES)
+    found = {f"step_p{percent}_s": value for percent, value in zip(_PERCENTILES, found_s, strict=True)}
     every, evaluation_s = _settings(point).evaluation_every_steps, reported.get("evaluation_s")
     if every is not None and evaluation_s is not None:
         found["evaluation_overhead_fraction"] = evaluation_s / (every * median(lengths_s) + evaluation_s)

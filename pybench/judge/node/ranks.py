@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import TypeVar
 
 from pybench.compute.contrast import contrast
-from pybench.compute.spread import Spread, variance_of
+from pybench.compute.spread import Spread, Variance, pooled, variance_of
 from pybench.compute.stats import Samples, estimate, logs
 from pybench.judge.evidence import Evidence, level_of, more_attempts_text, verdict_of
 from pybench.model.machine import Machine
@@ -100,11 +100,15 @@ def gpu_name(uuid: str, machine: Machine) -> str:
 
 
 def shares_of_others(own: Samples, others: Sequence[Samples]) -> Samples:
-    """A throughput over the median of the others', step by step."""
-    return [
-        [max(value / median(other[attempt][step] for other in others), _NEAR_ZERO) for step, value in enumerate(steps)]
-        for attempt, steps in enumerate(own)
-    ]
+    """A throughput over the median of the others', step by step; 1 where it alone is above zero."""
+
+    def share(value: float, attempt: int, step: int) -> float:
+        usual = median(other[attempt][step] for other in others)
+        if usual > 0:
+            return max(value / usual, _NEAR_ZERO)
+        return 1.0 if value > 0 else _NEAR_ZERO
+
+    return [[share(value, attempt, step) for step, value in enumerate(steps)] for attempt, steps in enumerate(own)]
 
 
 def judge_alike(point: Point, shares: Mapping[_Key, Samples], tolerance: float) -> dict[_Key, Judged]:
@@ -138,20 +142,15 @@ def _judged(
     return Judged(value - 1, None if low is None else low - 1, None if high is None else high - 1, verdict, decision)
 
 
-def _spread(others: Sequence[tuple[float, int]]) -> Spread | None:
-    """The others' pooled variance, from each one's variance and degrees of freedom.
+def _spread(others: Sequence[Variance]) -> Spread | None:
+    """The others' pooled variance; ``None`` without any.
 
     It is trusted no more than a few attempts' own, since one GPU may be noisy by itself.
     """
     if not others:
         return None
-    freedom = min(_MAX_FREEDOM, sum(own for _, own in others))
-    return Spread(
-        variance=fmean(variance for variance, _ in others),
-        freedom=freedom,
-        robust_sd=math.inf,
-        num_points=len(others),
-    )
+    variance, freedom = pooled(others)
+    return Spread(variance=variance, freedom=min(_MAX_FREEDOM, freedom), robust_sd=math.inf, num_points=len(others))
 
 
 def shown(judged: Mapping[_Key, Judged]) -> list[_Key]:

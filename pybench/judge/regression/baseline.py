@@ -16,7 +16,17 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
 
-from pybench.compute.spread import MIN_POINTS, pooled_variance, prior, robust_sd
+from pybench.compute.spread import (
+    LEAST_SD,
+    MIN_POINTS,
+    SD_OF_MAD,
+    Variance,
+    moderated_variance,
+    pooled_variance,
+    prior,
+    pulled_in,
+    robust_sd,
+)
 from pybench.compute.student_t import upper_tail
 from pybench.model.figures import Row
 
@@ -26,11 +36,8 @@ WINDOW = 60
 """Nights that a baseline has at most."""
 RECENT = 4
 """Nights whose mean is looked at together: a change that one night does not show."""
-LEAST_SD = 0.001
-"""A row that is steadier, such as memory, is judged as if it scattered by 0.1 %."""
 _OUT_SDS = 4.0
-_ROBUST_SDS = 3.0
-_SD_OF_STEP = 1.4826 / math.sqrt(2)
+_SD_OF_STEP = SD_OF_MAD / math.sqrt(2)
 """A step is the difference of two nights."""
 
 
@@ -79,12 +86,12 @@ class Baseline:
     @cached_property
     def centre(self) -> float:
         """Mean of the level, values far off pulled in."""
-        return fmean(_pulled_in([*self.level.values()]))
+        return fmean(pulled_in([*self.level.values()]))
 
     @cached_property
     def earlier_centre(self) -> float | None:
         """The same of the nights before the level; ``None`` without any."""
-        return fmean(_pulled_in([*self.earlier.values()])) if self.earlier else None
+        return fmean(pulled_in([*self.earlier.values()])) if self.earlier else None
 
     def before(self, night: int) -> Baseline | None:
         """The same without that night and later ones; ``None`` where nothing of the level is left."""
@@ -153,12 +160,12 @@ def baselines(rows: Mapping[Row, Nights], smallest: float) -> dict[Row, Baseline
     return {row: _baseline(rows[row], examples[row], shrunk.get(row)) for row in rows}
 
 
-def _own_spread(nights: Nights, examples: Mapping[int, float]) -> tuple[float, int] | None:
-    """Variance about each level's own mean, with its degrees of freedom; ``None`` with too few nights."""
+def _own_spread(nights: Nights, examples: Mapping[int, float]) -> Variance | None:
+    """Variance about each level's own mean; ``None`` with too few nights."""
     levels = [[*level.values()] for level in _levels(nights, examples) if level]
     if sum(map(len, levels)) < MIN_NIGHTS:
         return None
-    variance, freedom = pooled_variance(map(_pulled_in, levels))
+    variance, freedom = pooled_variance(map(pulled_in, levels))
     return (variance, freedom) if freedom >= MIN_NIGHTS - 2 else None
 
 
@@ -169,25 +176,17 @@ def _levels(nights: Nights, examples: Mapping[int, float]) -> tuple[dict[int, fl
     return dict(before[-WINDOW:]), dict(since[-WINDOW:])
 
 
-def _pulled_in(level: Sequence[float]) -> list[float]:
-    centre, reach = median(level), _ROBUST_SDS * max(robust_sd(level), LEAST_SD)
-    return [min(max(value, centre - reach), centre + reach) for value in level]
-
-
-def _shrunk(own: Mapping[Row, tuple[float, int]]) -> dict[Row, tuple[float, float]]:
+def _shrunk(own: Mapping[Row, Variance]) -> dict[Row, Variance]:
     """Variances moderated by the other rows', where there are enough of them."""
     least = LEAST_SD**2
-    variances = {row: max(variance, least) for row, (variance, _) in own.items()}
+    found = {row: (max(variance, least), freedom) for row, (variance, freedom) in own.items()}
     if len(own) < MIN_POINTS:
-        return {row: (variances[row], float(freedom)) for row, (_, freedom) in own.items()}
-    common, weight = prior([*variances.values()], [freedom for _, freedom in own.values()])
-    return {
-        row: ((weight * common + freedom * variances[row]) / (weight + freedom), weight + freedom)
-        for row, (_, freedom) in own.items()
-    }
+        return found
+    common = prior([variance for variance, _ in found.values()], [freedom for _, freedom in found.values()])
+    return {row: moderated_variance(spread, common) for row, spread in found.items()}
 
 
-def _baseline(nights: Nights, examples: Mapping[int, float], spread: tuple[float, float] | None) -> Baseline | None:
+def _baseline(nights: Nights, examples: Mapping[int, float], spread: Variance | None) -> Baseline | None:
     earlier, level = _levels(nights, examples)
     if spread is None or not level:
         return None

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from pybench.compute.contrast import Contrast, contrast
 from pybench.compute.false_discovery import sure
-from pybench.compute.spread import Spread, common_spread, variance_of
+from pybench.compute.spread import Spread, common_spread, pooled_variance, variance_of
 from pybench.compute.stats import TAIL, NoRatioError, as_fraction, location, logs
 from pybench.model.change import Change, ChangeVerdict
 from pybench.model.figures import Row
@@ -115,20 +115,13 @@ def _prediction(now: Sequence[float], before: Sequence[Sequence[float]], spread:
         variance, freedom = spread.moderated(variance, freedom)
     variance *= 1 + 1 / len(used)
     if (num_fewer := 1 / len(now) - fmean(1 / len(run) for run in before)) > 0:
-        of_attempts, num_free = _between_attempts((now, *before))
+        of_attempts, num_free = pooled_variance((now, *before))
         added = num_fewer * of_attempts
         # Welch-Satterthwaite.
         square = variance**2 / freedom + added**2 / num_free
         variance += added
         freedom = variance**2 / square if square else freedom
     return Contrast(value=fmean(now) - fmean(used), variance=variance, freedom=freedom, num_attempts=len(used))
-
-
-def _between_attempts(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Variance between the attempts of a run, over all runs that have several, with its degrees of freedom."""
-    several = [run for run in runs if len(run) > 1]
-    freedom = sum(len(run) - 1 for run in several)
-    return sum(variance_of(run) * (len(run) - 1) for run in several) / freedom, freedom
 
 
 def _spread(rows: Sequence[Sides]) -> Spread | None:

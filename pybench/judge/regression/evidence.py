@@ -17,9 +17,9 @@ Points = Sequence[PointFigures | None]
 """One point by night, tonight's last; ``None`` where it was not measured."""
 
 
-def clock_change(points: Points, num_recent: int, examples: Collection[int]) -> float | None:
-    """Logarithm of the SM clock of the newest nights over that of their baseline; ``None`` where it was not read."""
-    recent = [clock for point in points[-num_recent:] if (clock := _clock_hz(point)) is not None]
+def clock_change(points: Points, nights: Collection[int], examples: Collection[int]) -> float | None:
+    """Logarithm of the SM clock of a look's nights over that of their baseline; ``None`` where it was not read."""
+    recent = [clock for night in nights if (clock := _clock_hz(points[night])) is not None]
     before = [clock for night in examples if (clock := _clock_hz(points[night])) is not None]
     if not recent or not before:
         return None

@@ -118,7 +118,7 @@ class _Night:
             learnt = _baselines(rows, effects)
         else:
             learnt = first
-        shifts = {noun: shift_tonight(rows, learnt, noun, effects.default) for noun in _NOUNS}
+        shifts = {noun: shift_tonight(rows, learnt, noun, _smallest_log(effects)) for noun in _NOUNS}
         return cls(
             series, effects, accepted, expected, rows, learnt, {noun: one for noun, one in shifts.items() if one}
         )
@@ -162,7 +162,7 @@ class _Night:
         """Findings about the host, each once."""
         for shift in self.shifts.values():
             sign = -1 if shift.noun == "energy" else 1
-            change = shift_change(self.rows, self.learnt, shift, self.effects.default)
+            change = shift_change(self.rows, self.learnt, shift, _smallest_log(self.effects))
             yield HostShift(
                 noun=shift.noun,
                 fraction=as_fraction(sign * shift.value),
@@ -202,7 +202,7 @@ class _Night:
             before=1 + as_fraction(METRICS[row.metric].sign * base.centre),
             now=self.series.values(row)[-1],
             fraction=as_fraction(METRICS[row.metric].sign * found.deviation) if found else None,
-            num_recent=found.num_nights if found else 1,
+            num_recent=len(found.nights) if found else 1,
             num_nights=base.num_nights,
             spread_fraction=base.sd,
             detectable_fraction=detectable(base, len(self.learnt)),
@@ -215,7 +215,7 @@ class _Night:
         drift = self._drift(row)
         if is_flagged:
             points = self.series.points(row.point_id)
-            clock = clock_change(points, found.num_nights, self.learnt[row].level)
+            clock = clock_change(points, found.nights, self.learnt[row].level)
             dated = replace(figures, level_change=self._dated(row, found), is_look=True)
             if noun_of(row.metric) == "speed" and in_cycles(found.deviation, clock, self.smallest(row.metric)):
                 return replace(dated, state="clock", reason=clock_words(points, self.learnt[row].level))
@@ -295,10 +295,14 @@ def _nights_off(
     rows: Mapping[Row, Nights], centres: Mapping[Row, Baseline], effects: SmallestEffects
 ) -> frozenset[int]:
     """Nights on which the host was off, in its speed or its energy."""
-    apart = [
-        nights_apart(shifts_by_night(rows, centres, noun), effects.default, start_of(rows, noun)) for noun in _NOUNS
-    ]
+    least = _smallest_log(effects)
+    apart = [nights_apart(shifts_by_night(rows, centres, noun), least, start_of(rows, noun)) for noun in _NOUNS]
     return frozenset[int]().union(*apart)
+
+
+def _smallest_log(effects: SmallestEffects) -> float:
+    """The smallest effect of what all points share, a logarithm."""
+    return math.log1p(effects.default)
 
 
 def _p(found: Look) -> float:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from pybench.compute.false_discovery import FALSE_DISCOVERIES, discoveries
-from pybench.compute.stats import as_fraction
-from pybench.compute.student_t import quantile
+from pybench.compute.false_discovery import FALSE_DISCOVERIES, detectable_fraction, discoveries
 from pybench.judge.regression.baseline import MIN_NIGHTS, RECENT, Baseline, Nights
 from pybench.model.figures import Row
 
 _LOOKS = 2.2
 """Looks at one to four nights are as good as so many independent ones (tests/benchmarks/test_gate.py)."""
-_POWER = 0.95
 _MOST_SDS = 4.0
 """An earlier night counts for no more: one outlier makes no mean."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The look that shows the most: the mean deviation of so many nights, and its probability over all looks.
+    """The look that shows the most: the mean deviation of some nights, and its probability over all looks.
 
-    ``tonight`` is that of the last night alone.
+    Deviations are logarithms; ``tonight`` is that of the last night alone. ``nights`` are places in the row's values.
     """
 
     deviation: float
     tonight: float
-    num_nights: int
+    nights: tuple[int, ...]
     p: float
 
 
@@ -40,14 +36,15 @@ def look(nights: Nights, baseline: Baseline, shift: float, *, worse: bool) -> Lo
     places = [*recent][-RECENT:]
     found: list[Look] = []
     for num in range(1, len(places) + 1):
-        base = baseline if num == 1 else baseline.before(places[-num])
+        seen = places[-num:]
+        base = baseline if num == 1 else baseline.before(seen[0])
         if base is None or (num > 1 and base.num_nights < MIN_NIGHTS):
             break
         now = recent[tonight] - shift
         reach = _MOST_SDS * base.sd
-        before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in places[-num:-1]]
+        before = [min(max(recent[night], base.centre - reach), base.centre + reach) for night in seen[:-1]]
         p = base.p_lower([*before, now]) if worse else 1 - base.p_lower([*before, now])
-        found.append(Look(fmean([*before, now]) - base.centre, now - base.centre, num, min(1.0, _LOOKS * p)))
+        found.append(Look(fmean([*before, now]) - base.centre, now - base.centre, tuple(seen), min(1.0, _LOOKS * p)))
     return min(found, key=lambda one: one.p)
 
 
@@ -67,5 +64,4 @@ def _is_large(found: Look, smallest: float) -> bool:
 def detectable(baseline: Baseline, num_rows: int) -> float:
     """The change for the worse, a fraction, that one night finds with 95 % power if it is the only one of the rows."""
     level = FALSE_DISCOVERIES / _LOOKS / max(num_rows, 1)
-    reach = quantile(level, baseline.freedom) + quantile(1 - _POWER, math.inf)
-    return -as_fraction(-reach * baseline.error(1))
+    return detectable_fraction(level, baseline.error(1), baseline.freedom)

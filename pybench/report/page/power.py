@@ -55,7 +55,7 @@ def power_payload(view: RunView) -> PowerPayload:
         label = f"{names.get(record.point_id, record.point_id)}, attempt {record.attempt}"
         label += f", host {part.name}" if part is not None else ""
         try:
-            trace = view.trace(record) if part is None else view.trace_of(part)
+            trace = view.trace((part or record).trace)
         except PybenchError as error:
             notes.append(f"{label}: {error}")
             continue

@@ -120,7 +120,7 @@ def _traces(view: RunView, manifest: Manifest, checked: dict[str, int]) -> Itera
         if record.trace is None or point is None:
             continue
         try:
-            trace = view.trace(record)
+            trace = view.trace(record.trace)
             if trace is not None:
                 checked["traces"] += 1
                 hosts = joined_parts(view.path or Path(), record.hosts, trace)

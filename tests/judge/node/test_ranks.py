@@ -8,6 +8,13 @@ from pybench.judge.node.ranks import judge_alike, shares_of_others
 from tests.nodes import Node
 
 
+def test_a_gpu_beside_one_that_did_nothing_is_no_slower() -> None:
+    """The other one is; where both did nothing, both are."""
+    assert shares_of_others([[1.0]], [[[0.0]]]) == [[1.0]]
+    assert shares_of_others([[0.0]], [[[1.0]]]) == [[1e-6]]
+    assert shares_of_others([[0.0]], [[[0.0]]]) == [[1e-6]]
+
+
 @pytest.mark.parametrize(
     ("first", "low", "high"),
     [

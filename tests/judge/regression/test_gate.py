@@ -119,6 +119,14 @@ def test_a_point_that_is_slower_than_its_slow_host_is_found_beside_it() -> None:
     assert (result.state, found(result, "regressed"), len(result.host)) == ("regressed", {"p3"}, 2)
 
 
+@pytest.mark.parametrize(("slower", "num_nights"), [(0.0099, 12), (0.00998, 11)])
+def test_a_host_is_off_from_the_smallest_effect_on(slower: float, num_nights: int) -> None:
+    """1 % is a logarithm of 0.00995; of twelve steady nights the third was slower by about as much."""
+    steady = replace(QUIET, night_sds=(1e-9, 1e-9), attempt_sd=0.0, slower=lambda _, night: slower * (night == 2))
+    result = judge_night(steady.series(np.random.default_rng(5), 12))
+    assert {row.num_nights for row in result.rows} == {num_nights}
+
+
 def test_a_host_that_was_off_is_no_example() -> None:
     """A night on which all points were 3 % slower widens no spread."""
     quiet, off = judged(), judged(lambda _point, night: 0.03 * (night == 20))
@@ -312,6 +320,23 @@ def test_a_change_that_vanishes_in_cycles_is_the_clocks() -> None:
     assert row.row == Row("p3", "output_tokens_per_s")
     assert row.reason == "SM clock 1980 -> 1880 MHz, held by power limit"
     assert [row.row.metric for row in flagged(result)] == ["energy_j_per_output_token"]
+
+
+@pytest.mark.parametrize(("low", "clock_hz", "state"), [((27, 30), 1.94e9, "clock"), ((28, 29), 1.90e9, "regressed")])
+def test_clocks_are_those_of_the_nights_that_are_looked_at(low: tuple[int, ...], clock_hz: float, state: str) -> None:
+    """2 % slower on nights 27 and 30, between which other processes ran: 2 % of clock on those two nights explain it.
+
+    Nights 28 and 29 explain nothing, also where the last two have 2 % less clock on average.
+    """
+
+    def capped(point: PointFigures, night: int) -> PointFigures:
+        flags = ("not_alone",) if night in {28, 29} else ()
+        return replace(point, sm_clock_hz=clock_hz if night in low else 1.98e9, flags=flags)
+
+    series = nights(lambda point, night: 0.02 * (point == 3 and night in {27, 30}))
+    rows = judge_night(with_points(series, capped)).rows
+    (speed,) = [row for row in rows if row.row == Row("p3", "output_tokens_per_s")]
+    assert (speed.state, speed.num_recent) == (state, 2)
 
 
 def test_a_slow_drift_is_dated_with_an_interval() -> None:

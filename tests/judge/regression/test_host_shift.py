@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from pybench.judge.regression.baseline import Baseline, Nights
 from pybench.judge.regression.host_shift import nights_apart, shift_tonight
 from pybench.model.figures import Row
 
-SMALLEST = 0.01
+SMALLEST = math.log1p(0.01)
 USUAL = (0.001, -0.001, 0.002, -0.002, 0.0)
 """The shifts of a host that scatters by 0.1 to 0.2 %."""
 

@@ -9,11 +9,11 @@ import pytest
 
 from pybench.engines.local import Local
 from pybench.engines.process import processes_marked
-from pybench.model.progress import NoProgress
 from pybench.model.wire import Failure
 from pybench.runner.prepare import prepare_run
 from pybench.runner.run import Run
 from tests.builders import NO_DRIVER
+from tests.progress import NoProgress
 
 
 def measure_broken(python: Path, folder: Path, benchmarks: Sequence[str], module: str, source: str) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ pytest.importorskip("transformers")
 
 import torch
 
+from pybench.worker import scratch
 from pybench.worker.backend import WrongResultError
 from pybench.worker.backends.common_torch.process_group import TorchRanks
+from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.train import evaluation as evaluation_module
 from pybench.worker.backends.torch.train.evaluation import Evaluation, beam_search
 from pybench.worker.backends.torch.train.learner import Task
+from pybench.worker.backends.torch.train.token_file import num_samples
 from pybench.worker.backends.torch.train.training import training
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 from tests.worker.torch.train_ranks import TINY, settings_of
@@ -109,6 +113,20 @@ def test_results_of_every_batch_reach_the_host(accumulated: int | None) -> None:
     # Summed over 8 samples of 15 predicted tokens, near what random weights give.
     assert all(abs(loss / (8 * 15) - trained) < 0.1 for loss in losses)
     assert all(loss / (8 * 15) != pytest.approx(trained, abs=1e-7) for loss in losses)
+
+
+def test_packed_training_has_none_of_the_held_out_samples(tmp_path: Path) -> None:
+    """A step's 8 sequences of 16 tokens hold more than 8 samples of 4: held out are those behind the last of them."""
+    packed = settings_of({**EVERY, "loader_workers": 0, "packing": True, "sample_tokens": 4})
+    scratch.place(tmp_path)
+    with training(packed, TINY, RANK) as work:
+        assert isinstance(work.learner, WholeModel)
+        held_out = Evaluation(Task(packed, TINY, RANK), work.learner)._batches[0].tokens[0]
+    count = num_samples(packed)
+    assert count >= 32
+    trained = sample_tokens(0, count, 16, TINY["vocab_size"], packed.seed)
+    assert not (trained[:, :4] == held_out[:4]).all(dim=1).any()
+    assert num_samples(settings_of(EVERY)) == settings_of(EVERY).effective_batch_size
 
 
 @pytest.mark.parametrize(("enough_s", "times"), [(0.0, 1), (60.0, 3)])

@@ -1,8 +1,7 @@
 """A load of known square waves on one GPU: matrix products, then nothing, again and again.
 
 ``python -m pybench.worker.backends.common_torch.square_load SCHEDULE`` with a JSON list of ``[on_s, off_s, length_s]``.
-Writes ``ready`` when the GPU is warm, then, when all is over, one JSON list of the spans in which it worked,
-CLOCK_MONOTONIC ns.
+Writes, when all is over, one JSON list of the spans in which the GPU worked, CLOCK_MONOTONIC ns.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ def main() -> None:
             torch.cuda.synchronize()
 
     work(time.monotonic_ns() + int(WARM_S * 1e9))
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
     spans = [span for part in json.loads(sys.argv[1]) for span in _run(part, work)]
     sys.stdout.write(json.dumps(spans) + "\n")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from pybench.model.percentiles import percentiles
 from pybench.model.workloads.latency import PERCENTILES
 
 
@@ -14,12 +14,5 @@ def gap_values(gaps_s: Sequence[float]) -> dict[str, float]:
     if not gaps_s:
         return {}
     ordered = sorted(gaps_s)
-    return {"itl_s": fmean(ordered), **{f"itl_p{p}_s": _percentile(ordered, p) for p in PERCENTILES}}
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """Interpolated between the two nearest, as numpy's default does."""
-    place = (len(ordered) - 1) * percent / 100
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    found_s = zip(PERCENTILES, percentiles(ordered, PERCENTILES), strict=True)
+    return {"itl_s": fmean(ordered), **{f"itl_p{percent}_s": value for percent, value in found_s}}

@@ -17,6 +17,7 @@ from pybench.worker.backends.common_torch.tokens import sample_tokens
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.train.data import Parts, with_labels
 from pybench.worker.backends.torch.train.learner import Batch, Task
+from pybench.worker.backends.torch.train.token_file import num_samples
 from pybench.worker.backends.torch.train.whole_model import WholeModel
 
 _MOST_TIMES = 3
@@ -32,7 +33,7 @@ class Evaluation:
         self._learner = learner
         settings = task.settings
         size, count = settings.micro_batch_size, settings.evaluation_batches or 1
-        first = settings.effective_batch_size + learner.portion.replica * size * count
+        first = num_samples(settings) + learner.portion.replica * size * count
         self._batches = [self._batch(first + number * size) for number in range(count)]
 
     def metrics(self) -> tuple[Metric, ...]:

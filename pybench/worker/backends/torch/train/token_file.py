@@ -60,6 +60,11 @@ def sample_lengths(settings: Train, count: int) -> Integers:
     return np.maximum(drawn, _FEWEST_TOKENS)
 
 
+def num_samples(settings: Train) -> int:
+    """Samples that training has, by their numbers from 0; packed, more than a step has sequences."""
+    return len(_sizes(settings))
+
+
 def write_tokens(path: Path, settings: Train, vocab_size: int) -> None:
     """Write one step's tokens, sample after sample; each sample's tokens follow from its number alone."""
     longest, kind = settings.sequence_tokens, token_type(vocab_size)
